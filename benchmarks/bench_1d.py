@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from processes import Rate, TimedStepsDone, measure, options, throughput
 from study_1d import FULL, LOSS, QUICK, SAMPLES, H, K, TimedSteps, data, fused, learner_of, plan_of
 
-from experiments.models.kernels import KernelTrainer
+from experiments.models.kernels.trainer import KernelTrainer
 from experiments.runs import host
 from ngn.gate import active_components, gates, ordering_weights, snapping
 from ngn.methods.ngn import CountGate

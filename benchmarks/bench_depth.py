@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from bench_models import Variants, fitted, show
 
 from experiments.config.compose import compose
-from experiments.models.kernels import KernelTrainer
 from experiments.models.kernels.libraries import library
+from experiments.models.kernels.trainer import KernelTrainer
 from experiments.tasks import make_task
 from ngn.train.trainer import Trainer
 

@@ -29,7 +29,8 @@ from bench_models import Variants, show
 import ngn.methods.ngn
 from experiments.config.compose import compose
 from experiments.models.conv import ConvBank
-from experiments.models.kernels import KernelTrainer, unsupported
+from experiments.models.kernels.supported import unsupported
+from experiments.models.kernels.trainer import KernelTrainer
 from experiments.models.latent import GatedBottleneck
 from experiments.models.parallel import ParallelModel
 from experiments.runs.phases import learner_of, plan_of

@@ -348,8 +348,11 @@ class BudgetLearner(LimitedLearner):
         return [replace(group, even=n, evidence=value) for group, n, value in zip(groups, even, z, strict=True)]
 
     def _budget_used(self) -> str:
-        """The cost and the budget of each model, and how much of training was above the budget."""
+        """The cost and the budget of each model, and from when on the budget holds."""
+        fixed = self.gates[0].committed
+        since = f"{'' if fixed else 'to be '}held from {self.gates[0].commit or 1.0:.0%} of training on"
         rows = zip(self._costs_and_limits(), self.above.reshape(-1).tolist(), strict=True)
-        return ", ".join(
-            f"{self._used(cost, limit)}, above it for {part:.0%} of training" for (_, cost, limit), part in rows
+        return "; ".join(
+            f"{self._used(cost, limit)} ({cost / limit:.1%}), {since if above or not fixed else 'held throughout'}"
+            for (_, cost, limit), above in rows
         )

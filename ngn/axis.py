@@ -57,6 +57,12 @@ def inputs_first(module: nn.Module) -> bool:
     return bool(getattr(module, "transposed", False)) or is_conv1d(module)
 
 
+def kind_of(part: object) -> str:
+    """The name of the class of ``part``; with its package where torch.nn has another class of this name."""
+    kind = type(part)
+    return kind.__name__ if getattr(nn, kind.__name__, kind) is kind else f"{kind.__module__}.{kind.__name__}"
+
+
 def is_conv1d(module: nn.Module) -> bool:
     """Whether a module is the ``Conv1D`` of transformers; checked by name, since transformers may not be installed."""
     return type(module).__name__ == "Conv1D" and hasattr(module, "nf")
@@ -132,7 +138,7 @@ class OrderedAxis(nn.Module):
     ranks: Tensor | None = None
     """The component at each place, int64 [places], on the CPU. Not a buffer: averages of models would average it."""
     order: Tensor | None = None
-    """``ranks`` before any cut."""
+    """``ranks`` before any cut. States have it, in float64 like all of an axis, so that averages by name work."""
     chosen = False
     """Whether the user gave the order."""
     per = 1
@@ -170,11 +176,13 @@ class OrderedAxis(nn.Module):
         if capacity is not None:
             if not isinstance(capacity, Capacity):
                 raise TypeError(
-                    f"the first argument must be a capacity: OrderedAxis(capacity, cuts), not {type(capacity).__name__}"
+                    "an axis needs a capacity, such as ngn.CountGate(K), from capacity= of learn_sizes, or as in "
+                    f"OrderedAxis(capacity, cuts), not {kind_of(capacity)}"
                 )
             if capacity.replicas is not None or capacity.rms_eps is not None or capacity.growing:
                 raise ValueError("replicas, growth and normalised components need a bank: use OrderedSum")
             self._K = capacity.K
+            self.order = torch.arange(capacity.K, device="cpu")
         self.capacity = capacity  # type: ignore[assignment]
         self._cuts: tuple[Cut, ...] | None = tuple(cuts)
         self.counts, self.dim, self.name, self.unit = tuple(counts), dim, name, unit
@@ -209,8 +217,36 @@ class OrderedAxis(nn.Module):
         if any(cut.width * self.per % per or (cut.start < 0 and per > 1) for cut in self.cuts):
             raise ValueError(f"{self.name}: by_importance orders {len(order)} units, which its tensors do not have")
         self._cuts = tuple(replace(cut, width=cut.width * self.per // per) for cut in self.cuts)
-        self.per, self.ranks = per, torch.tensor(order).argsort() // per
+        self.per, self.ranks = per, torch.tensor(order, device="cpu").argsort() // per
         self._ranks = self.order = self.ranks
+
+    def take_order(self, order: Tensor) -> None:
+        """Take over the ``order`` of a state, for the components that are not cut yet.
+
+        Raises:
+            ValueError: if ``order`` does not give every component the same number of places.
+        """
+        order = order.detach().cpu().round().long()
+        if self.order is None or torch.equal(order, self.order):
+            return
+        if bool((order < 0).any()) or len({*order.bincount().tolist()}) != 1:
+            raise ValueError(
+                f"{self.name or 'an axis'}: the order of its components in this state is damaged. Was the state cast "
+                "to half precision, or averaged with the state of another training?"
+            )
+        if int(order.max()) + 1 >= self.K:  # else the state is of a smaller model: loading names the shapes
+            self.sort(order[order < self.K].argsort(stable=True).tolist())
+            self.order = order
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        if self.order is not None and self.capacity is not None:
+            destination[f"{prefix}order"] = self.order.double()
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        if (order := state_dict.pop(f"{prefix}order", None)) is not None and self.capacity is not None:
+            self.take_order(order)
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     @property
     def origin(self) -> tuple[str, str | int] | None:
@@ -288,10 +324,13 @@ class OrderedAxis(nn.Module):
         return int(h.shape[dim] // max(1, places))
 
     def component_parameters(self) -> Iterator[Tensor]:
-        """Yield the parameters of the components, each as [*R, K, ...]."""
+        """Yield the parameters of the components, each as [*R, K, ...]; one that several modules hold once."""
+        held: set[tuple[int, int, int]] = set()
         for cut in self.cuts:
             value = getattr(cut.module, cut.name)
-            if isinstance(value, nn.Parameter):
+            place = id(value), cut.dim, cut.start
+            if isinstance(value, nn.Parameter) and place not in held:
+                held.add(place)
                 span = value.narrow(cut.dim, cut.start, self.places * cut.width)
                 span = span.movedim(cut.dim, 0).unflatten(0, (self.places, cut.width))
                 span = span if self.ranks is None else span[self.ranks.argsort()]
@@ -330,6 +369,9 @@ class OrderedAxis(nn.Module):
         self._K //= self.per
         self.capacity.shrink(self._K)
         self.ranks = self._ranks = None if self.ranks is None else self.ranks[kept]
+
+    def moved(self) -> None:
+        """Renew notes of shapes: tensors of the model were cut in place, those of this axis or of others."""
 
     def _count(self, kept: Tensor) -> None:
         """Update what counts the components."""

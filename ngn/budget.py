@@ -7,6 +7,8 @@ within the limit at the commit, and refuses to deploy a model above it. How size
 
 from __future__ import annotations
 
+import math
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor, nn
 
-from ngn.cost import Cost
+from ngn.cost import NOISY, Cost, refuse_changing
 from ngn.learner import CapacityLearner
 from ngn.methods.base import setting
 from ngn.methods.ngn import CountGate
@@ -26,6 +28,8 @@ Limit = float | str | Sequence[float] | Tensor
 """A number, one per replica, or a share of the cost of the largest model, such as "60%"."""
 BUDGET_COMMIT = 0.4
 """When sizes under a budget are fixed. The rest of training is the small model's alone."""
+STEP = 0.98
+"""Factor by which the limit of the formula falls at least, where the model is slower than the formula says."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +39,9 @@ class Budget:
     Attributes:
         parameters: parameters of the deployed model.
         macs: multiply-adds in the matrix products and convolutions of one forward pass on ``example``.
-        milliseconds: median wall time of that pass on this machine, as busy as it is now.
-        example: an input of one model; a tuple for several arguments, a dictionary for named ones.
+        milliseconds: shortest wall time of that pass on this machine, as busy as it is now.
+        example: an input of one model; a tuple for several arguments, a dictionary for named ones. Default: that of
+            ``learn_sizes``.
         round_to: counts are multiples of it, or all components.
         significance: standard errors by which the benefit of a component has to differ from that of the others before
             a size parts from the even allocation. ``math.inf`` keeps it even.
@@ -60,8 +65,6 @@ class Budget:
         given = [name for name in ("parameters", "macs", "milliseconds") if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(f"a budget takes one of parameters, macs and milliseconds, not {given or 'nothing'}")
-        if given != ["parameters"] and self.example is None:
-            raise ValueError(f"a budget of {given[0]} needs an input to measure with: add example=")
         if self.round_to < 1 or not self.significance > 0:
             raise ValueError(
                 "a budget needs round_to of 1 or more and a positive significance, "
@@ -146,7 +149,9 @@ class LimitedLearner(CapacityLearner):
         super().__init__(model)
         self.gates: list[CountGate] = [axis.capacity for axis in self.axes]  # type: ignore[misc]
         if not all(gate.has_boundary for gate in self.gates):
-            raise ValueError("a budget needs learned boundaries: give every axis a CountGate")
+            raise ValueError(
+                "a budget needs boundaries that move: give every axis an ngn.CountGate, or leave capacity= out"
+            )
         self.commit_at(BUDGET_COMMIT)
         if len(commits := sorted({gate.commit or 1.0 for gate in self.gates})) > 1:
             raise ValueError(
@@ -155,6 +160,12 @@ class LimitedLearner(CapacityLearner):
         self.budget, self.growing = budget, any(gate.growing for gate in self.gates)
         if self.growing and isinstance(getattr(budget, budget.kind), str):
             raise ValueError("without a preset K there is no largest model: give the budget as a number, not a share")
+        if budget.kind != "parameters" and budget.example is None:
+            raise ValueError(
+                f"a budget of {budget.kind} needs an input to measure with: pass example= to learn_sizes or to Budget"
+            )
+        if budget.kind == "macs":
+            refuse_changing(model, self.axes, budget.example)
         self.cost = Cost(model, self.axes, budget.kind, budget.example)
         self.limit = budget.limit(self.cost.full, self.replicas)
         self._costs: tuple[Tensor, tuple[Tensor, Tensor]] | None = None
@@ -163,11 +174,25 @@ class LimitedLearner(CapacityLearner):
         self.reach = Reach(
             budget.kind, smallest, self.limit.reshape(-1).tolist(), None if self.growing else self.cost.full
         )
+        noise = self.cost.noise()
         if smallest > float(self.limit.min()):
             raise ValueError(
                 f"a budget of {float(self.limit.min()):,g} {budget.kind} is too small: the smallest model has "
-                f"{smallest:,g}, with {', '.join(map(str, least))} components"
+                f"{smallest:,g}{self._advice(smallest, least)}" + (noise and f". {noise}")
             )
+        if noise:
+            warnings.warn(f"Sizes under this budget are uncertain. {noise}", stacklevel=4)
+
+    def _advice(self, smallest: float, least: Sequence[int]) -> str:
+        """What budgets can be reached, for a message."""
+        text = f", with {', '.join(map(str, least))} components" if len(least) < 5 else ""
+        text += f". Give a budget of at least {smallest:,g}"
+        if not self.growing:
+            text += f", or a share of at least '{math.ceil(1e3 * smallest / self.cost.full) / 10:g}%'"
+        frozen = sum(p.numel() for p in self.model.parameters() if not p.requires_grad)
+        if self.budget.kind == "parameters" and frozen:
+            text += f". Frozen parameters count, too; they are {frozen:,}"
+        return text
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Keep the learner's own buffers in float64 when the model is cast: lower precision would lose small steps."""
@@ -223,9 +248,18 @@ class LimitedLearner(CapacityLearner):
         Without the components that were cut on the way, a cost ``before_cuts`` is an estimate.
         """
         allowed = [self._allowed(g, before_cuts) for g in range(len(self.gates))]
-        measured = self.cost.estimate if before_cuts else self.cost.measured
+        timed = not before_cuts and self.budget.kind == "milliseconds"
+        measured = self.cost.estimate if before_cuts or timed else self.cost.measured
+        least, found = tuple(counts[0] for counts in allowed), []
         each = zip(sizes.reshape(-1, len(self.gates)).tolist(), self.limit.reshape(-1).tolist(), strict=True)
-        return [largest(size, allowed, self.cost.estimate, measured, limit) for size, limit in each]
+        for size, limit in each:
+            counts = largest(size, allowed, self.cost.estimate, measured, bound := limit)
+            # Time is measured where the formula ends: of many measurements on the way, a lucky one would win.
+            while timed and (took := self.cost.measured(counts)) > limit and counts != least:
+                bound *= min(STEP, limit / took)
+                counts = largest(size, allowed, self.cost.estimate, measured, bound)
+            found.append(counts)
+        return found
 
     def deploy(self, replica: int | None = None, **settings: Any) -> nn.Module:  # type: ignore[override]
         """Deploy as :meth:`Learner.deploy <ngn.contract.Learner.deploy>` does.
@@ -237,8 +271,12 @@ class LimitedLearner(CapacityLearner):
         refuse_diverged(self._sizes_of(replica))
         counts, limit = self.count().reshape(-1, len(self.gates))[replica or 0], self.limit.reshape(-1)[replica or 0]
         above = f"{self.budget.kind} are above the budget of {float(limit):,g}"
-        if (cost := self.cost.measured(tuple(counts.tolist()))) > limit:
-            reason = f"it holds from progress {self.gates[0].commit:g} on: train that far, or call set_progress"
+        cost = self.cost.measured(tuple(counts.tolist()))
+        if cost > limit * (1 + min(self.cost.spread, NOISY)):  # times of another process are no closer than that
+            reason = (
+                f"sizes are fixed at progress {self.gates[0].commit:g}. Train that far, and in a loop of your own call "
+                "learner.step(progress) after each optimizer.step()"
+            )
             if self.gates[0].committed:
                 reason = "these sizes were fixed under another budget"
             raise ValueError(f"{cost:,g} {above}: {reason}")

@@ -1,19 +1,23 @@
-"""Checks that a deployed copy is faithful: it contains every axis, and it does not call the original model."""
+"""Passes of a model that leave it as it was: its axes, its calls and what they return, its modes and values."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
-import functools
-import inspect
-import types
+import random
+import sys
+import warnings
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves, tree_map
+from torch._ops import HigherOrderOperator
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from ngn.axis import Cut, OrderedAxis
 
@@ -76,7 +80,8 @@ def _replaced(model: nn.Module, cut: Cut) -> bool:
 
 def _attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
     """Yield the plain attributes of a module that may hold modules."""
-    for name, value in vars(module).items():
+    compiled = hasattr(type(module), "_opt_mod_attributes")  # torch.compile(module) makes its functions again in a copy
+    for name, value in vars(module).items() if not compiled else ():
         plain = isinstance(value, (bool, int, float, str, Tensor)) or (isinstance(value, dict) and not value)
         # _compiled_call_impl comes from module.compile(); deepcopy drops it
         if name not in ("_modules", "_parameters", "_buffers", "_compiled_call_impl") and not plain:
@@ -96,41 +101,6 @@ def _has_axis(module: nn.Module) -> bool:
     return any(isinstance(part, OrderedAxis) for part in module.modules())
 
 
-def refuse_closures(model: nn.Module, axes: Sequence[OrderedAxis]) -> None:
-    """Refuse functions that hold modules to be cut: a copy of the model would still call the original modules.
-
-    Raises:
-        ValueError: naming the attribute.
-    """
-    changed = {id(cut.module) for axis in axes for cut in axis.cuts}
-
-    def reached(value: Any, inside: bool, seen: set[int]) -> bool:
-        """Whether a function within ``value`` reaches such a module; ``inside``: ``value`` is held by a function."""
-        if id(value) in seen:
-            return False
-        seen.add(id(value))
-        if isinstance(value, nn.Module):
-            return inside and (_has_axis(value) or any(id(part) in changed for part in value.modules()))
-        if isinstance(value, types.FunctionType):
-            parts = [*inspect.getclosurevars(value).nonlocals.values(), *(value.__defaults__ or ())]
-            return any(reached(part, True, seen) for part in (*parts, *(value.__kwdefaults__ or {}).values()))
-        if isinstance(value, types.MethodType):
-            return reached(value.__self__, inside, seen)
-        if isinstance(value, functools.partial):
-            return any(reached(part, inside, seen) for part in (value.func, *value.args, *value.keywords.values()))
-        if isinstance(value, dict):
-            value = list(value.values())
-        return isinstance(value, (list, tuple, set)) and any(reached(part, inside, seen) for part in value)
-
-    for path, module in model.named_modules():
-        for name, value in _attributes(module):
-            if reached(value, False, set()):
-                raise ValueError(
-                    f"{path or 'the model'}: .{name} is a function that holds a module with an ordered axis, which "
-                    "a copy cannot follow; make it a method or a module"
-                )
-
-
 def floating(outputs: Any) -> list[Tensor]:
     """The real or complex tensors in the output of a model, also within data classes."""
     if dataclasses.is_dataclass(outputs) and not isinstance(outputs, (type, Mapping)):
@@ -141,164 +111,222 @@ def floating(outputs: Any) -> list[Tensor]:
     return [part for leaf in leaves if leaf is not outputs for part in floating(leaf)]
 
 
+class Written(TorchDispatchMode):
+    """Keeps the values of parameters and buffers of ``model`` that operations within the context write into."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        own = {id(value): value for value in (*model.parameters(), *model.buffers())}
+        self.own = [(value, value.data) for value in own.values()]
+        self.kept: dict[int, Tensor] = {}
+        self.swapped: set[int] = set()
+        self.places: dict[int, list[int]] | None = None
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self.swapped |= {n for n, (value, data) in enumerate(self.own) if _storage(value) != _storage(data)}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.note(func, args, kwargs or {})
+        return func(*args, **(kwargs or {}))
+
+    def note(self, func: Any, args: Any, kwargs: Any) -> None:
+        """Keep what ``func`` is about to write into; a batch norm does so without saying it."""
+        if isinstance(func, HigherOrderOperator):
+            return
+        if not func._schema.is_mutable and "batch_norm" not in func._schema.name:
+            return
+        if self.places is None:
+            self.places = {}
+            for number, (_, value) in enumerate(self.own):
+                self.places.setdefault(_storage(value), []).append(number)
+        for argument, value in [*zip(func._schema.arguments, args, strict=False), *kwargs.items()]:
+            name = getattr(argument, "name", argument)
+            if getattr(argument, "alias_info", True) or name.startswith("running_"):
+                for part in value if isinstance(value, (list, tuple)) else (value,):
+                    for number in self.places.get(_storage(part), ()) if isinstance(part, Tensor) else ():
+                        self.kept.setdefault(number, self.own[number][1].clone())
+
+    @torch.no_grad()
+    def put_back(self) -> None:
+        """Give these parameters and buffers the values of before."""
+        for number in self.swapped:
+            self.own[number][0].data = self.own[number][1]
+        for number, data in self.kept.items():
+            self.own[number][1].copy_(data)
+
+
+def _storage(value: Tensor) -> int:
+    """What tells the memory of a tensor; that of one that consists of others, such as a ``DTensor``, is unknown: 0."""
+    try:
+        return value.untyped_storage()._cdata
+    except (RuntimeError, NotImplementedError):
+        return 0
+
+
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Put the model into ``eval()`` mode, and restore the mode of every module afterwards."""
-    training = [module for module in model.modules() if module.training]
-    model.eval()
+    """Put the model into ``eval()`` mode, and restore the mode of every module afterwards.
+
+    Some layers merge weights in ``eval()`` and undo it in ``train()``. So a ``train()`` that is not torch's is called,
+    and what it rounds is put back.
+    """
+    modes = modes_of(model)
+    with Written(model) as entering:
+        if any(training for _, training in modes):
+            enter(model, training=False)
     try:
         yield
     finally:
-        for module in training:
-            module.training = True
+        with Written(model) as leaving:
+            set_modes(modes)
+        leaving.put_back()
+        entering.put_back()
 
 
-@torch.no_grad()
-def check_equal(model: nn.Module, deployed: nn.Module, example: Any, replica: int | None = None) -> None:
-    """Compare the outputs of two models on ``example``, with the same random numbers and fresh copies of the input.
+def modes_of(model: nn.Module) -> list[tuple[nn.Module, bool]]:
+    """The mode of every module; frozen scripts have none."""
+    return [(module, module.training) for module in model.modules() if hasattr(module, "training")]
+
+
+def enter(model: nn.Module, training: bool) -> None:
+    """Put ``model`` into train or eval mode.
 
     Raises:
-        ValueError: if they differ by more than rounding explains: 6e-5 of the largest output in float32, 1e-2 in
-            float16, 8e-2 in bfloat16, or more where :func:`rounding_bounds` finds that the model amplifies it. Also if
-            the deployed model calls a module of ``model`` that has an axis.
+        ExampleError: if a part of it has only one.
     """
-    with evaluating(model), torch.random.fork_rng():
-        torch.manual_seed(0)
-        wanted = outputs_on(model, example)
-        torch.manual_seed(0)
-        args, named = arguments(copied(example))
-        with _refusing_calls(model):
-            outputs = floating(deployed(*args, **named))
-    if not wanted:
-        raise ValueError("the model returns no floating-point tensor on the example, so there is nothing to compare")
-    if len(wanted) != len(outputs):
-        raise ValueError(
-            f"on the example the deployed model returns {len(outputs)} tensors, but the truncated model {len(wanted)}"
-        )
-    wanted = [want if replica is None else want[replica] for want in wanted]
-    for want, got in zip(wanted, outputs, strict=True):
-        if want.shape != got.shape:
-            raise ValueError(f"the deployed model returns {list(got.shape)} on the example, not {list(want.shape)}")
-    differing = [apart(want, got) for want, got in zip(wanted, outputs, strict=True)]
-    if any(worst is not None for worst in differing):
-        bounds = rounding_bounds(deployed, lambda: outputs_on(deployed, example))
-        differing = [beyond(worst, bound) for worst, bound in zip(differing, bounds, strict=True)]
-    for worst in differing:
-        if worst is not None:
-            raise ValueError(
-                f"on the example the deployed model differs from the truncated model, by {worst:.1e} of the largest "
-                "output. Perhaps a tensor with the axis has no cut, or a layer mixes components."
-            )
+    try:
+        model.train() if training else model.eval()
+    except NotImplementedError as fault:
+        raise ExampleError(
+            f"a part of the model has no other mode ({fault}): an exported program computes in one mode only. Use the "
+            "module that it was exported from"
+        ) from fault
+
+
+def set_modes(modes: Sequence[tuple[nn.Module, bool]]) -> None:
+    """Put each module into its mode, those around it first: an own ``train()`` also sets the modules within."""
+    for module, training in modes:
+        if module.training != training:
+            if getattr(module.train, "__func__", None) is not nn.Module.train:
+                module.train(training)
+            module.training = training
+
+
+@contextmanager
+def own_randomness() -> Iterator[None]:
+    """Give random numbers of torch, Python and NumPy their state of before at the end."""
+    python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - the user's own stream
+    try:
+        with torch.random.fork_rng():
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(of_numpy)  # noqa: NPY002
+
+
+def snapshot(model: nn.Module) -> Callable[[], None]:
+    """Note the attributes of all modules, with what is in containers among them; the result puts them back."""
+    before = [(module, type(module), dict(vars(module))) for module in model.modules()]
+    kinds = (dict, list, set, deque)
+    tables = [(held, held.copy()) for _, _, own in before for held in own.values() if isinstance(held, kinds)]
+    trained = [(p, p.requires_grad) for p in model.parameters()]
+
+    def put_back() -> None:
+        for held, content in tables:  # keep the containers themselves: handles of hooks refer to them
+            held.clear()
+            (held.extend if isinstance(held, (list, deque)) else held.update)(content)
+        for module, kind, own in before:
+            if type(module) is not kind:  # scripted modules would set it elsewhere
+                module.__class__ = kind
+            vars(module).clear()
+            vars(module).update(own)
+        for p, wanted in trained:
+            p.requires_grad_(wanted)
+
+    return put_back
+
+
+@contextmanager
+def untouched(model: nn.Module) -> Iterator[Written]:
+    """Put back what passes in any mode change: modes, values, attributes, random numbers.
+
+    Yields:
+        What notes values that are written into, in operations within its context or given to its ``note``.
+    """
+    modes = modes_of(model)
+    written, put_back = Written(model), snapshot(model)
+    try:
+        with own_randomness():
+            yield written
+    finally:
+        with written:
+            set_modes(modes)
+        put_back()
+        written.put_back()
+
+
+def calls_of(example: Any, also: Mapping[str, Sequence[Any]]) -> list[tuple[str, Any]]:
+    """Calls of a model: the name of the method, and an input of it; ``also``: method → further inputs.
+
+    Raises:
+        TypeError: if ``also`` is not a dictionary of lists.
+    """
+    if not isinstance(also, Mapping) or not all(isinstance(given, (list, tuple)) for given in also.values()):
+        raise TypeError(f"also= takes a dictionary, method -> list of inputs: also={{'forward': [x]}}, not {also!r}")
+    further = [(method, given) for method, several in also.items() for given in several]
+    return [("forward", example), *further]
+
+
+FAULTS = (RuntimeError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError)
+"""What a model raises that does not fit an input, or its own cut tensors."""
+
+
+@contextmanager
+def uncompiled() -> Iterator[None]:
+    """Run compiled parts as they are written, so that a trace sees all operations, and hooks compile nothing."""
+    if "torch._dynamo" not in sys.modules:  # nothing is compiled, and the import takes seconds
+        yield
+    else:
+        with torch.compiler.set_stance("force_eager"), warnings.catch_warnings():
+            for said in ("Using `torch.compile", "flex_attention called without"):  # what is not compiled, or is hooked
+                warnings.filterwarnings("ignore", said)
+            yield
+
+
+def summary(fault: Exception) -> str:
+    """The first line of a message; TorchScript says at the end what is wrong."""
+    lines = str(fault).strip().splitlines() or [type(fault).__name__]
+    return lines[-1 if "TorchScript" in lines[0] else 0]
+
+
+def called(model: nn.Module, example: Any, method: str = "forward") -> Any:
+    """The result of a method of ``model`` on a copy of ``example``."""
+    args, named = arguments(copied(example))
+    with uncompiled():
+        return (model if method == "forward" else getattr(model, method))(*args, **named)
 
 
 class ExampleError(ValueError):
     """The model itself fails on the example, at any size."""
 
 
-def outputs_on(model: nn.Module, example: Any) -> list[Tensor]:
-    """The floating-point tensors that ``model`` returns for a copy of ``example``.
+def outputs_on(model: nn.Module, example: Any, method: str = "forward") -> list[Tensor]:
+    """The floating-point tensors that a method of ``model`` returns for a copy of ``example``.
 
     Raises:
         ExampleError: if the model fails; with the first line of its message.
     """
-    args, named = arguments(copied(example))
     try:
-        return floating(model(*args, **named))
-    except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError, AssertionError) as fault:
-        reason = str(fault).partition("\n")[0] or type(fault).__name__
-        raise ExampleError(f"the model fails on the example: {reason}") from fault
-
-
-def apart(want: Tensor, got: Tensor) -> float | None:
-    """The difference of two tensors relative to the largest of ``want``; None if rounding explains it."""
-    worst = _relative(want, got)
-    return None if worst <= _tolerance(want.dtype) else worst
-
-
-def beyond(worst: float | None, bound: float) -> float | None:
-    """A difference of :func:`apart`, unless a bound of :func:`rounding_bounds` explains it."""
-    return None if worst is None or worst <= bound else worst
-
-
-def _relative(want: Tensor, got: Tensor) -> float:
-    if not want.numel():
-        return 0.0
-    same = (want == got) | (want.isnan() & got.isnan())  # covers infinities
-    differing = torch.where(same, torch.zeros_like(want), want - got).abs()
-    largest = torch.where(want.isfinite(), want, torch.zeros_like(want)).abs().max()
-    return float(differing.max()) / max(1e-30, float(largest))
-
-
-def _tolerance(dtype: torch.dtype) -> float:
-    eps = torch.finfo(dtype).eps
-    return min(100 * eps**0.9, max(10 * eps, 1e-4))
-
-
-@torch.no_grad()
-def rounding_bounds(model: nn.Module, collect: Callable[[], list[Tensor]]) -> list[float]:
-    """How far rounding alone may move tensors that ``model`` computes, relative to the largest of each.
-
-    A product of another size may add in another order, and a deep model amplifies that: on a GPU, 30 layers in float32
-    move by 1e-4. So three passes move all outputs of the innermost modules up or down at random, by the rounding of the
-    largest number in their last dimension. A bound is ten times the largest change, but at most 20 times the usual
-    tolerance and 0.3, because a model with a decision in it may jump by any amount. It is 0 if the outputs of a module
-    cannot be moved.
-
-    Args:
-        collect: runs ``model`` and returns the tensors, as many at each call.
-    """
-    source = torch.Generator().manual_seed(0)
-
-    def moved(module: nn.Module, args: Any, output: Any) -> Any:
-        def move(part: Any) -> Any:
-            if not isinstance(part, Tensor) or not part.is_floating_point():
-                return part
-            signs = torch.randint(2, part.shape, generator=source, dtype=torch.int8).to(part.device)
-            largest = part.abs().amax(-1, keepdim=True) if part.dim() else part.abs()
-            return part + largest * torch.finfo(part.dtype).eps * (2 * signs - 1)
-
-        return tree_map(move, output)
-
-    def run() -> list[Tensor]:
-        torch.manual_seed(0)
-        return collect()
-
-    innermost = [part for part in model.modules() if next(part.children(), None) is None]
-    with evaluating(model), torch.random.fork_rng():
-        exact = run()
-        handles = [part.register_forward_hook(moved) for part in innermost]
-        try:
-            changes = [[_relative(want, got) for want, got in zip(exact, run(), strict=True)] for _ in range(3)]
-        except (RuntimeError, ValueError, TypeError):  # an output that cannot be moved, or another length behind it
-            return [0.0] * len(exact)
-        finally:
-            for handle in handles:
-                handle.remove()
-    most = [10 * max(each) for each in zip(*changes, strict=True)]
-    return [min(bound, 20 * _tolerance(want.dtype), 0.3) for bound, want in zip(most, exact, strict=True)]
+        return floating(called(model, example, method))
+    except FAULTS as fault:
+        hint = {list: ". Give several arguments as a tuple", np.ndarray: ". Give a tensor: torch.from_numpy(example)"}
+        raise ExampleError(f"the model fails on the example: {summary(fault)}{hint.get(type(example), '')}") from fault
 
 
 def copied(example: Any) -> Any:
     """A copy of the example, which the model may write into; caches in it are copied, too."""
     tensors = [part for part in tree_leaves(example) if isinstance(part, Tensor)]
     return copy.deepcopy(example, {id(tensor): tensor.detach().clone() for tensor in tensors})
-
-
-@contextmanager
-def _refusing_calls(model: nn.Module) -> Iterator[None]:
-    """Refuse calls of modules of ``model`` that have an axis: a copy that makes them is not fully cut."""
-    cut = {id(cut.module) for axis in model.modules() if isinstance(axis, OrderedAxis) for cut in axis.cuts}
-    parts = [part for part in model.modules() if any(id(inner) in cut for inner in part.modules())]
-
-    def refuse(module: nn.Module, args: Any) -> None:
-        raise ValueError(
-            f"the deployed model calls a {type(module).__name__} of the trained model: a function, a weak reference or "
-            "a global holds it and is not copied; make it a submodule"
-        )
-
-    handles = [part.register_forward_pre_hook(refuse) for part in parts]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()

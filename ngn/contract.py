@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, distributed, nn
 from torch.optim import Optimizer
-from torch.optim.swa_utils import AveragedModel
 
-from ngn.checks import check_equal, is_frozen, tensors_of
+from ngn.checks import is_frozen, tensors_of
+from ngn.comparison import check_equal
 from ngn.sized import Sized
 from ngn.watching import LoopWatch, refuse_diverged, warn_of_rounding, warn_of_unlearned
+
+Optimizers = Optimizer | Sequence[Optimizer] | None
+Average = nn.Module | dict[str, Any]
+Averages = Average | Sequence[Average]
 
 
 class Learner(Sized):
@@ -36,13 +41,15 @@ class Learner(Sized):
     tensor([3])
     """
 
+    also: Mapping[str, Sequence[Any]] = MappingProxyType({})
+    """Further inputs on which :meth:`deploy` compares, by the method that takes them."""
     watch: LoopWatch | None = None
     """Notes on what the training loop did with the sizes; None if the learner takes none."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__(model)
         self._frozen: tuple[list[tuple[Any, ...]], Tensor] | None = None
-        self._steps = 0
+        self._steps, self._checked = 0, False
 
     def prepare(self, batches: Any) -> None:
         """Look at data before step 0; not called when a training is resumed."""
@@ -57,17 +64,24 @@ class Learner(Sized):
         """Allocate the components that are now needed, and return whether parameters have grown."""
         return False
 
-    def shrink(self, optimizer: Optimizer | None = None, averages: Sequence[AveragedModel] = ()) -> bool:
+    def shrink(self, optimizer: Optimizers = None, averages: Averages = ()) -> bool:
         """Cut what is fixed out of the model, in place, and return whether parameters have changed shape.
 
         Args:
-            optimizer: holds the model's parameters; its state is cut with them.
-            averages: averages of the learner or its model, to be cut alike.
+            optimizer: the optimiser of the model's parameters, or several; their states are cut, too.
+            averages: averages of the learner or of its model, to be cut alike: ``AveragedModel``, timm's
+                ``ModelEmaV3``, any other copy, or a dictionary of tensors by name.
 
         Raises:
-            ValueError: if the optimiser keeps a state that cannot be cut; nothing has then changed.
+            TypeError, ValueError: for something else; nothing has then changed.
+
+        Warns:
+            UserWarning: once, of sizes that stay masked because an optimiser has a state that cannot be cut.
         """
         return False
+
+    def check_cuts(self, optimizer: Optimizers, averages: Averages = ()) -> None:
+        """Warn of sizes that :meth:`shrink` will leave masked; arguments and errors are those of :meth:`shrink`."""
 
     def penalty(self) -> Tensor:
         """The term to add to the task loss: [*R]."""
@@ -93,7 +107,7 @@ class Learner(Sized):
     def finish(self, batches: Any) -> None:
         """Complete the model after the last step."""
 
-    def step(self, progress: float, optimizer: Optimizer | None = None, averages: Sequence[AveragedModel] = ()) -> None:
+    def step(self, progress: float, optimizer: Optimizers = None, averages: Averages = ()) -> None:
         """Run the hooks between two steps. In your own loop, call it after each ``optimizer.step()``.
 
         Keep the gradients until then. Your loop also adds :meth:`penalty` to every loss, and gives the optimiser
@@ -101,12 +115,16 @@ class Learner(Sized):
 
         Args:
             progress: fraction of the training that is done, in (0, 1]; 1 after the last step.
-            optimizer: if given, :meth:`shrink` cuts fixed sizes in place, so that later steps cost what those of the
-                small model do. Without it they are masked. It has no effect in a group of several processes.
+            optimizer: the optimiser, or a list of all. If given, :meth:`shrink` cuts fixed sizes in place, so that
+                later steps cost what those of the small model do. Without it they are masked. It has no effect in a
+                group of several processes.
             averages: see :meth:`shrink`.
 
         Raises:
-            ValueError: if components must be allocated (only ``ngn.fit`` can do that), or the optimiser cannot be cut.
+            ValueError: if components must be allocated (only ``ngn.fit`` can do that).
+
+        Warns:
+            UserWarning: in the first step, of sizes that stay masked although an optimiser is given.
 
         >>> import torch, ngn
         >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
@@ -130,8 +148,12 @@ class Learner(Sized):
         if self.make_room():
             raise ValueError("your own loop cannot allocate components: give the gate a K, or use ngn.fit")
         several = distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
-        if optimizer is not None and not several:
-            self.shrink(optimizer, averages)
+        if optimizer is not None:
+            if not self._checked:
+                self._checked = True
+                self.check_cuts(optimizer, averages)
+            if not several:
+                self.shrink(optimizer, averages)
 
     def resume(self, step: int, progress: float) -> None:
         """Go on from a checkpoint. In your own loop, call it once before step number ``step``.
@@ -239,7 +261,7 @@ class Learner(Sized):
             warn_of_rounding(sizes, distance if distance is None or replica is None else distance[replica])
         if example is not None:
             with self.mode("hard"):
-                check_equal(self.model, small, example, replica)
+                check_equal(self.model, small, example, replica, self.also)
         if verbose:
             print(self.report(deployed=small if self.replicas is None else None))
         return small

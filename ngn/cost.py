@@ -15,60 +15,28 @@ For parameters and multiply-adds this is exact if at most two axes share a tenso
 
 from __future__ import annotations
 
-import statistics
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from itertools import combinations
 from math import inf
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
 from ngn.axis import OrderedAxis
-from ngn.checks import arguments
+from ngn.checks import FAULTS, arguments, called, own_randomness
+from ngn.comparison import varied
+from ngn.copying import duplicate
 from ngn.cutting import Choice, is_stack, owned
+from ngn.measuring import AGREED, multiply_adds, shortest
 from ngn.tracing.lengths import Polynomial
 from ngn.truncation import truncated
 
-SECONDS = 0.2
-"""Wall time for timing one model, s."""
-PASSES = (3, 70)
-"""Fewest and most timed forward passes for one median."""
-
-
-@torch.no_grad()
-def multiply_adds(forward: Callable[[], Any]) -> int:
-    """Count the multiply-adds of one call in matrix products (attention included) and convolutions; nothing else."""
-    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-        forward()
-    return counter.get_total_flops() // 2
-
-
-@torch.no_grad()
-def milliseconds(forward: Callable[[], Any], device: torch.device) -> float:
-    """Measure the wall time of a call, ms, with torch's number of threads.
-
-    The result is the smallest of three medians, since other load on the machine only adds time.
-    """
-
-    def timed() -> float:
-        began = time.perf_counter()
-        forward()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        return time.perf_counter() - began
-
-    def median() -> float:
-        passes: list[float] = []
-        while len(passes) < PASSES[0] or (sum(passes) < SECONDS / 3 and len(passes) < PASSES[1]):
-            passes.append(timed())
-        return statistics.median(passes)
-
-    timed()
-    return min(median() for _ in range(3)) * 1e3
+BLOCK = 16
+"""Models that are timed in turns, each time together with the largest one."""
+NOISY = 0.1
+"""Relative difference from which times are called uncertain."""
 
 
 class Cost:
@@ -87,6 +55,8 @@ class Cost:
     (20.0, [23.0, [6.0]])
     """
 
+    spread = 0.0
+    """Relative difference between two measurements of one time, at least AGREED; 0 for what is counted."""
     exact: Polynomial | None = None
     """The cost as a function of all counts; None if the axes were not found by a trace."""
 
@@ -98,29 +68,41 @@ class Cost:
         self.full = full = self.measured(self.largest)
         if self._traced():
             return
-        tables = []
-        for g, (low, K) in enumerate(zip(self.smallest, self.largest, strict=True)):
-            counts = sorted({low, K, *(n for n in [0, *(2**i for i in range(K.bit_length()))] if low <= n <= K)})
-            saved = [self.measured((*self.largest[:g], n, *self.largest[g + 1 :])) - full for n in counts]
-            tables.append((counts, saved) if low < K else ([K, K + 1], [0.0, 0.0]))
+        ends = [*zip(self.smallest, self.largest, strict=True)]
+        places = [
+            sorted({low, K, *(n for n in [0, *(2**i for i in range(K.bit_length()))] if low <= n <= K)})
+            for low, K in ends
+        ]
+        alone = [[(*self.largest[:g], n, *self.largest[g + 1 :]) for n in counts] for g, counts in enumerate(places)]
+        tensors = [_cut_tensors(axis) for axis in axes]
+        self.stack, self.layer = _enclosing_layers(axes)
+        nested = {(g, d) for g, d in enumerate(self.stack.tolist()) if self.layer[g] >= 0}
+        pairs = [
+            (g, h)
+            for g, h in combinations(range(len(axes)), 2)
+            if tensors[g] & tensors[h] and not {(g, h), (h, g)} & nested
+        ]
+        corners = [tuple(low if i in pair else K for i, (low, K) in enumerate(ends)) for pair in pairs]
+        self._measure([self.smallest, *(counts for each in alone for counts in each), *corners])
+        tables = [
+            (counts, [self.measured(n) - full for n in each]) if len(counts) > 1 else ([K, K + 1], [0.0, 0.0])
+            for (_, K), counts, each in zip(ends, places, alone, strict=True)
+        ]
         self.steps = torch.tensor([len(counts) - 1 for counts, _ in tables])
         longest = int(self.steps.max()) + 1
         pad = [([inf] * (longest - len(counts))) for counts, _ in tables]
         self.counts = torch.tensor([[*n, *more] for (n, _), more in zip(tables, pad, strict=True)], dtype=torch.float64)
         self.saved = torch.tensor([[*s, *more] for (_, s), more in zip(tables, pad, strict=True)], dtype=torch.float64)
-        self.stack, self.layer = _enclosing_layers(axes)
-        tensors = [_cut_tensors(axis) for axis in axes]
-        pairs, together = [], []
-        nested = {(g, d) for g, d in enumerate(self.stack.tolist()) if self.layer[g] >= 0}
-        for g, h in combinations(range(len(axes)), 2):
-            if tensors[g] & tensors[h] and not {(g, h), (h, g)} & nested:
-                ends = enumerate(zip(self.smallest, self.largest, strict=True))
-                corner = self.measured(tuple(low if i in (g, h) else K for i, (low, K) in ends))
-                pairs.append((g, h))
-                together.append(corner - full - tables[g][1][0] - tables[h][1][0])
+        together = [
+            self.measured(corner) - full - tables[g][1][0] - tables[h][1][0]
+            for corner, (g, h) in zip(corners, pairs, strict=True)
+        ]
         self.pairs = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)
         self.of_pair = torch.tensor([g if self.layer[g] >= 0 else h for g, h in pairs], dtype=torch.int64)
         self.together = torch.tensor(together, dtype=torch.float64)
+        if kind == "milliseconds" and (saved := full - self.estimate(self.smallest)) > 0:
+            scale = (full - self.measured(self.smallest)) / saved  # else the noise of all tables would add up
+            self.saved, self.together = self.saved * scale, self.together * scale
 
     def _traced(self) -> bool:
         """Take the cost from a trace that found all axes, if it agrees with both ends measured."""
@@ -167,17 +149,47 @@ class Cost:
         if counts not in self._known:
             if self.exact is not None or any(hasattr(p, "device_mesh") for p in self.model.parameters()):
                 return self.estimate(counts)
-            self._known[counts] = self.of(cut_to(self.model, self.axes, counts))
-        return self._known[counts]
+            self._measure([counts])
+        if self.kind != "milliseconds":
+            return self._known[counts]
+        # A smaller model cannot be slower, and other load only adds time: what a larger one took is enough.
+        larger = (c for c in self._known if all(n >= least for n, least in zip(c, counts, strict=True)))
+        return min(self._known[c] for c in larger)
+
+    def _measure(self, wanted: Sequence[tuple[int, ...]]) -> None:
+        """Note the costs of copies truncated to the counts ``wanted``."""
+        new = [counts for counts in dict.fromkeys(wanted) if counts not in self._known]
+        if self.kind != "milliseconds":
+            self._known |= {counts: self.of(cut_to(self.model, self.axes, counts)) for counts in new}
+            return
+        args, named = arguments(self.example)
+        whole, device = self.axes[0].whole, next(self.model.parameters()).device
+        uncut = self.largest == tuple(axis.K for axis in self.axes)
+        for at in range(0, len(new), BLOCK):
+            block = new[at : at + BLOCK]
+            # A model that was cut in place has a copy of its whole. The machine may be busier by now: times are ratios.
+            first = cut_to(self.model, self.axes, self.largest) if uncut else whole.on(device)
+            models = [first, *(cut_to(self.model, self.axes, counts) for counts in block)]
+            times, spread = shortest([partial(small, *args, **named) for small in models], device)
+            full = self._known.get(self.largest, times[0])
+            self.spread = max(self.spread, spread, AGREED)
+            self._known |= {counts: full * took / times[0] for counts, took in zip(block, times[1:], strict=True)}
+
+    def noise(self) -> str:
+        """A sentence about uncertain times; empty if they are certain enough."""
+        if self.spread <= NOISY:
+            return ""
+        return (
+            f"Times on this machine differ by up to {self.spread:.0%} now: stop other programs and try again, or give "
+            "macs= instead of milliseconds="
+        )
 
     def of(self, small: nn.Module) -> float:
-        """The cost of a truncated model."""
+        """The parameters or the multiply-adds of a truncated model."""
         if self.kind == "parameters":
             return float(sum(p.numel() for p in small.parameters()))
         args, named = arguments(self.example)
-        if self.kind == "macs":
-            return float(multiply_adds(lambda: small(*args, **named)))
-        return milliseconds(lambda: small(*args, **named), next(small.parameters()).device)
+        return float(multiply_adds(lambda: small(*args, **named)))
 
 
 def traced_cost(axes: Sequence[OrderedAxis], kind: str) -> Polynomial | None:
@@ -187,6 +199,38 @@ def traced_cost(axes: Sequence[OrderedAxis], kind: str) -> Polynomial | None:
     if first is None or any(cost is not first for cost in costs):
         return None
     return first.of([axis.name for axis in axes], [round(first.units(axis.name) / axis.K) for axis in axes])
+
+
+def refuse_changing(model: nn.Module, axes: Sequence[OrderedAxis], example: Any) -> None:
+    """Refuse a model whose multiply-adds depend on values, such as those of a router: they have no limit to keep.
+
+    The model is cut to unequal sizes: experts of one size cost the same, whichever a sample goes to.
+
+    Raises:
+        ValueError: if two inputs of one shape, or other weights, give two numbers.
+    """
+    if any(p.is_meta or hasattr(p, "device_mesh") for p in model.parameters()):
+        return
+    small = cut_to(model, axes, [max(1, axis.K * (number % 3 + 1) // 4) for number, axis in enumerate(axes)])
+    small = duplicate(small, {})[0]
+    first: int | None = None
+    for strength in (0.0, 1.0, 10.0):
+        given = varied(example, strength) if strength else example
+        try:
+            with own_randomness():
+                cost = multiply_adds(lambda given=given: called(small, given))  # type: ignore[misc]
+        except FAULTS:  # it is not for random numbers, which says nothing
+            continue
+        first = cost if first is None else first
+        if cost != first:
+            raise ValueError(
+                "the multiply-adds of this model depend on values, as where experts are chosen: "
+                f"{first:,} on the example, {cost:,} on another input of its shape. Limit parameters or milliseconds"
+            )
+        with torch.no_grad():
+            for p in small.parameters():
+                flat = p.flatten()
+                p.copy_((flat.flip(0) if strength else flat.roll(1)).view_as(p))
 
 
 def cut_to(model: nn.Module, axes: Sequence[OrderedAxis], counts: Sequence[int]) -> nn.Module:

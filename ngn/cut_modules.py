@@ -8,8 +8,11 @@ from typing import Any
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd
+from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from ngn.axis import OrderedAxis, is_conv1d
+from ngn.checks import evaluating
+from ngn.components.attention import Attention
 from ngn.methods.batch import GateBatch
 
 
@@ -18,12 +21,8 @@ def value_of(module: nn.Module, name: str) -> Any:
     parametrised = getattr(module, "parametrizations", {})
     if name not in parametrised:
         return getattr(module, name)
-    training = parametrised[name].training
-    parametrised[name].eval()
-    try:
+    with evaluating(parametrised[name]):
         return getattr(module, name)
-    finally:
-        parametrised[name].train(training)
 
 
 def without_parametrizations(module: nn.Module, original: nn.Module) -> None:
@@ -98,6 +97,17 @@ def renumber_layers(layers: nn.ModuleList) -> None:
         for module in layer.modules():
             if hasattr(module, "layer_idx"):
                 module.layer_idx = number  # type: ignore[assignment]
+
+
+def with_stock_attention(model: nn.Module) -> nn.Module:
+    """``model``, whose attention is torch's again where all heads are left and nothing hooks its output map."""
+    for module in model.modules():
+        if type(module) is Attention and module.num_heads * module.head_dim == module.embed_dim:
+            out = module.out_proj
+            if type(out) is NonDynamicallyQuantizableLinear and not (out._forward_pre_hooks or out._forward_hooks):
+                module._qkv_same_embed_dim = module.in_proj_weight is not None
+                module.__class__ = nn.MultiheadAttention  # type: ignore[assignment]
+    return model
 
 
 class TrainingHook(functools.partial[Any]):

@@ -52,6 +52,17 @@ def owned(cut: Cut) -> Any:
     )
 
 
+def distinct(axis: OrderedAxis) -> dict[tuple[int, int, int], Cut]:
+    """The cuts of an axis by tensor, dimension and start: a tensor of several modules or names counts once."""
+    found = {}
+    for cut in axis.cuts:
+        if (held := owned(cut)) is not None:
+            lead = isinstance(cut.module, Stacked) and cut.module.replicas is not None
+            dim = cut.dim + held.dim() - lead if cut.dim < 0 and isinstance(held, Tensor) else cut.dim
+            found[id(held), dim, cut.start] = cut
+    return found
+
+
 def is_stack(part: Any) -> TypeGuard[nn.ModuleList]:
     """Whether a cut names a list of layers (a parametrisation is a ``ModuleList``, too)."""
     return isinstance(part, nn.ModuleList) and not isinstance(part, ParametrizationList)
@@ -61,8 +72,7 @@ def plans_of(choices: Mapping[OrderedAxis, Choice]) -> dict[int, tuple[Cut, Tens
     """The parts of each tensor or list of layers, by its id, with a cut that names it."""
     plans: dict[int, tuple[Cut, TensorCuts]] = {}
     for axis, choice in choices.items():
-        cuts = {(id(t), cut.dim, cut.start): cut for cut in axis.cuts if (t := owned(cut)) is not None}
-        for (tensor, _, _), cut in cuts.items():
+        for (tensor, _, _), cut in distinct(axis).items():
             plans.setdefault(tensor, (cut, []))[1].append((cut, choice))
     return plans
 

@@ -31,7 +31,7 @@ def softplus_inverse(t: Tensor | float) -> Tensor:
     """
     t = torch.as_tensor(t, dtype=torch.float64)
     if not bool(((t > 0) & torch.isfinite(t)).all()):
-        raise ValueError(f"a boundary must be positive and finite, not {t.tolist()}")
+        raise ValueError(f"a boundary, such as t0, must be positive and finite, not {t.tolist()}")
     return t + torch.log(-torch.expm1(-t))
 
 

@@ -28,7 +28,7 @@ from ngn.cut_modules import value_of
 from ngn.cutting import is_stack, owned
 from ngn.sizes.hooked import HookedAxis, divided, taken_by
 from ngn.tracing.found import listed
-from ngn.train.losses import Loss, Supervised, takes_output_and_target
+from ngn.train.losses import Loss, as_loss
 
 Importance = Literal["magnitude", "taylor", "wanda"]
 BATCHES = 32
@@ -52,7 +52,9 @@ def sort(
     """Sort the units of the ``axes`` of ``model`` whose order the user has not given, as ``CapacityLearner.sort``."""
     check(by_importance, calibration)
     if any(axis.whole is not None for axis in axes):
-        raise ValueError("sizes are sorted before the training: some of this model are fixed and cut already")
+        raise ValueError(
+            "units are sorted before the training, but some sizes are cut already: leave by_importance= out"
+        )
     if any(p.is_meta for p in model.parameters()):
         if by_importance != "magnitude":
             raise ValueError(f"by_importance={by_importance!r} needs weights with values, not on the meta device")
@@ -153,7 +155,7 @@ def _taylor(model: nn.Module, axes: Sequence[HookedAxis], batches: Iterable[Any]
 def _run(model: nn.Module, batch: Any, loss: Loss | None) -> Any:
     """The loss of a batch; without ``loss`` the output of the model."""
     if loss is not None:
-        return (Supervised(loss) if takes_output_and_target(loss) else loss)(model, batch)
+        return as_loss(loss, model, lambda: batch)(model, batch)
     if isinstance(batch, list):
         raise ValueError("a calibration batch is a list: pass loss=, as to ngn.fit, to say what of it is the input")
     args, named = arguments(dict(batch) if isinstance(batch, Mapping) else batch)

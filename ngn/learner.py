@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
-from torch.optim.swa_utils import AveragedModel
 
+from ngn.axis import OrderedAxis
 from ngn.checks import axes_of
-from ngn.contract import Learner
+from ngn.contract import Averages, Learner, Optimizers
 from ngn.cost import cut_to
+from ngn.cuttable import kept_whole, optimizers_in, uncuttable
 from ngn.importance import Importance, Loss, sort
 from ngn.methods.base import Mode
 from ngn.methods.batch import penalty as of_gates
 from ngn.methods.batch import sizes
 from ngn.report import SizeReport, WholeModel, size_reports
-from ngn.shrinking import load_cut_states, shrink
+from ngn.shrinking import InPlaceCut, axes_in, load_cut_states, shrink
+from ngn.tracing.found import listed
 from ngn.watching import LoopWatch
 
 
@@ -48,7 +51,8 @@ class CapacityLearner(Learner):
         self.axes = axes_of(model)
         if not self.axes:
             raise ValueError(
-                "the model has no OrderedAxis with a capacity, so no size to learn: add one, or call ngn.learn_sizes"
+                "the model has no OrderedAxis with a capacity, so no size to learn: call "
+                "ngn.learn_sizes(model, example=...), or add an axis"
             )
         paths = {id(module): path for path, module in model.named_modules()}
         self.names = [axis.name or paths[id(axis)] for axis in self.axes]
@@ -56,7 +60,13 @@ class CapacityLearner(Learner):
         if len(replicas) != 1:
             raise ValueError(f"all axes of a model need the same replicas=, not {sorted(map(str, replicas))}")
         self.replicas = replicas.pop()
+        gates = [axis.capacity for axis in self.axes]
         origins = [axis.origin for axis in self.axes if axis.origin is not None]
+        if twice := [n for n, axis in zip(self.names, self.axes, strict=True) if gates.count(axis.capacity) > 1]:
+            raise ValueError(
+                f"{listed(twice)} share one {type(gates[0]).__name__}, but every size needs its own: return a new one "
+                "at each call of capacity="
+            )
         if len({*origins}) < len(origins):
             raise ValueError(
                 "two banks have the same seed and name, so the same initial values: give each bank a name of its own"
@@ -64,6 +74,8 @@ class CapacityLearner(Learner):
         self.has_boundary = all(axis.capacity.has_boundary for axis in self.axes)
         self.watch = LoopWatch(self.axes, self.names)
         self._cut = [False] * len(self.axes)  # which sizes have been fixed and cut
+        self._followers: list[Callable[[InPlaceCut], object]] = []
+        self._said: set[str] = set()  # sizes of which a warning said that they stay masked
         load_cut_states(model)
 
     @contextmanager
@@ -125,12 +137,58 @@ class CapacityLearner(Learner):
         counts = self.count().reshape(-1, len(self.axes)).amax(0).tolist()
         return [n if done else axis.K for axis, n, done in zip(self.axes, counts, fixed, strict=True)]
 
-    def shrink(self, optimizer: Optimizer | None = None, averages: Sequence[AveragedModel] = ()) -> bool:
+    def shrink(self, optimizer: Optimizers = None, averages: Averages = ()) -> bool:
         if (counts := self.wanted_components()) is None:
             return False
-        changed = shrink(self.model, self.axes, counts, optimizer, averages)
+        optimizers, copies = optimizers_in(optimizer), self._copies(averages)
+        self._warn_of_masks(masked := uncuttable(self.axes, optimizers) if optimizers else {})
+        counts = [axis.K if axis in masked else n for axis, n in zip(self.axes, counts, strict=True)]
+        followers: list[Any] = [*(partial(InPlaceCut.__call__, held=each) for each in copies), *self._followers]
+        changed = shrink(self.model, self.axes, counts, optimizers, followers)
         self._cut = [axis.capacity.committed for axis in self.axes]
         return changed
+
+    def check_cuts(self, optimizer: Optimizers, averages: Averages = ()) -> None:
+        self._copies(averages)
+        self._warn_of_masks(uncuttable(self.axes, optimizers_in(optimizer)) | kept_whole(self.axes))
+
+    def on_cut(self, callback: Callable[[InPlaceCut], object]) -> None:
+        """Call ``callback`` whenever training has cut parameters in place, after optimisers and averages.
+
+        Its argument cuts what you keep beside the model: ``learner.on_cut(lambda cut: cut(ema))``, where ``ema`` is a
+        dictionary of tensors by name, or a copy of the model (:class:`~ngn.shrinking.InPlaceCut`). Loading a state
+        calls nothing, as an average comes with its own. Copies of the learner have no callbacks.
+        """
+        self._followers.append(callback)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_followers": []}
+
+    def _copies(self, averages: Averages) -> list[Any]:
+        """The averages as a list, if they are averages of this model."""
+        copies = [averages] if isinstance(averages, (nn.Module, dict)) else [*averages]
+        for each in copies:
+            name = type(each).__name__
+            if not isinstance(each, (nn.Module, dict)):
+                raise TypeError(f"an average is a copy of the model, or a dictionary of tensors, not a {name}")
+            if isinstance(each, nn.Module) and [a.K for a in axes_in(each)] != [a.K for a in axes_in(self.model)]:
+                raise ValueError(
+                    f"the average {name} does not have the sizes of the model: copy the learner or learner.model after "
+                    "learn_sizes, and pass the average in every step"
+                )
+        return copies
+
+    def _warn_of_masks(self, masked: Mapping[OrderedAxis, str]) -> None:
+        """Warn of the sizes that stay masked, each once in a training."""
+        named = {name: masked[axis] for axis, name in zip(self.axes, self.names, strict=True) if axis in masked}
+        if new := [name for name in named if name not in self._said]:
+            self._said.update(new)
+            warnings.warn(
+                f"{listed(new)} cannot be cut in training: {'; '.join(dict.fromkeys(named[name] for name in new))}. "
+                "They stay masked until deploy. The deployed model is the same, but steps do not become cheaper. To "
+                "silence this, leave the optimiser out of learner.step, or give the callback shrink=False",
+                stacklevel=4,
+            )
 
     @property
     def masked(self) -> list[str]:
@@ -213,13 +271,22 @@ class CapacityLearner(Learner):
         return [p for axis in self.axes for p in axis.capacity.controllers() if p.requires_grad]
 
     def orders(self) -> dict[str, Tensor]:
-        return {f"order.{n}": a.order for n, a in enumerate(self.axes) if a.order is not None and not a.chosen}
+        sorted_ = (
+            (n, a.order) for n, a in enumerate(self.axes) if a.ranks is not None and a.cuts
+        )  # not in removed layers
+        return {f"order.{n}": order for n, order in sorted_ if order is not None}
 
     def reorder(self, orders: Mapping[str, Tensor]) -> None:
         for number, axis in enumerate(self.axes):
             if (order := orders.get(f"order.{number}")) is not None:
-                axis.sort(order[order < axis.K].argsort(stable=True).tolist())  # of those that are not cut yet
-                axis.order = order.long().cpu()
+                axis.take_order(order)
+            elif not axis.chosen:  # a training that sorted nothing; states of version 0.1 lack orders that users gave
+                axis.take_order(torch.arange(axis.K))
+
+    def _tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        moving, frozen = super()._tensors()
+        orders = {f"{path}.order" for path, axis in self.named_modules() if isinstance(axis, OrderedAxis)}
+        return {name: value for name, value in moving.items() if name not in orders}, frozen  # orders() has them
 
     def state(self) -> dict[str, Tensor]:
         return super().state() | {"allocated": torch.tensor([axis.K for axis in self.axes])}

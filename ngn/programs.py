@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from ngn.checks import arguments, check_equal
+from ngn.checks import arguments
+from ngn.comparison import check_equal
 from ngn.files import chosen_file, remove_stale_files, temporary_path, write_atomically
 from ngn.shapes import check_deployed
 

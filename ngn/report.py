@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import copy
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,7 +14,13 @@ from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
 from ngn.checks import arguments, evaluating
-from ngn.cost import cut_to, milliseconds
+from ngn.copying import duplicate
+from ngn.cost import cut_to
+from ngn.cutting import distinct, is_stack, owned
+from ngn.measuring import in_turns
+
+MODE_WORDS = {"soft": "as trained", "kept": "with gates on what is kept", "hard": "as deployed"}
+"""What the modes of a score are."""
 
 
 @dataclass(frozen=True)
@@ -42,22 +49,14 @@ class SizeReport:
     evidence: float | None = None
 
     def __str__(self) -> str:
-        text = f"{self.name or 'model'}: {self.before} -> {self.after} {self.unit}"
-        if self.entries and self.entries > 1:
-            text += f", {self.before * self.entries:,} -> {self.after * self.entries:,}"
-        text += f", -{_short(self.removed)} parameters"
-        if self.even is None or self.evidence is None:
-            return f"{text} (t = {self.t:.2f})"
-        if self.after == self.even:
-            return f"{text} (even)"
-        return f"{text} (even: {self.even}; benefit {self.evidence:+.1f} standard errors from the mean)"
+        return f"{self.name or 'model'}: {self.before} -> {self.after} {self.unit}, -{_short(self.removed)} parameters"
 
 
 @dataclass(frozen=True)
 class Report:
     """The result of :meth:`~ngn.contract.Learner.report` for G learned sizes; a stack has one list per model.
 
-    ``print(report)`` prints a line for each size.
+    ``print(report)`` prints a table of the sizes, what the model costs, and what the words mean.
 
     Attributes:
         size, count: continuous sizes (t for a boundary) and retained components, [G].
@@ -81,7 +80,7 @@ class Report:
     budget: str | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
-        lines = [str(group) for group in self.groups] or [f"count {self.count}, t {self.size}"]
+        lines = _table(self.groups) if self.groups else [f"count {self.count}, t {self.size}"]
         left = self.deployed if isinstance(self.deployed, list) else [self.deployed]
         smaller = ", ".join(f"{n:,} ({n / max(1, self.parameters) - 1:+.0%})" for n in left)
         lines.append(f"parameters: {self.parameters:,} -> {smaller}")
@@ -89,10 +88,57 @@ class Report:
             before, after = self.milliseconds
             lines.append(f"latency: {before:.2f} -> {after:.2f} ms ({after / before - 1:+.0%}), medians, this machine")
         if self.scores:
-            lines.append(f"score: {', '.join(f'{mode} {_number(value)}' for mode, value in self.scores.items())}")
+            each = (f"{_number(value)} {MODE_WORDS[mode]} ({mode})" for mode, value in self.scores.items())
+            lines.append(f"score: {', '.join(each)}")
         if self.budget is not None:
             lines.append(f"budget: {self.budget}")
-        return "\n".join(lines)
+        return "\n".join(lines + _explained(self.groups))
+
+
+def _uneven(groups: Sequence[SizeReport]) -> bool:
+    return any(group.even is not None and group.even != group.after for group in groups)
+
+
+def _explained(groups: Sequence[SizeReport]) -> list[str]:
+    """What the columns of :func:`_table` mean."""
+    if _uneven(groups):
+        return [
+            "even: the count if all sizes had shrunk alike",
+            "benefit: what a component is worth against the mean, in standard errors; sizes part beyond 3 "
+            "(significance=)",
+        ]
+    if len(groups) > 1 and groups[0].even is not None:
+        return ["even: all sizes shrank alike, as no component was clearly worth more than the mean (significance=)"]
+    return ["t: the boundary between kept and cut components"] if any(group.even is None for group in groups) else []
+
+
+def _table(groups: Sequence[SizeReport]) -> list[str]:
+    """A line for each size, in aligned columns below their names."""
+    first, last = (max(len(str(getattr(group, name))) for group in groups) for name in ("before", "after"))
+    columns = {
+        "size": [group.name or "model" for group in groups],
+        "before -> after": [f"{group.before:{first}} -> {group.after:{last}} {group.unit}" for group in groups],
+    }
+    entries = [group.entries or 1 for group in groups]
+    if max(entries) > 1:
+        pairs = zip(groups, entries, strict=True)
+        columns["entries"] = [f"{g.before * n:,} -> {g.after * n:,}" if n > 1 else "" for g, n in pairs]
+    columns["change"] = [f"{group.after / max(1, group.before) - 1:.0%}" for group in groups]
+    columns["parameters"] = [f"{'-' * (group.removed > 0)}{_short(group.removed)}" for group in groups]
+    if _uneven(groups):
+        columns["even"] = [str(group.even) for group in groups]
+        columns["benefit"] = [f"{group.evidence or 0.0:+.1f}" for group in groups]
+    elif any(group.even is None for group in groups):
+        columns["t"] = [f"{group.t:.2f}" for group in groups]
+    texts = ("size", "before -> after", "entries")
+    rows = [[*columns], *map(list, zip(*columns.values(), strict=True))]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = zip(columns, row, widths, strict=True)
+        each = (cell.ljust(width) if name in texts else cell.rjust(width) for name, cell, width in cells)
+        lines.append("  ".join(each).rstrip())
+    return lines
 
 
 def _number(value: Any) -> str:
@@ -110,16 +156,34 @@ def _short(n: int) -> str:
 
 
 def component_parameters(axis: OrderedAxis) -> Tensor:
-    """Count the parameters of each component of ``axis``, in order: int64 [K], for one model of a stack."""
-    parts = torch.zeros(axis.K, dtype=torch.int64)
-    stacks = [m for m in (getattr(cut.module, cut.name) for cut in axis.cuts) if isinstance(m, nn.ModuleList)]
-    for layers in stacks:
-        parts += torch.tensor([sum(p.numel() for p in layer.parameters()) for layer in layers])
-    for part in () if stacks else axis.component_parameters():
-        at = 0 if axis.capacity.replicas is None else 1
-        held = part.shape[at]
-        parts[axis.K - held :] += part[0].numel() // (1 if at == 0 else held)
-    return parts if axis.ranks is None or not stacks else parts[axis.ranks.argsort()]
+    """Count the parameters of each component of ``axis``, in order: int64 [K], for one model of a stack.
+
+    A parameter counts once, with the component whose removal frees it: the last of the layers that share it, and the
+    first of two components where the axis lies along both dimensions of a weight.
+    """
+    parts, lead = torch.zeros(axis.K, dtype=torch.int64), 0 if axis.capacity.replicas is None else 1
+    at = torch.arange(axis.places) // axis.per if axis.ranks is None else axis.ranks
+    counted: set[int] = set()
+    owners: dict[int, tuple[Tensor, dict[int, Tensor]]] = {}
+    for cut in distinct(axis).values():
+        value = owned(cut)
+        if is_stack(value):
+            for place in at.argsort().tolist():
+                new = {id(p): p.numel() for p in value[place].parameters() if id(p) not in counted}
+                parts[at[place]] += sum(new.values())
+                counted |= new.keys()
+        elif isinstance(value, nn.Parameter):
+            dim, first = cut.dim % (value.dim() - lead) + lead, max(0, cut.start)
+            along = owners.setdefault(id(value), (value, {}))[1]
+            owner = along.setdefault(dim, torch.full((value.shape[dim],), -1))
+            owner[first : cut.start + axis.places * cut.width] = at.repeat_interleave(cut.width)[first - cut.start :]
+    for value, along in owners.values():
+        owner = torch.tensor(-1)
+        for own in along.values():
+            owner = torch.maximum(owner.unsqueeze(-1), own)
+        each = value.numel() // max(1, owner.numel()) // (len(value) if lead else 1)
+        parts += each * torch.bincount(owner[owner >= 0], minlength=axis.K)
+    return parts
 
 
 @dataclass(frozen=True)
@@ -143,12 +207,12 @@ class WholeModel:
         parameters = sum(p.numel() for p in model.parameters()) - sum(p.numel() for p in controllers)
         small = cut_to(model, axes, [axis.K for axis in axes])
         bare = {id(p): nn.Parameter(p.detach().to("meta"), p.requires_grad) for p in small.parameters()}
-        return cls(copy.deepcopy(small, bare), parameters, {axis: anatomy(axis) for axis in axes})
+        return cls(duplicate(small, bare)[0], parameters, {axis: anatomy(axis) for axis in axes})
 
     def on(self, device: torch.device) -> nn.Module:
         """The model with parameters of 0, to measure its latency."""
         zeros = {id(p): nn.Parameter(torch.zeros_like(p, device=device)) for p in self.model.parameters()}
-        return copy.deepcopy(self.model, zeros)
+        return duplicate(self.model, zeros)[0]
 
 
 def anatomy(axis: OrderedAxis) -> tuple[int, int | None, Tensor]:
@@ -170,9 +234,10 @@ def size_reports(axes: list[OrderedAxis], names: list[str]) -> list[SizeReport]:
     return groups
 
 
-@torch.no_grad()
-def latency_of(model: nn.Module, example: Any) -> float:
-    """Measure a call of ``model`` in eval mode, ms; ``example`` is a tuple or dictionary for several arguments."""
+def latencies_of(whole: nn.Module, small: nn.Module, example: Any) -> tuple[float, float]:
+    """Measure calls of two models in turns, in eval mode, ms; ``example`` is a tuple or dictionary for arguments."""
     args, named = arguments(example)
-    with evaluating(model):
-        return milliseconds(lambda: model(*args, **named), next(model.parameters()).device)
+    with evaluating(whole), evaluating(small):
+        device = next(small.parameters()).device
+        before, after = in_turns([partial(model, *args, **named) for model in (whole, small)], device)
+    return statistics.median(before), statistics.median(after)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,16 @@ from ngn.axis import OrderedAxis
 from ngn.checks import axes_of, is_frozen, tensors_of
 from ngn.components.low_rank import Bottleneck
 from ngn.contract import Learner
-from ngn.cut_modules import value_of
-from ngn.cutting import Choice, is_stack, owned
+from ngn.cut_modules import value_of, with_stock_attention
+from ngn.cutting import Choice, distinct, is_stack, owned
 from ngn.files import FileError
 from ngn.tensor_files import read_checked, tensors_digest, write_checked
+from ngn.tracing.found import listed
 from ngn.truncation import truncated, without_tensors
 
-FROZEN = "frozen_sha256"
-"""Metadata of a file without frozen parameters: their digest."""
+FROZEN, TIED = "frozen_sha256", "tied"
+"""Metadata of a file: the digest of the frozen parameters that it leaves out; further names of tensors, as JSON."""
+AS_TRAINED = "Build the model, and call ngn.learn_sizes, as for the training"
 
 
 def check_deployed(model: nn.Module, call: str) -> None:
@@ -45,7 +48,7 @@ def save(model: nn.Module, path: str | Path, frozen: bool = True) -> None:
 
     Raises:
         TypeError: if the model is a learner.
-        ValueError: if sizes are still learned.
+        ValueError: if sizes are still learned, or the model has a state that is no tensor.
         OSError: if the file cannot be written, or ``path`` is a folder or a device.
 
     >>> import tempfile, torch, ngn
@@ -54,9 +57,16 @@ def save(model: nn.Module, path: str | Path, frozen: bool = True) -> None:
     """
     check_deployed(model, "save")
     tensors = tensors_of(model)
+    if others := [name for name, value in tensors.items() if not isinstance(value, Tensor)]:
+        raise ValueError(f"a file holds tensors only, and {listed(others)} is none: leave it out of get_extra_state()")
     left_out = {name: value for name, value in tensors.items() if not frozen and is_frozen(value)}
     kept = {name: value for name, value in tensors.items() if name not in left_out}
-    write_checked(path, kept, {FROZEN: _digest(left_out)} if left_out else None)
+    said = {FROZEN: _digest(left_out)} if left_out else {}
+    first = {id(value): name for name, value in tensors.items()}
+    every = model.state_dict(keep_vars=True).items()
+    if tied := {name: held for name, value in every if (held := first.get(id(value), name)) != name and held in kept}:
+        said[TIED] = json.dumps(tied, sort_keys=True)
+    write_checked(path, kept, said)
 
 
 def load(model: nn.Module, path: str | Path) -> nn.Module:
@@ -86,6 +96,8 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
     if isinstance(model, Learner):
         model = model.model
     stored, said = read_checked(path)
+    tied = json.loads(said.get(TIED, "{}"))
+    stored |= {name: stored[held] for name, held in tied.items()}
     axes = [module for module in model.modules() if isinstance(module, OrderedAxis) and module.cuts]
     stacks = [axis for axis in axes if any(is_stack(owned(cut)) for cut in axis.cuts)]
     if stacks and len(stacks) < len(axes):  # cut layers first: the kept ones have new numbers in the file
@@ -102,25 +114,28 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
                     places.setdefault(id(value), []).append((held, name))
     wanted = tensors_of(result)
     shared = {name for name, value in wanted.items() if is_frozen(value) and not value.is_meta} - stored.keys()
-    if wanted.keys() - shared != stored.keys():
-        different = sorted(wanted.keys() - shared ^ stored.keys())
-        raise ValueError(f"{path} belongs to another model: only one of the two has {', '.join(different)}")
+    alone = {"file": stored.keys() - wanted.keys() - tied.keys(), "model": wanted.keys() - shared - stored.keys()}
+    for holder, only in alone.items():
+        if only:
+            names = listed(sorted(only))
+            raise ValueError(f"{path} belongs to another model: only the {holder} has {names}. {AS_TRAINED}")
     if FROZEN in said and said[FROZEN] != _digest({name: wanted[name] for name in shared}):
         raise ValueError(
             f"{path} leaves frozen parameters out, and those of the model are others: build it with the same "
             "pretrained weights, and learn its sizes with the same by_importance and calibration"
         )
+    made: dict[int, nn.Parameter] = {}  # by tensor of the file: what it ties stays so in a model that is not tied yet
     for name, value in wanted.items():
         if name in shared:
             continue
         if stored[name].shape != value.shape:
-            hint = "" if axes else ": call ngn.learn_sizes on the model first, as for the training"
-            raise ValueError(f"{name} has shape {tuple(stored[name].shape)} in {path}, not {tuple(value.shape)}{hint}")
+            given, expected = tuple(stored[name].shape), tuple(value.shape)
+            raise ValueError(f"{name} has shape {given} in {path}, but {expected} in the model. {AS_TRAINED}")
         if _kind(stored[name]) != _kind(value):
             raise FileError(f"{name} has the type {stored[name].dtype} in {path}, but {value.dtype} in the model")
         new: Any = stored[name]
         if isinstance(value, nn.Parameter):
-            new = nn.Parameter(new, value.requires_grad)
+            new = made.setdefault(id(new), nn.Parameter(new, value.requires_grad))
         for held, key in places[id(value)]:
             held[key] = new
     if empty := [name for name, buffer in result.named_buffers() if buffer.is_meta]:
@@ -147,51 +162,52 @@ def _shaped(model: nn.Module, axes: list[OrderedAxis], stored: dict[str, Tensor]
     names = {id(value): name for name, value in tensors_of(model).items()}
     paths = {id(module): name for name, module in model.named_modules()}
     beside = {module.axis for module in model.modules() if isinstance(module, Bottleneck)}
-    dims = [(id(owned(cut)), cut.dim, axis) for axis in axes for cut in axis.cuts]
+    cuts = {axis: [*distinct(axis).items()] for axis in axes}
     choices = {}
     for axis in axes:
+        called, missing = paths[id(axis)] or "the axis", None
         scale = stored.get(f"{paths[id(axis)]}.scale".lstrip("."))
         mask = torch.ones(axis.K, dtype=torch.bool)
-        for cut in axis.cuts:
+        for (key, _, _), cut in cuts[axis]:
             tensor = owned(cut)
-            alone = all(other is axis for part, dim, other in dims if (part, dim) == (id(tensor), cut.dim))
             if is_stack(tensor):
                 inside = f"{paths[id(tensor)]}."
                 size, width = len(tensor), 1
-                left = len({key[len(inside) :].split(".")[0] for key in stored if key.startswith(inside)})
+                left = len({name[len(inside) :].split(".")[0] for name in stored if name.startswith(inside)})
                 if not left and any(map(is_frozen, tensor.parameters())):
                     continue
-            elif tensor is not None and alone and not cut.merge:
-                name = names.get(id(tensor), f"{paths[id(cut.module)]}.{cut.name}".lstrip("."))
+            elif not cut.merge:
+                shape = value_of(cut.module, cut.name).shape
+                there = [(other, c) for other in axes for (part, _, _), c in cuts[other] if part == key]
+                same = [(other, c.width) for other, c in there if (c.dim - cut.dim) % len(shape) == 0]
+                if any(other is not axis for other, _ in same):
+                    continue
+                name = names.get(key, f"{paths[id(cut.module)]}.{cut.name}".lstrip("."))
                 if name not in stored and axis in beside:  # no component was left
                     mask[:] = False
                     break
-                if name not in stored and is_frozen(tensor):
-                    continue
                 if name not in stored:
-                    raise ValueError(f"{path} belongs to another model: it does not hold {name}")
-                shape = value_of(cut.module, cut.name).shape
+                    missing = missing or (None if is_frozen(tensor) else name)
+                    continue
                 if stored[name].dim() != len(shape):
-                    raise ValueError(
-                        f"{path} belongs to another model: {name} has {stored[name].dim()} dimensions, not {len(shape)}"
-                    )
+                    wrong = f"{name} has {stored[name].dim()} dimensions, not {len(shape)}"
+                    raise ValueError(f"{path} belongs to another model: {wrong}. {AS_TRAINED}")
                 size, left = shape[cut.dim], stored[name].shape[cut.dim]
-                same = (c.width for c in axis.cuts if owned(c) is tensor and c.dim == cut.dim)
-                width = sum(same) * axis.per
+                width = sum(own for _, own in same) * axis.per
             else:
                 continue
             if left > size:
-                raise ValueError(
-                    f"{path} has more components on {paths[id(axis)] or 'the axis'} than the model: build it with more"
-                )
+                raise ValueError(f"{path} has more components on {called} than the model. Build the model with more")
             mask[axis.K - (size - left) // width :] = False
             bare = without_tensors(axis)
             mask[:bare] = scale is None or len(scale) > int(mask[bare:].sum())
             break
         else:
+            if missing:
+                raise ValueError(f"{path} belongs to another model: it does not hold {missing}. {AS_TRAINED}")
             raise ValueError(
-                f"the size of {paths[id(axis)] or 'the axis'} does not follow from the tensors of {path}: save with "
-                "frozen=True, or add a cut of a tensor that no other axis cuts in that dimension"
+                f"the size of {called} does not follow from the tensors of {path}: save with frozen=True, or add a cut "
+                "of a tensor that no other axis cuts in that dimension"
             )
         choices[axis] = Choice(axis.in_place(mask), None, scale)
-    return truncated(model, choices, share="frozen")
+    return with_stock_attention(truncated(model, choices, share="frozen"))

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ngn.checks import evaluating
 from ngn.methods.base import MODES, Mode
-from ngn.report import Report, SizeReport, latency_of
+from ngn.report import Report, SizeReport, latencies_of
 from ngn.truncation import deploy
 
 
@@ -111,8 +111,10 @@ class Sized(nn.Module, ABC):
         >>> learner.report()
         Report(size=[1.25], count=[2], distance=[0.25], parameters=36, deployed=24, milliseconds=None, scores={})
         >>> print(learner.report())
-        axis: 4 -> 2 components, -12 parameters (t = 1.25)
+        size  before -> after    change  parameters     t
+        axis  4 -> 2 components    -50%         -12  1.25
         parameters: 36 -> 24 (-33%)
+        t: the boundary between kept and cut components
         """
         each = [None] if self.replicas is None else range(self.replicas)
         models = [deployed or self.cut(r, share_frozen=True) for r in each]
@@ -125,7 +127,7 @@ class Sized(nn.Module, ABC):
             self._parameters_before() // len(left),
             left[0] if self.replicas is None else left,
             self._groups(),
-            None if latency is None else (latency_of(self._whole(), latency), latency_of(models[0], latency)),
+            None if latency is None else latencies_of(self._whole(), models[0], latency),
             {} if score is None else self._scores(score),
             self._budget_used(),
         )

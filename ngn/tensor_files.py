@@ -29,6 +29,15 @@ def tensors_digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -
     return content.hexdigest()
 
 
+def contents_digest(path: str | Path) -> str:
+    """The :func:`tensors_digest` of a file, which does not depend on the order in which it was written.
+
+    Raises:
+        FileError, OSError: as :func:`read_checked`.
+    """
+    return tensors_digest(*read_checked(path))
+
+
 def write_checked(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
     """Write tensors with their digest; see :func:`~ngn.files.write_tensors`. A link is followed.
 
@@ -56,7 +65,7 @@ def read_checked(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     try:
         tensors = safetensors.torch.load(content)
     except (safetensors.SafetensorError, KeyError, ValueError, RuntimeError) as fault:
-        raise FileError(f"{path} is no file of safetensors, or is damaged ({fault})") from None
+        raise FileError(f"{path} is no file of safetensors, or is damaged ({fault}); write it again") from None
     length = int.from_bytes(content[:8], "little")
     metadata = json.loads(content[8 : 8 + length]).get("__metadata__", {})
     written = metadata.pop(DIGEST, next(filter(HEXADECIMAL.fullmatch, metadata.values()), None))

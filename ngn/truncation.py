@@ -13,12 +13,19 @@ from typing import Any, Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
 from ngn.axis import GONE, Cut, OrderedAxis, Stacked
-from ngn.checks import axes_of, is_frozen, refuse_closures
+from ngn.checks import axes_of, is_frozen
 from ngn.components.low_rank import Bottleneck
-from ngn.cut_modules import remove_idle_axes, renumber_layers, update_attributes, value_of, without_parametrizations
+from ngn.copying import duplicate
+from ngn.cut_modules import (
+    remove_idle_axes,
+    renumber_layers,
+    update_attributes,
+    value_of,
+    with_stock_attention,
+    without_parametrizations,
+)
 from ngn.cutting import Choice, cut_tensor, is_stack, kept_layers, plans_of, stacked_tensors
 
 
@@ -47,7 +54,7 @@ def deploy(
     >>> small[0], small[3]
     (Linear(in_features=3, out_features=5, bias=True), Linear(in_features=5, out_features=2, bias=True))
     """
-    return deploy_axes(model, axes_of(model), replica, share_frozen, most)
+    return with_stock_attention(deploy_axes(model, axes_of(model), replica, share_frozen, most))
 
 
 def deploy_axes(
@@ -65,7 +72,6 @@ def deploy_axes(
         raise ValueError("this is a single model, not a stack of replicas: leave replica= out")
     if most is not None and most < 1:
         raise ValueError(f"most must be at least 1, not {most}")
-    refuse_closures(model, axes)
     choices = {}
     for axis in axes:
         kept, c = (part if replica is None else part[replica] for part in axis.retained())
@@ -138,14 +144,13 @@ def truncated(
                 memo[id(value)] = like(value, of_replica(value).clone())
             elif share == "all" or (share == "frozen" and is_frozen(value)):
                 memo[id(value)] = value
-        for value in tree_leaves(vars(module)):
-            if isinstance(value, Tensor) and not value.is_leaf:  # a result of a forward pass, which deepcopy refuses
-                memo[id(value)] = value.detach()
 
-    for layers, stay in lists:
-        memo[id(layers)] = nn.ModuleList(copy.deepcopy(stay, memo))
-        renumber_layers(memo[id(layers)])
-    result = copy.deepcopy(model, memo)
+    def layers_first(memo: dict[int, Any]) -> None:
+        for layers, stay in lists:
+            memo[id(layers)] = nn.ModuleList(copy.deepcopy(stay, memo))
+            renumber_layers(memo[id(layers)])
+
+    result, memo = duplicate(model, memo, layers_first)
     plain = {place: value for place, value in plain.items() if id(place[0]) in memo}  # others were in removed layers
     for module, _ in plain:
         without_parametrizations(memo[id(module)], module)

@@ -83,6 +83,7 @@ class LoopWatch:
         if not any(capacity.committed for capacity in capacities):
             self._sizes_seen()
         low, high = self._seen
+        elsewhere = self.continued and not any(axis.called for axis in self.axes)  # before the checkpoint
         unseen = self.continued and not self._late
         early = any(capacity.commit is not None and not capacity.committed for capacity in capacities)
         still = bool(controllers and not unseen and (high - low < STILL * high.clamp(max=1.0)).all())
@@ -97,11 +98,11 @@ class LoopWatch:
             "all boundaries are frozen": not controllers and all(capacity.has_boundary for capacity in capacities),
             "this state was saved before the sizes were fixed": self._stepped and early,
             "learner.penalty() was never part of a loss: add it to every loss": (
-                self.by_optimizer and not self._priced and bool(controllers)
+                self.by_optimizer and not self._priced and bool(controllers) and not elsewhere
             ),
         }
         named = zip(self.names, self.axes, strict=True)
-        never = [f"{name} was never part of a forward pass" for name, axis in named if not axis.called]
+        never = [f"{name} was never part of a forward pass" for name, axis in named if not (axis.called or elsewhere)]
         return [reason for reason, holds in reasons.items() if holds] + (never or self._moving())
 
     def _moving(self) -> list[str]:

@@ -12,16 +12,22 @@ python scripts/build_paper_data.py --rehearsal --table 4        # of smoke runs 
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if __name__ == "__main__":  # first, so that Ctrl-C ends it without a traceback
+    from experiments.cli.pipes import until_main
+
+    until_main()
+
+import argparse
 
 from experiments.analysis.build import from_cells, partial_rows, problems_of, reduce_all
 from experiments.analysis.collect import Reader
 from experiments.analysis.reduce import Cell
 from experiments.analysis.rehearsal import RehearsalReader
+from experiments.blocks import printable
 from experiments.cli.pipes import exit_with
 from experiments.paths import RESULTS, SCRATCH, paper_folder
 from experiments.store.records import Store
@@ -72,7 +78,7 @@ def _table(reader: Reader, name: str) -> int:
         if shown:
             console.print(rich_tables(shown, f"{table.title} (\\{table.name})", console.width))
             for note in reader.data_notes(run_id for item in shown for run_id in item.cell.run_ids):
-                console.print(note, style="yellow", highlight=False, markup=False)
+                console.print(printable(note), style="yellow", highlight=False, markup=False)
     console.print(summary(items), highlight=False)
     refused = dict.fromkeys(p for item in items for p in item.cell.problems if p.refused or p.kind == "diverged")
     print_problems(refused, console)

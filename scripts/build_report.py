@@ -11,15 +11,21 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if __name__ == "__main__":  # first, so that Ctrl-C ends it without a traceback
+    from experiments.cli.pipes import until_main
+
+    until_main()
+
+import argparse
+import json
 
 from experiments.analysis.collect import Reader
 from experiments.analysis.rehearsal import RehearsalReader
+from experiments.blocks import ConfigError
 from experiments.cli.pipes import exit_with
 from experiments.paths import RESULTS, SCRATCH, paper_folder
 from experiments.report.content import build_content
@@ -30,7 +36,7 @@ from ngn.files import remove_stale_files, write_atomically
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the script; the exit status: 1 if the latencies are damaged or Jinja2 is missing."""
+    """Run the script; the exit status: 1 if the latencies are damaged or a setting of conf/ has no origin."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, help="folder of the records (results/)")
     parser.add_argument("--rehearsal", action="store_true", help="smoke records (scratch/results/); the page says so")
@@ -55,8 +61,8 @@ def main(argv: list[str] | None = None) -> int:
     reader = RehearsalReader(store) if arguments.rehearsal else Reader(store, allow_dirty=arguments.dirty)
     try:
         report = build_content(reader)
-    except RecordError as damaged:  # the latencies; records that are damaged are left out by name
-        print(damaged, file=sys.stderr)
+    except (RecordError, ConfigError) as fault:  # the latencies, or a setting without an origin in conf/
+        print(fault, file=sys.stderr)
         return 1
     for problem, cells in report.problems:
         print(f"warning: skipped: {problem.kind}: {problem} [{len(cells)} cells]", file=sys.stderr)

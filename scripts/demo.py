@@ -8,29 +8,33 @@ interrupted demo resumes; a complete one starts again. The suite's records in ``
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+if __name__ == "__main__":  # first, so that Ctrl-C ends it without a traceback
+    from experiments.cli.pipes import until_main
+
+    until_main()
+
 import argparse
 import shlex
 import shutil
-import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-sys.path.insert(0, str(ROOT / "scripts"))
-
-from experiments.analysis import overview  # noqa: E402
-from experiments.blocks import ConfigError  # noqa: E402
-from experiments.cli.pipes import exit_with  # noqa: E402
-from experiments.config.compose import compose  # noqa: E402
-from experiments.config.identity import run_id  # noqa: E402
-from experiments.config.seeds import parse_seeds  # noqa: E402
-from experiments.contract.config import Config  # noqa: E402
-from experiments.paths import RESULTS  # noqa: E402
-from experiments.runs.shutdown import shut_down  # noqa: E402
-from experiments.store.records import Store  # noqa: E402
-from ngn.train import interrupt  # noqa: E402
+from experiments.analysis import overview
+from experiments.blocks import ConfigError
+from experiments.cli.pipes import exit_with
+from experiments.config.compose import compose
+from experiments.config.identity import run_id
+from experiments.config.seeds import parse_seeds
+from experiments.contract.config import Config
+from experiments.paths import RESULTS, ROOT
+from experiments.runs.shutdown import shut_down
+from experiments.store.records import Store
+from ngn.train import interrupt
 
 NOTES = """
 recorded: the suite's own record of the same seed. Processors round differently. Over 25,000 steps this can move a

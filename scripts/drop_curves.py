@@ -8,11 +8,16 @@ A study says with ``curves=N`` that the first N seeds of each of its selections 
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if __name__ == "__main__":  # first, so that Ctrl-C ends it without a traceback
+    from experiments.cli.pipes import until_main
+
+    until_main()
+
+import argparse
 
 from experiments.cli.pipes import exit_with
 from experiments.paths import RESULTS

@@ -17,16 +17,21 @@ that are empty or not there.
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if __name__ == "__main__":  # first, so that Ctrl-C ends it without a traceback
+    from experiments.cli.pipes import until_main
+
+    until_main()
+
 import argparse
 import contextlib
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from experiments.blocks import ConfigError
 from experiments.cli.pipes import exit_with

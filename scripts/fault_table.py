@@ -8,20 +8,26 @@ python scripts/fault_table.py signals --dry-run      # without writing
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if __name__ == "__main__":  # first, so that Ctrl-C ends it without a traceback
+    from experiments.cli.pipes import until_main
+
+    until_main()
+
 import argparse
 import json
 import os
 import re
 import subprocess
-import sys
 import tempfile
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from experiments.cli.pipes import exit_with
 from experiments.paths import ROOT
 from experiments.store.provenance import code, machine, packages
+from ngn.files import write_atomically
 
 FAULTS = ROOT / "tests" / "support" / "faults.py"
 PAGE = ROOT / "docs" / "reliability.md"
@@ -75,7 +81,7 @@ def write(counts: dict[str, dict[str, object]]) -> None:
     """Write the table into the page."""
     before, _, rest = PAGE.read_text().partition(BEGIN)
     inside, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{BEGIN}\n{table(counts, inside)}\n{END}{after}")
+    write_atomically(PAGE, f"{before}{BEGIN}\n{table(counts, inside)}\n{END}{after}".encode(), replace=True)
 
 
 def main() -> int:

@@ -10,12 +10,17 @@ Without --data-root, $NGN_DATA or the suite's cache folder is used. docs/data.md
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if __name__ == "__main__":  # first, so that Ctrl-C ends it without a traceback
+    from experiments.cli.pipes import until_main
+
+    until_main()
+
+import argparse
+import time
 
 from experiments.cli.pipes import exit_with
 from experiments.data import DataError, data_root, sets
@@ -45,7 +50,7 @@ class Bar:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the script; return 0 if every data set is present and checked, 1 if not, 2 for a wrong command line."""
+    """Run the script; return 0 if all data are present and checked, 1 if not, 2 for a wrong command, 130 for Ctrl-C."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
@@ -81,14 +86,13 @@ def main(arguments: list[str] | None = None) -> int:
         except DataError as fault:
             print(f"{name}: {fault}", file=sys.stderr)
             failed = True
+        except KeyboardInterrupt:
+            print("\nstopped; the fetched parts are kept, and the next call resumes", file=sys.stderr)
+            return 130
         else:
             print(f"{name}: {'fetched' if fetched else 'present'} in {root} ({info.provenance})")
     return int(failed)
 
 
 if __name__ == "__main__":
-    try:
-        exit_with(main)
-    except KeyboardInterrupt:
-        print("\nstopped; the fetched parts are kept, and the next call resumes", file=sys.stderr)
-        sys.exit(130)
+    exit_with(main)

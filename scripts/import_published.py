@@ -5,16 +5,22 @@ python scripts/import_published.py FILE
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if __name__ == "__main__":  # first, so that Ctrl-C ends it without a traceback
+    from experiments.cli.pipes import until_main
+
+    until_main()
+
+import argparse
+import json
 
 from experiments.analysis import published
 from experiments.cli.pipes import exit_with
 from experiments.tables import MACROS
+from ngn.files import write_atomically
 
 ABOUT = (
     "Published values of the paper's data_generated.tex, for comparison only. Each cell: the printed text, and its "
@@ -36,7 +42,8 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     bodies, numbers = published.count(values, MACROS)
     content = {"about": ABOUT, "count": {"table values": bodies, "numbers": numbers}, "values": values}
-    arguments.output.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    write_atomically(arguments.output, text.encode(), replace=True)
     print(f"{bodies} values in table bodies and {numbers} numbers")
     return 0
 

@@ -10,19 +10,24 @@ time of a dense pass.
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if __name__ == "__main__":  # first, so that Ctrl-C ends it without a traceback
+    from experiments.cli.pipes import until_main
+
+    until_main()
+
 import argparse
 import json
 import statistics
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from experiments.analysis import latency
 from experiments.analysis.collect import Reader
@@ -38,8 +43,8 @@ from experiments.store.provenance import code, code_block, machine, packages
 from experiments.store.records import Store
 from experiments.tables.transfer import EIGHT
 from experiments.tasks import make_task
-from ngn.cost import milliseconds
 from ngn.files import remove_stale_files, write_atomically
+from ngn.measuring import in_turns
 
 Forward = Callable[[Any], torch.Tensor]
 
@@ -86,7 +91,7 @@ def measured(reader: Reader, data_root: str | None, rounds: int) -> list[dict[st
         times: list[list[float]] = [[] for _ in built]
         for number in range(rounds):
             for own, (_, forward) in zip(times, built, strict=True):
-                own.append(milliseconds(partial(forward, x), torch.device("cpu")))
+                own += map(statistics.median, in_turns([partial(forward, x)], torch.device("cpu")))
             print(f"{key}: {len(built)} models of {len(runs)} runs, round {number + 1} of {rounds}", flush=True)
         entries += [
             {**entry, "milliseconds": float(f"{statistics.median(own):.4g}")}

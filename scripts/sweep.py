@@ -12,13 +12,18 @@
 
 from __future__ import annotations
 
-import argparse
-import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if __name__ == "__main__":  # first, so that Ctrl-C ends it without a traceback
+    from experiments.cli.pipes import until_main
+
+    until_main()
+
+import argparse
+import shlex
+import subprocess
 
 from experiments.analysis import overview
 from experiments.blocks import ConfigError
@@ -34,6 +39,7 @@ from experiments.sweeps import plan as plans
 from experiments.sweeps import settings, slurm, status
 from experiments.sweeps.local import Supervisor, visible_gpus
 from experiments.sweeps.worker import NOT_FAILED
+from ngn.files import storage_fault
 from ngn.train import interrupt
 
 
@@ -42,7 +48,10 @@ def _plan(sweep: Sweep, largest: int) -> plans.Plan | None:
     runs = sweep.wanted()
     if not runs:
         return None
-    path = plans.freeze(sweep.folder, sweep.study.name, sweep.results, runs, largest, sweep.needs)
+    try:
+        path = plans.freeze(sweep.folder, sweep.study.name, sweep.results, runs, largest, sweep.needs)
+    except OSError as fault:
+        raise ConfigError(storage_fault(fault) or str(fault)) from None
     plan = plans.read_plan(path)
     warn_of_uncounted(run.with_execution(results=str(sweep.results)) for run in runs)
     needs = f"; each needs {sweep.needs}" if str(sweep.needs) else ""
@@ -183,6 +192,8 @@ def status_command(sweep: Sweep, given: argparse.Namespace) -> int:
     for state in status.STATES[1:]:
         if progress.counts[state]:
             print(f"  {progress.counts[state]:>7} {state}")
+    if progress.undigested:
+        print(f"  {progress.undigested:>7} of the records have no digest (made before 2026-11-28)")
     for name, state, text in progress.notes:
         print(f"  {name}: {state}{f': {text}' if text else ''}")
     if progress.more:

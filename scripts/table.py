@@ -13,11 +13,16 @@ scripts/build_paper_data.py makes the paper's tables.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if __name__ == "__main__":  # first, so that Ctrl-C ends it without a traceback
+    from experiments.cli.pipes import until_main
+
+    until_main()
+
+import argparse
 
 from experiments.analysis import overview
 from experiments.blocks import ConfigError
@@ -27,7 +32,7 @@ from experiments.store.records import RecordError
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Print the table; return 0, or 2 if there are no such records, settings or numbers."""
+    """Print the table; return 0, 1 if a file cannot be written, or 2 for records, settings or names that are wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("places", nargs="*", type=Path, default=[RUNS], metavar="DIR", help="folders or records (runs)")
     parser.add_argument("--by", nargs="+", metavar="KEY", help="settings, such as schedule.lambda0, task.name or tag")
@@ -43,6 +48,8 @@ def main(argv: list[str] | None = None) -> int:
         found = overview.grouped(table, by, given.columns or overview.usual_columns(table))
         if given.plot and not by:
             raise ConfigError("the runs differ only in their seed: type a setting to plot against, --by KEY")
+        if given.plot:
+            overview.plot(given.plot, found, table, by[0])
     except (ConfigError, RecordError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -50,8 +57,8 @@ def main(argv: list[str] | None = None) -> int:
     print(f"{overview.notes(table, by)}medians over the runs of each line; {len(table)} runs in all")
     if given.csv:
         overview.write_csv(given.csv, table)
-    if given.plot:
-        overview.plot(given.plot, found, table, by[0])
+    for file in filter(None, (given.csv, given.plot)):
+        print(file)
     return 0
 
 

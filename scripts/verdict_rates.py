@@ -6,11 +6,16 @@ python scripts/verdict_rates.py --trials 200      # seconds, less exact
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if __name__ == "__main__":  # first, so that Ctrl-C ends it without a traceback
+    from experiments.cli.pipes import until_main
+
+    until_main()
+
+import argparse
 
 from experiments.analysis.false_rates import SIZES, rates
 from experiments.cli.pipes import exit_with

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from experiments.data.source import DataInfo
-from ngn.cost import multiply_adds
+from ngn.measuring import multiply_adds
 from ngn.sizes.base import ByImportance, Size
 from ngn.train.batches import Batches
 from ngn.train.plan import Autocast

@@ -5,13 +5,24 @@ from __future__ import annotations
 import copy
 import statistics
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
+from zoo.comparing import (
+    Row,
+    apart,
+    batch_of,
+    differ,
+    fresh,
+    in_both_modes,
+    loss_of,
+    noted,
+    outputs,
+    parameters,
+    verdict,
+)
 from zoo.models import Model
 
 import ngn
@@ -20,80 +31,8 @@ from ngn.gate import softplus_inverse
 from ngn.sizes.found import FoundAxis
 from ngn.tracing.found import FoundSizes
 
-EQUAL = 1e-4
-"""Largest difference of two outputs that rounding explains, relative to the largest entry."""
-Row = dict[str, Any]
-
-
-def fresh(model: Model, seed: int = 0) -> nn.Module:
-    """The model with random weights in which nothing hides a difference: no zeros, no layer scale of 1e-6."""
-    torch.manual_seed(seed)
-    made = model.build().eval()
-    with torch.no_grad():
-        for value in made.parameters():
-            if value.dim() <= 1 or float(value.abs().max()) < 1e-3 or not float(value.std()) > 0:
-                value.add_(0.1 * torch.randn_like(value))
-        for name, buffer in made.named_buffers():
-            if name.endswith("running_mean"):
-                buffer.add_(0.1 * torch.randn_like(buffer))
-            if name.endswith("running_var"):
-                buffer.mul_(0.5 + torch.rand_like(buffer))
-    return made
-
-
-def example_of(model: Model) -> Any:
-    """An input of ``model``."""
-    torch.manual_seed(1)
-    return model.example()
-
-
-@torch.no_grad()
-def outputs(model: nn.Module, example: Any) -> list[Tensor]:
-    """The floating-point tensors that ``model`` returns."""
-    torch.manual_seed(2)
-    args, named = arguments(copied(example))
-    return [value.clone() for value in floating(model(*args, **named))]
-
-
-def apart(wanted: list[Tensor], got: list[Tensor]) -> float | str:
-    """The largest difference of outputs relative to the largest entry, or how they differ in shape."""
-    if [value.shape for value in wanted] != [value.shape for value in got]:
-        return "another shape"
-    if not sum(value.numel() for value in wanted):
-        return "no output to compare"
-    worst = 0.0
-    for want, other in zip(wanted, got, strict=True):
-        if want.numel():
-            worst = max(worst, float((want - other).abs().max()) / max(1e-30, float(want.abs().max())))
-    return worst if worst == worst else "not a number"
-
-
-def verdict(difference: float | str) -> str:
-    """ "yes" for equal outputs, else how they differ."""
-    if isinstance(difference, str):
-        return difference
-    return "yes" if difference <= EQUAL else f"differs by {difference:.1e}"
-
-
-def said(fault: Exception) -> str:
-    """The kind of an error and the first line of its message."""
-    lines = str(fault).strip().splitlines() or [""]
-    return f"{type(fault).__name__}: {lines[0]}"[:200]
-
-
-@contextmanager
-def noted(row: Row, check: str) -> Iterator[None]:
-    """Note whether a check passes: a failure is kept as its kind and the first line of its message."""
-    try:
-        yield
-        row.setdefault(check, "yes")
-    except Exception as fault:
-        row[check] = said(fault)
-
-
-def parameters(model: nn.Module) -> int:
-    """The number of parameters, a tied one once."""
-    return sum(value.numel() for value in model.parameters())
+STEPS, RATE, KEPT = 20, 1e-4, 4
+"""Of the training: AdamW, on two batches in turns; its state after KEPT steps, before the commit, is kept."""
 
 
 def share_in_groups(model: nn.Module, found: FoundSizes) -> float:
@@ -135,23 +74,52 @@ def halve(learner: ngn.CapacityLearner) -> None:
         gate.tau.data.copy_(softplus_inverse(torch.tensor(boundary, dtype=gate.tau.dtype) / gate.stride))
 
 
-def step(model: nn.Module, example: Any, more: Callable[[], Tensor | float] = lambda: 0.0) -> None:
-    """Train one step, on the mean square of all outputs.
+def train(learner: ngn.CapacityLearner, model: Model, row: Row, batch: Any) -> Row:
+    """Train through the commit, where sizes are cut in place; compare the model before and after each cut.
+
+    Returns:
+        The state after KEPT steps, and what the model then computes on ``batch``.
 
     Raises:
-        ValueError: if the loss is not finite, or nothing has a gradient.
+        ValueError: if a size has no finite gradient, stays unsettled, or nothing is cut.
     """
-    args, named = arguments(copied(example))
-    model.train()
-    losses = [value.float().square().mean() for value in floating(model(*args, **named)) if value.requires_grad]
-    loss = sum(losses) + more()
-    if not isinstance(loss, Tensor) or not bool(torch.isfinite(loss)):
-        raise ValueError(f"the loss is {loss}")
-    loss.backward()
-    if not any(value.grad is not None and bool(value.grad.any()) for value in model.parameters()):
-        raise ValueError("no gradient")
-    torch.optim.SGD([value for value in model.parameters() if value.requires_grad], 1e-4).step()
-    model.eval()
+    cut, body = learner.shrink, learner.body_parameters()
+    before = sum(value.numel() for value in body)
+
+    def shrink(*given: Any, **settings: Any) -> bool:
+        if learner.wanted_components() is None:
+            return cut(*given, **settings)
+        with learner.mode("hard"):  # on the way gates are almost closed where it cuts; here, they are closed
+            wanted = in_both_modes(learner, batch)
+            if changed := cut(*given, **settings):
+                differ(row, "masked", wanted, learner, batch)
+        return changed
+
+    learner.shrink = shrink  # type: ignore[method-assign]
+    optimizer = torch.optim.AdamW(learner.parameters(), lr=RATE)
+    batches, kept = [batch_of(model.example, seed) for seed in (3, 4)], {}
+    for number in range(STEPS):
+        learner.train()
+        torch.manual_seed(number)
+        loss = loss_of(learner, batches[number % 2]) + learner.penalty().sum()
+        optimizer.zero_grad()
+        loss.backward()
+        slopes = [tau.grad for tau in learner.controller_parameters()]
+        if number == 0 and any(slope is None or not bool(torch.isfinite(slope).all()) for slope in slopes):
+            raise ValueError("a size without a finite gradient")
+        optimizer.step()
+        learner.step((number + 1) / STEPS, optimizer)
+        if number + 1 == KEPT:
+            kept = copy.deepcopy({"state": learner.state_dict(), "on the way": in_both_modes(learner, batch)})
+    optimizer.zero_grad()
+    learner.eval()
+    del learner.shrink
+    if not all(axis.capacity.committed for axis in learner.axes):
+        raise ValueError("a size that is not settled")
+    row["stay_masked"] = len(learner.masked)
+    if sum(value.numel() for value in body) == before and row["stay_masked"] < len(learner.axes):
+        raise ValueError("nothing is cut in place")
+    return kept
 
 
 def _sharing(model: nn.Module, names: set[str]) -> list[str]:
@@ -172,30 +140,24 @@ def _embeddings(model: nn.Module) -> set[str]:
 
 def check(model: Model, row: Row, folder: Path) -> None:
     """Hold all against a model, and note it in ``row``; files for the fresh process go to ``folder``."""
-    whole, example = fresh(model), example_of(model)
+    whole, example, other = fresh(model), batch_of(model.example), batch_of(model.larger)
     row["parameters"] = parameters(whole)
-    outputs(whole, example)
+    outputs(whole, other)
     row["modules"] = sum(not [*module.children()] for module in whole.modules())
     with noted(row, "found"):
         before = {name: value.clone() for name, value in whole.state_dict().items()}
         found = ngn.find_sizes(whole, example)
         if any(not torch.equal(value, before[name]) for name, value in whole.state_dict().items()):
             raise ValueError("find_sizes changed the model")
+        if any(module.training for module in whole.modules()):
+            raise ValueError("find_sizes changed a mode")
         row |= {"groups": len(found), "grouped": share_in_groups(whole, found)}
         row["unknown"] = sorted({part.split(" in ")[0] for part in (f.reason for f in found.fixed)})
         ending = {m for f in found.fixed if f.reason == "is that of an output" for m in f.members}
         row["last"] = _sharing(whole, ending or _embeddings(whole))
     if row["found"] != "yes":
         return
-    passes, times = [], []
-    for _ in range(3):
-        began = time.process_time()
-        outputs(whole, example)
-        passes.append(time.process_time() - began)
-        began = time.process_time()
-        ngn.find_sizes(whole, example)
-        times.append(time.process_time() - began)
-    row["pass_seconds"], row["find_seconds"] = statistics.median(passes), statistics.median(times)
+    row |= times(whole, example)
     plain = copy.deepcopy(whole)
     began = time.process_time()
     with noted(row, "half"):
@@ -209,34 +171,60 @@ def check(model: Model, row: Row, folder: Path) -> None:
     if row["half"] != "yes":
         return
     with noted(row, "equal"):
-        row["difference"] = apart(outputs(zeroed(plain, learner).eval(), example), outputs(small, example))
-        row["equal"] = verdict(row["difference"])
-    del plain
-    with noted(row, "step"):
-        step(learner, example, lambda: learner.penalty().sum())
-        slopes = [tau.grad for tau in learner.controller_parameters()]
-        if any(slope is None or not bool(torch.isfinite(slope).all()) for slope in slopes):
-            raise ValueError("a size without a finite gradient")
-        learner.zero_grad()
+        differ(row, "equal", in_both_modes(zeroed(plain, learner), other), small, other)
+    budget = ngn.Budget(parameters=parameters(small))
+    del whole, plain, found, learner, small
+    check_training(model, budget, row, folder)
+
+
+def check_training(model: Model, budget: ngn.Budget, row: Row, folder: Path) -> None:
+    """The same for a model that learns its sizes under a budget."""
+    example, other = batch_of(model.example), batch_of(model.larger)
+    with noted(row, "trained"):
+        learner = ngn.learn_sizes(fresh(model), budget=budget, example=example)
+        kept = train(learner, model, row, other)
+        row.setdefault("masked", "yes")
+    if row["trained"] != "yes":
+        return
     with noted(row, "deployed"):
-        small = learner.deploy(example=example, unsettled="allow")
+        small = learner.deploy(example=example)
+        row["trained_left"] = parameters(small) / row["parameters"]
+        differ(row, "deployed", in_both_modes(learner, other), small, other)
     if row["deployed"] != "yes":
         return
     with noted(row, "saved"):
         ngn.save(small, folder / "small.safetensors")
-        torch.save(outputs(small, example), folder / "outputs.pt")
+        torch.save(kept | {"small": in_both_modes(small, other), "budget": budget.parameters}, folder / "kept.pt")
     with noted(row, "exported"):
-        small.eval()
         args, named = arguments(copied(example))
         with torch.no_grad():
             program = torch.export.export(small, args, named).module()
-        row["exported"] = verdict(apart(outputs(small, example), outputs(program, example)))
+            row["exported"] = verdict(apart(outputs(small, example), floating(program(*args, **named))))
+
+
+def times(whole: nn.Module, example: Any) -> Row:
+    """Seconds of a processor for a forward pass, and for finding the sizes."""
+    passes, finds = [], []
+    for _ in range(3):
+        began = time.process_time()
+        outputs(whole, example)
+        passes.append(time.process_time() - began)
+        began = time.process_time()
+        ngn.find_sizes(whole, example)
+        finds.append(time.process_time() - began)
+    return {"pass_seconds": statistics.median(passes), "find_seconds": statistics.median(finds)}
 
 
 def check_loaded(model: Model, row: Row, folder: Path) -> None:
-    """In a fresh process: build the model again, find its sizes again, and load the file."""
-    example = example_of(model)
+    """In a fresh process: build the model from another seed, find its sizes again, and load what the other has kept."""
+    kept, other = torch.load(folder / "kept.pt"), batch_of(model.larger)
     with noted(row, "loaded"):
-        learner = ngn.learn_sizes(fresh(model), example=example)
+        budget = ngn.Budget(parameters=kept["budget"])
+        learner = ngn.learn_sizes(fresh(model, seed=7), budget=budget, example=batch_of(model.example))
         small = ngn.load(learner, folder / "small.safetensors")
-        row["loaded"] = verdict(apart(torch.load(folder / "outputs.pt"), outputs(small, example)))
+        differ(row, "loaded", kept["small"], small, other)
+        del small
+    with noted(row, "resumed"):
+        learner.load_state_dict(kept["state"])
+        learner.resume(KEPT, KEPT / STEPS)
+        differ(row, "resumed", kept["on the way"], learner, other)

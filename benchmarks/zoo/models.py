@@ -22,10 +22,12 @@ class Model:
     Attributes:
         build: makes it, with random weights.
         example: an input; a dictionary for keyword arguments.
+        larger: an input of another size: three images, or three shorter texts.
     """
 
     build: Callable[[], nn.Module]
     example: Callable[[], Any]
+    larger: Callable[[], Any]
 
 
 TOO_LARGE = {
@@ -45,6 +47,11 @@ TOO_LARGE = {
 def images(side: int, number: int = 2) -> Tensor:
     """Random images, [number, 3, side, side]."""
     return torch.randn(number, 3, side, side)
+
+
+def on_images(build: Callable[[], nn.Module], side: int) -> Model:
+    """A model of images with ``side`` pixels a side."""
+    return Model(build, lambda: images(side), lambda: images(side, 3))
 
 
 class Heads(nn.Module):
@@ -78,39 +85,46 @@ class Heads(nn.Module):
 
 
 def torchvision_models() -> dict[str, Callable[[], Model]]:
-    """Every model of classification, segmentation and detection that torchvision registers."""
+    """Every model of classification, segmentation and detection that torchvision registers.
+
+    GoogLeNet and Inception v3 are there without their heads for the training, and with them as ``..._aux``.
+    """
     import torchvision
 
     models = torchvision.models
-    sides = {"inception_v3": 80, "googlenet": 64, "maxvit_t": 224, "vit_b_16": 32, "vit_b_32": 64}
+    sides = {"inception_v3": 80, "inception_v3_aux": 299, "maxvit_t": 224, "vit_b_16": 32, "vit_b_32": 64}
     settings: dict[str, dict[str, Any]] = {
         "vit_b_16": {"image_size": 32},
         "vit_b_32": {"image_size": 64},
         "maxvit_t": {"input_size": (224, 224)},
         "inception_v3": {"init_weights": False, "aux_logits": False},
         "googlenet": {"init_weights": False, "aux_logits": False},
+        "inception_v3_aux": {"init_weights": False, "aux_logits": True},
+        "googlenet_aux": {"init_weights": False, "aux_logits": True},
     }
 
     def classifier(name: str) -> Model:
-        given = settings.get(name, {})
-        return Model(lambda: models.get_model(name, weights=None, **given), lambda: images(sides.get(name, 64)))
+        kind, given = name.removesuffix("_aux"), settings.get(name, {})
+        return on_images(lambda: models.get_model(kind, weights=None, **given), sides.get(name, 64))
 
     def segmenter(name: str) -> Model:
         def build() -> nn.Module:
             return models.get_model(name, weights=None, weights_backbone=None, num_classes=21)
 
-        return Model(build, lambda: images(64))
+        return on_images(build, 64)
 
     def detector(name: str) -> Model:
         given: dict[str, Any] = {"weights": None, "weights_backbone": None, "num_classes": 7}
         side = 300 if name == "ssd300_vgg16" else 64
-        return Model(lambda: Heads(models.get_model(name, **given)), lambda: images(side))
+        return on_images(lambda: Heads(models.get_model(name, **given)), side)
 
     def entry(kind: Callable[[str], Model], name: str) -> Callable[[], Model]:
         return lambda: kind(name)
 
     listed = ((classifier, models), (segmenter, models.segmentation), (detector, models.detection))
-    return {name: entry(kind, name) for kind, module in listed for name in models.list_models(module=module)}
+    names = [(kind, name) for kind, module in listed for name in models.list_models(module=module)]
+    names += [(classifier, "googlenet_aux"), (classifier, "inception_v3_aux")]
+    return {name: entry(kind, name) for kind, name in names}
 
 
 TIMM: dict[str, dict[str, Any]] = {
@@ -138,7 +152,7 @@ def timm_models() -> dict[str, Callable[[], Model]]:
 
     def entry(name: str, given: dict[str, Any]) -> Callable[[], Model]:
         side = given.get("img_size", TIMM_SIDES.get(name, 64))
-        return lambda: Model(lambda: timm.create_model(name, pretrained=False, **given), lambda: images(side))
+        return lambda: on_images(lambda: timm.create_model(name, pretrained=False, **given), side)
 
     return {name: entry(name, given) for name, given in TIMM.items()}
 
@@ -278,15 +292,15 @@ TRANSFORMERS: dict[str, tuple[str, str, dict[str, Any], str]] = {
 """Name → class, class of the configuration, its values, kind of input."""
 
 
-def _inputs(kind: str) -> dict[str, Tensor]:
-    tokens = torch.randint(3, 64, (2, 11))
+def _inputs(kind: str, number: int, length: int) -> dict[str, Tensor]:
+    tokens, answers = torch.randint(3, 64, (number, length)), torch.randint(3, 64, (number, length - 4))
     return {
         "text": {"input_ids": tokens},
-        "pair": {"input_ids": tokens, "decoder_input_ids": torch.randint(3, 64, (2, 7))},
-        "speech": {"input_features": torch.randn(2, 8, 32), "decoder_input_ids": torch.randint(3, 64, (2, 7))},
-        "sound": {"input_values": torch.randn(2, 1600)},
-        "images": {"pixel_values": images(32)},
-        "pictures": {"pixel_values": images(64)},
+        "pair": {"input_ids": tokens, "decoder_input_ids": answers},
+        "speech": {"input_features": torch.randn(number, 8, 32), "decoder_input_ids": answers},
+        "sound": {"input_values": torch.randn(number, 160 * (length - 1))},
+        "images": {"pixel_values": images(32, number)},
+        "pictures": {"pixel_values": images(64, number)},
     }[kind]
 
 
@@ -304,7 +318,7 @@ def transformers_models() -> dict[str, Callable[[], Model]]:
                 each.use_cache = False
             return made
 
-        return lambda: Model(build, lambda: _inputs(inputs))
+        return lambda: Model(build, lambda: _inputs(inputs, 2, 11), lambda: _inputs(inputs, 3, 9))
 
     return {name: entry(name) for name in TRANSFORMERS}
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
-from zoo.checks import Row, apart, example_of, fresh, noted, outputs, parameters, step, verdict
+from zoo.comparing import Row, apart, batch_of, fresh, loss_of, noted, outputs, parameters, verdict
 from zoo.models import Model
 
 from ngn.checks import arguments, copied
@@ -22,13 +22,13 @@ def check(model: Model, row: Row, last: list[str]) -> None:
     """
     import torch_pruning as tp
 
-    whole, example = fresh(model), example_of(model)
+    whole, example = fresh(model), batch_of(model.example)
     plain = copy.deepcopy(whole)
     args, named = arguments(copied(example))
     wanted = outputs(whole, example)
     removed: dict[nn.Module, list[int]] = {}
     left: dict[nn.Module, list[int]] = {}
-    with noted(row, "cut"):
+    with noted(row, "cut", quiet=True):
         pruner = tp.BasePruner(
             whole,
             dict(named) if named else args[0] if len(args) == 1 else args,
@@ -57,20 +57,32 @@ def check(model: Model, row: Row, last: list[str]) -> None:
             raise ValueError("it removes nothing")
     if row["cut"] != "yes":
         return
-    with noted(row, "runs"):
+    with noted(row, "runs", quiet=True):
         got = outputs(whole, example)
         if [value.shape for value in got] != [value.shape for value in wanted]:
             row["runs"] = "outputs of another shape"
     if row["runs"] != "yes":
         return
-    with noted(row, "equal"):
+    with noted(row, "equal", quiet=True):
         paths = {id(module): path for path, module in whole.named_modules()}
         for layer, entries in removed.items():
             _zero(plain.get_submodule(paths[id(layer)]), entries)
         row["difference"] = apart(outputs(plain, example), got)
         row["equal"] = verdict(row["difference"])
-    with noted(row, "step"):
+    with noted(row, "step", quiet=True):
         step(whole, example)
+
+
+def step(model: nn.Module, example: Any) -> None:
+    """Train one step.
+
+    Raises:
+        ValueError: if the loss is not finite, or nothing has a gradient.
+    """
+    loss_of(model.train(), example).backward()
+    if not any(value.grad is not None and bool(value.grad.any()) for value in model.parameters()):
+        raise ValueError("no gradient")
+    torch.optim.SGD([value for value in model.parameters() if value.requires_grad], 1e-4).step()
 
 
 def _zero(layer: Any, entries: list[int]) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 Row = dict[str, Any]
-CHECKS = ("found", "half", "equal", "step", "deployed", "saved", "loaded", "exported")
+CHECKS = ("found", "half", "equal", "trained", "masked", "deployed", "saved", "loaded", "resumed", "exported")
+COMPARED = ("equal", "masked", "deployed")
 WORDS = {
-    "found": "finding", "half": "cutting", "equal": "comparing", "step": "training", "deployed": "deploying",
-    "saved": "saving", "loaded": "loading", "exported": "exporting",
+    "found": "finding", "half": "cutting", "equal": "comparing", "trained": "training", "masked": "cutting in place",
+    "deployed": "deploying", "saved": "saving", "loaded": "loading", "resumed": "resuming", "exported": "exporting",
 }  # fmt: skip
 RIGHT, WRONG, FAILS, NOTHING = "right", "runs, but computes something else", "fails", "removes nothing"
 UNKNOWN = "not compared"
@@ -35,8 +36,11 @@ def judged(model: Row) -> str:
 
 
 def failing(own: Row) -> list[str]:
-    """The checks of NGN that a model fails."""
-    return ["ending"] if "fault" in own else [WORDS[check] for check in CHECKS if own.get(check, "yes") != "yes"]
+    """The checks of NGN that a model fails, or else those that were not made."""
+    if "fault" in own:
+        return ["ending"]
+    fails = [check for check in CHECKS if own.get(check, "yes") != "yes"]
+    return [WORDS[check] for check in fails or CHECKS if check in fails or check not in own]
 
 
 def table(rows: list[Row], names: dict[str, list[str]]) -> str:
@@ -52,9 +56,9 @@ def table(rows: list[Row], names: dict[str, list[str]]) -> str:
         left_out = [row for row in rows if row["collection"] == collection and "not_run" in row]
         lines = [
             f"## {collection}\n",
-            "| model | million parameters | sizes | in sizes | left at half | difference | finding | all checks "
-            "| Torch-Pruning: left at half | cut |",
-            "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- | ---: | --- |",
+            "| model | million parameters | sizes | in sizes | left at half | trained | difference | in train mode "
+            "| finding | all checks | Torch-Pruning: left at half | cut |",
+            "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- | ---: | --- |",
             *map(_line, these),
         ]
         if left_out:
@@ -77,7 +81,7 @@ def _summary(rows: list[Row]) -> str:
         compared = sum(judged(row) != UNKNOWN for row in these)
         right = sum(judged(row) == RIGHT for row in these)
         text.append(f"{holds} of {len(these)} models of {collection} (Torch-Pruning: {right} of {compared})")
-    wrong = sum(row["ngn"].get("equal", "yes") != "yes" for row in rows)
+    wrong = sum(any(row["ngn"].get(check, "yes") != "yes" for check in COMPARED) for row in rows)
     others = sum(judged(row) == WRONG for row in rows)
     spent = [_passes(row["ngn"]) for row in rows if row["ngn"].get("pass_seconds")]
     most = max(row["ngn"]["find_seconds"] - 10 * row["ngn"]["pass_seconds"] for row in rows if _passes(row["ngn"]))
@@ -93,16 +97,24 @@ def _passes(own: Row) -> float:
     return own["find_seconds"] / own["pass_seconds"] if own.get("pass_seconds") else 0.0
 
 
+def _largest(own: Row, mode: str) -> str:
+    """The largest difference of all comparisons in a mode."""
+    every = [each[mode] for each in own.get("differences", {}).values() if mode in each]
+    said = [each for each in every if isinstance(each, str)]
+    return said[0] if said else f"{max(every):.0e}" if every else "--"
+
+
 def _line(row: Row) -> str:
     own, other = row["ngn"], row["torch_pruning"]
-    difference = own.get("difference")
     cells = [
         row["name"],
         f"{own['parameters'] / 1e6:.2f}" if "parameters" in own else "--",
         f"{own['kept']} of {own['groups']}" if "kept" in own else "--",
         f"{own['kept_share']:.0%}" if "kept_share" in own else "--",
         f"{own['left']:.0%}" if "left" in own else "--",
-        f"{difference:.0e}" if isinstance(difference, float) else difference or "--",
+        f"{own['trained_left']:.0%}" if "trained_left" in own else "--",
+        _largest(own, "eval"),
+        _largest(own, "train"),
         f"{_passes(own):.1f}" if _passes(own) else "--",
         ", ".join(f"not {what}" for what in failing(own)) or "yes",
         f"{other['left']:.0%}" if "left" in other and judged(row) != UNKNOWN else "--",
@@ -122,6 +134,8 @@ def _reasons(rows: list[Row]) -> list[str]:
         else:
             said += [(WORDS[check], own[check]) for check in CHECKS if own.get(check, "yes") != "yes"]
         said += [(f"{n} sizes left as they are", why) for why, n in _counted(own.get("failed_trial", []))]
+        if own.get("stay_masked"):
+            said.append((f"{own['stay_masked']} sizes masked until they are deployed", "not cut in place"))
         if judged(row) == FAILS:
             said.append(
                 (

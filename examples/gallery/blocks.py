@@ -46,7 +46,7 @@ learner = ngn.CapacityLearner(ngn.OrderedSum(bank, gate))
 history = ngn.fit(learner, x, y, mse, ngn.TrainPlan(steps=1000, lr=3e-3, clip=0.1), progress="never")
 
 # %%
-small = learner.deploy(example=x)
+small = learner.deploy(example=x, verbose=True)
 with torch.no_grad():
     print(f"MSE soft {float(mse(learner(x), y)):.1e}, deployed {float(mse(small(x), y)):.1e}")
-draw(history, learner, small)
+draw(history, learner)

@@ -43,8 +43,8 @@ history = ngn.fit(
 # %%
 # At the start all gates are open, because t is beyond the last channel. Training then lowers the boundary.
 
-small = learner.deploy(example=images)
+small = learner.deploy(example=images, verbose=True)
 print(small[:4])
 with torch.no_grad():
     print(f"accuracy {(small(images).argmax(-1) == label).float().mean():.3f}")
-draw(history, learner, small)
+draw(history, learner)

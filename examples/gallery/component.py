@@ -38,7 +38,7 @@ learner = ngn.CapacityLearner(ngn.OrderedSum(Bumps(12, seeds=0), gate))
 history = ngn.fit(learner, x, y, torch.nn.functional.mse_loss, ngn.TrainPlan(steps=800, lr=2e-2), progress="never")
 
 # %%
-small = learner.deploy(example=x)
+small = learner.deploy(example=x, verbose=True)
 for a, m, s in torch.cat([small.bank.a, small.bank.m, small.bank.s], 1).tolist():
     print(f"{a:+.2f} at {m:+.2f}, {abs(s):.2f} wide")
-draw(history, learner, small)
+draw(history, learner)

@@ -48,8 +48,8 @@ history = ngn.fit(
 # %%
 # Deployment shortens the list of layers. By default the last layer always stays.
 
-small = learner.deploy(example=x)
+small = learner.deploy(example=x, verbose=True)
 print(len(small.layers), "of 8 layers")
 with torch.no_grad():
     print(f"accuracy {(small(x).sign() == y).float().mean():.3f}")
-draw(history, learner, small)
+draw(history, learner)

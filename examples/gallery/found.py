@@ -49,4 +49,4 @@ history = ngn.fit(
 small = learner.deploy(example=images, verbose=True)
 with torch.no_grad():
     print(f"accuracy {(small(images).argmax(-1) == label).float().mean():.3f}")
-draw(history, learner, small)
+draw(history, learner)

@@ -46,7 +46,7 @@ history = ngn.fit(
 )
 
 # %%
-small = learner.deploy(example=features)
+small = learner.deploy(example=features, verbose=True)
 with torch.no_grad():
     print(f"accuracy {(small(features).argmax(-1) == community).float().mean():.3f}")
-draw(history, learner, small)
+draw(history, learner)

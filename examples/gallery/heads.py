@@ -47,8 +47,8 @@ history = ngn.fit(
 # %%
 # The deployed layer is still an attention layer, with fewer heads. Each head keeps its four entries.
 
-small = learner.deploy(example=x)
+small = learner.deploy(example=x, verbose=True)
 print(small.attention.num_heads, "heads;", small.attention.out_proj)
 with torch.no_grad():
     print(f"accuracy {(small(x).argmax(1) == y).float().mean():.3f}")
-draw(history, learner, small)
+draw(history, learner)

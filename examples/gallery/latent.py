@@ -26,8 +26,8 @@ history = ngn.fit(
 )
 
 # %%
-small = learner.deploy(example=x)
+small = learner.deploy(example=x, verbose=True)
 print(small)
 with torch.no_grad():
     print(f"MSE {nn.functional.mse_loss(small(x), x):.1e}, variance of the data {x.var():.2f}")
-draw(history, learner, small)
+draw(history, learner)

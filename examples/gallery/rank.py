@@ -34,8 +34,8 @@ learner = ngn.CapacityLearner(frozen)
 history = ngn.fit(learner, x, y, nn.functional.mse_loss, ngn.TrainPlan(steps=400, lr=1e-2), progress="never")
 
 # %%
-small = learner.deploy(example=x)
+small = learner.deploy(example=x, verbose=True)
 print(small)
 with torch.no_grad():
     print(f"MSE {nn.functional.mse_loss(small(x), y):.1e}")
-draw(history, learner, small)
+draw(history, learner)

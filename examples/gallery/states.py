@@ -42,7 +42,7 @@ learner = ngn.CapacityLearner(ngn.OrderedSum(States(16, seeds=0), gate))
 history = ngn.fit(learner, x, slow, nn.functional.mse_loss, ngn.TrainPlan(steps=200, lr=1e-2), progress="never")
 
 # %%
-small = learner.deploy(example=x)
+small = learner.deploy(example=x, verbose=True)
 with torch.no_grad():
     print(f"MSE {nn.functional.mse_loss(small(x), slow):.1e}, variance of the target {slow.var():.1e}")
-draw(history, learner, small)
+draw(history, learner)

@@ -27,8 +27,8 @@ history = ngn.fit(learner, x, y, nn.functional.mse_loss, ngn.TrainPlan(steps=120
 # %%
 # The deployed model is the same two linear maps, smaller.
 
-small = learner.deploy(example=x)
+small = learner.deploy(example=x, verbose=True)
 print(small)
 with torch.no_grad():
     print(f"MSE {nn.functional.mse_loss(small(x), y):.1e}")
-draw(history, learner, small)
+draw(history, learner)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from experiments.analysis.collect import Problem, Reader
 from experiments.analysis.formats import DASH
 from experiments.analysis.reduce import Cell, reduce_cell
+from experiments.analysis.tex import comment
 from experiments.tables.model import Row, Table
 
 HEADER = (
@@ -35,10 +36,10 @@ def tex(macros: Sequence[Table], text_of: Print, header: Sequence[str] = HEADER,
     bodies = [table for table in macros if not table.inline]
     for table in macros:
         if table.inline:
-            lines += [f"% {note}" for note in notes_of(table)]
+            lines += [comment(note) for note in notes_of(table)]
             lines.append(rf"\newcommand{{\{table.name}}}{{{text_of(table, table.rows[0], table.columns[0].key)}}}")
     for table in bodies:
-        lines += ["", *(f"% {note}" for note in notes_of(table)), rf"\newcommand{{\{table.name}}}{{%"]
+        lines += ["", *(comment(note) for note in notes_of(table)), rf"\newcommand{{\{table.name}}}{{%"]
         for line in table.lines:
             if isinstance(line, str):
                 lines.append(line)
@@ -71,7 +72,7 @@ def from_cells(macros: Sequence[Table], cells: dict[str, Cell], reader: Reader) 
         cell = cells[f"{table.name}.{row.key}.{column}"]
         return rf"\emph{{rehearsal}} {cell.printed}" if reader.mark and cell.complete else cell.printed
 
-    header = (f"% {reader.mark}", *HEADER) if reader.mark else HEADER
+    header = (comment(reader.mark), *HEADER) if reader.mark else HEADER
     return tex(macros, printed, header, notes)
 
 

@@ -70,6 +70,7 @@ def explain(reader: Reader, table: Table, row: Row, column: str) -> str:
         return f"{name}: a dash by design, there is no such number"
     cell = reduce_cell(reader, table, row, column)
     lines = [f"{name}: {row.title}; {table.column(column).title}"]
+    undigested = 0
     if row.runs is not None:
         by_id = {run.run_id: run for run in reader.collect(row.runs).runs}
         for at, run_id in enumerate(cell.run_ids):
@@ -78,6 +79,7 @@ def explain(reader: Reader, table: Table, row: Row, column: str) -> str:
                 f"{quantity} = {', '.join(digits(number) for number in gates[:, at])}"
                 for quantity, gates in cell.samples.items()
             )
+            undigested += "sha256" not in run.record
             commit = (run.record["code"]["commit"] or "unknown")[:10]
             place = reader.store.path(run_id).relative_to(reader.store.root)
             lines.append(f"  {place} (commit {commit}): {numbers}")
@@ -85,6 +87,8 @@ def explain(reader: Reader, table: Table, row: Row, column: str) -> str:
     if cell.value is not None:
         lines += [f"  {step}" for step in arithmetic(table, row, column, cell)]
         lines.append(f"  as text: {cell.text} ({cell.n} of {cell.wanted} seeds)")
+    if undigested:
+        lines.append(f"  no digest, so a change would not show: {undigested} of {len(cell.run_ids)} records")
     lines += [f"  {note}" for note in reader.data_notes(cell.run_ids)]
     lines += [f"  {problem.kind}: {problem}" for problem in cell.problems]
     lines.append(f"  printed: {cell.printed}")

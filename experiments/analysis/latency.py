@@ -15,7 +15,9 @@ from typing import Any
 
 import fastjsonschema
 
-from experiments.store.records import RecordError
+from experiments.blocks import refuse_control
+from experiments.store.records import MAX_FILE_BYTES, RecordError, strict_json
+from ngn.files import read_regular
 
 NAME = "latency.json"
 SCHEMA_VERSION = 1
@@ -57,7 +59,8 @@ def read_latencies(root: Path) -> Latencies:
     if not path.exists():
         return Latencies("", {})
     try:
-        document = json.loads(path.read_text())
+        document = strict_json(read_regular(path, MAX_FILE_BYTES))
+        refuse_control(document)
         _validator()(document)
     except (OSError, ValueError, RecursionError, fastjsonschema.JsonSchemaException) as fault:
         raise RecordError(f"{path}: {fault}; scripts/measure_latency.py writes it anew") from None

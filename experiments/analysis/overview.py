@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from experiments.blocks import ConfigError
 from experiments.config.compose import nearest
 from experiments.config.identity import ADDED_LATER, flatten
 from experiments.store.records import RecordError, read_record
+from ngn.files import write_atomically
 
 log = logging.getLogger(__name__)
 FlatRecord = dict[str, Any]
@@ -186,12 +188,27 @@ def _order(value: Any) -> tuple[bool, float, str]:
     return (not number, float(value) if number else 0.0, str(value))
 
 
-def format_rows(found: Sequence[FlatRecord]) -> str:
-    """Format rows in aligned columns; omit the column ``diverged`` if it is all zeros."""
+def format_rows(found: Sequence[FlatRecord], room: int | None = None) -> str:
+    """Format rows in aligned columns; omit the column ``diverged`` if it is all zeros.
+
+    Args:
+        room: width of the terminal in characters. Columns that do not fit follow below, beside the first column again.
+    """
     names = [n for n in found[0] if n != "diverged" or any(entry[n] for entry in found)] if found else []
     lines = [names, *([_shown(entry[name]) for name in names] for entry in found)]
     widths = [max(len(line[at]) for line in lines) for at in range(len(names))]
-    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
+    blocks: list[list[int]] = [[]]
+    for at, width in enumerate(widths):
+        taken = sum(widths[other] + 2 for other in blocks[-1])
+        if room is not None and len(blocks[-1]) > 1 and taken + width > room:
+            blocks.append([0])
+        blocks[-1].append(at)
+    words = bool(found) and all(isinstance(entry[names[0]], str) for entry in found)
+
+    def cell(line: list[str], at: int) -> str:
+        return line[at].ljust(widths[at]) if words and at == 0 else line[at].rjust(widths[at])
+
+    return "\n".join("  ".join(cell(line, at) for at in block) for block in blocks for line in lines)
 
 
 def _shown(value: Any) -> str:
@@ -199,16 +216,26 @@ def _shown(value: Any) -> str:
 
 
 def write_csv(path: Path, table: Sequence[FlatRecord]) -> None:
-    """Write one line per run with all its numbers and settings."""
+    """Write one line per run with all its numbers and settings; to a file, or to a device such as ``/dev/stdout``."""
     names = list(dict.fromkeys(key for entry in table for key in entry))
-    with path.open("w", newline="") as out:
-        writer = csv.DictWriter(out, names)
-        writer.writeheader()
-        writer.writerows(table)
+    out = io.StringIO(newline="")
+    writer = csv.DictWriter(out, names)
+    writer.writeheader()
+    writer.writerows(table)
+    if path.exists() and not path.is_file():
+        path.write_text(out.getvalue(), newline="")
+    else:
+        write_atomically(path, out.getvalue().encode(), replace=True)
 
 
 def plot(path: Path, found: Sequence[FlatRecord], table: Sequence[FlatRecord], key: str) -> None:
-    """Plot every column against the setting ``key``: one point per run, and a line through the medians."""
+    """Plot every column against the setting ``key``: one point per run, and a line through the medians.
+
+    Raises:
+        ConfigError: if the file's name does not end in .png, .pdf or .svg.
+    """
+    if path.suffix not in (".png", ".pdf", ".svg"):
+        raise ConfigError(f"{path}: the name of a plot must end in .png, .pdf or .svg")
     import matplotlib
 
     matplotlib.use("Agg")
@@ -231,5 +258,7 @@ def plot(path: Path, found: Sequence[FlatRecord], table: Sequence[FlatRecord], k
             ax.set_xticks(range(len(places)), [str(place) for place in places])
         ax.set_xlabel(key)
         ax.set_title(name, fontsize="small")
-    figure.savefig(path, dpi=150)
+    drawn = io.BytesIO()
+    figure.savefig(drawn, dpi=150, format=path.suffix[1:])
     plt.close(figure)
+    write_atomically(path, drawn.getvalue(), replace=True)

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from experiments.config.compose import compose
-from experiments.config.identity import identity_keys, name_of
+from experiments.config.identity import canonical, identity_keys, name_with
 from experiments.contract.config import Config
 from experiments.contract.training import Seed
 from experiments.methods.fixed import fixed_size
@@ -82,11 +82,23 @@ def keys_of(selection: Selection, seed: int) -> dict[str, Any]:
     return {**_identity(selection.choices, selection.overrides), "seed.value": seed}
 
 
+_SEED = '"seed.value":'
+
+
+@cache
+def _around_seed(choices: Items, overrides: Items) -> tuple[str, str]:
+    """Return the canonical text of a configuration before and after its seed, as thousands differ in nothing else."""
+    before, seed, after = canonical({**_identity(choices, overrides), "seed.value": 0}).partition(f"{_SEED}0")
+    assert seed, "every configuration has a seed"
+    return before + _SEED, after
+
+
 @cache
 def selected_runs(selection: Selection) -> tuple[Run, ...]:
     """Return every run of a selection, in the order of its seeds."""
-    configs = ((selection.config(seed), keys_of(selection, seed)) for seed in selection.seeds)
-    return tuple(Run(config, name_of(config, keys)) for config, keys in configs)
+    before, after = _around_seed(selection.choices, selection.overrides)
+    configs = ((seed, selection.config(seed)) for seed in selection.seeds)
+    return tuple(Run(one, name_with(one, seed, f"{before}{seed}{after}")) for seed, one in configs)
 
 
 def fixed_of_learned_count(selection: Selection, seed: int, record: Mapping[str, Any]) -> Selection:

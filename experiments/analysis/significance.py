@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
 
 from experiments.analysis.statistics import Array
 
@@ -20,6 +19,8 @@ def wilson_interval(share: float, n: int, level: float) -> tuple[float, float]:
 
     For means of scores strictly between 0 and 1 the interval is too wide, because their variance is smaller.
     """
+    from scipy.special import ndtri  # imported here: it takes longer than most commands need
+
     z = float(ndtri(1 - level / 2))
     middle, half = share + z**2 / (2 * n), z * math.sqrt(share * (1 - share) / n + (z / (2 * n)) ** 2)
     return (middle - half) / (1 + z**2 / n), (middle + half) / (1 + z**2 / n)
@@ -44,6 +45,8 @@ def mean_interval(ours: Array, sd: float, published_seeds: int, level: float) ->
     errors = first / (n - 1) / n, second / (m - 1) / m
     # Welch and Satterthwaite's
     freedom = sum(errors) ** 2 / (errors[0] ** 2 / (n - 1) + errors[1] ** 2 / (m - 1))
+    from scipy.special import stdtrit
+
     half = float(stdtrit(freedom, 1 - level / 2)) * math.sqrt(pooled)
     return mean - half, mean + half
 

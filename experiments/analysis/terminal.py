@@ -17,6 +17,7 @@ from experiments.analysis.compare import Comparison, compare_cell, totals, verdi
 from experiments.analysis.formats import print_number
 from experiments.analysis.selection import Selection
 from experiments.analysis.verdict import AGREES, DISAGREES
+from experiments.blocks import printable
 from experiments.store.records import Store
 from experiments.tables.one_d import FOUR
 
@@ -103,9 +104,9 @@ def rich_tables(items: Sequence[Comparison], title: str, room: int = 100) -> Gro
             label = tex_to_text(item.row.title) or item.table.title
             name = f"  (stand-in: {item.stand_in})" if item.stand_in else ""
             table, before = _block(widths), here
-            blocks += [Text(f"{label}{name}", style="cyan"), table]
+            blocks += [Text(printable(f"{label}{name}"), style="cyan"), table]
         style = "" if item.stand_in else _STYLES.get(item.verdict.word, "")
-        table.add_row(*(escape(cell) for cell in _cells(item)), style=style)
+        table.add_row(*(escape(printable(cell)) for cell in _cells(item)), style=style)
     return Group(*blocks)
 
 
@@ -116,9 +117,9 @@ def summary(items: Sequence[Comparison]) -> str:
 
 
 def print_problems(problems: Iterable[Problem], console: Console) -> None:
-    """Return one line per problem."""
+    """Print one line per problem."""
     for problem in problems:
-        console.print(escape(f"{problem.kind}: {problem}"), highlight=False, soft_wrap=True)
+        console.print(escape(printable(f"{problem.kind}: {problem}")), highlight=False, soft_wrap=True)
 
 
 def show(

@@ -62,6 +62,11 @@ def _one(character: str) -> str:
     return rf"\texttt{{U+{ord(character):04X}}}"
 
 
+def comment(text: str) -> str:
+    """Return a comment line of TeX. Whatever the text holds, it stays on this line."""
+    return "% " + "".join(character if character.isprintable() else " " for character in text)
+
+
 def escape(text: str) -> str:
     r"""Escape ``text`` so that TeX prints it literally: ``50%_{x}`` → ``50\%\_\{x\}``.
 

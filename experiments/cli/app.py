@@ -17,12 +17,11 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-import hydra
-
 from experiments import paths, processes
 from experiments.blocks import ConfigError
 from experiments.cli import arguments, machine, presets, rewrite
 from experiments.cli.expand import Job, expand, first_job, is_sweep
+from experiments.cli.forecast import forecast
 from experiments.cli.session import Session, is_for_reader, wants_tracebacks
 from experiments.config.compose import selection
 from experiments.runs.shutdown import shut_down
@@ -72,6 +71,8 @@ def prepare(argv: Sequence[str]) -> tuple[list[str], list[Job]]:
 
 def start(session: Session) -> None:
     """Let Hydra read ``sys.argv`` and start the jobs, or print what the flags ask for."""
+    import hydra
+
     hydra.main(version_base="1.3", config_path=str(paths.CONF), config_name="config")(session.job)()
 
 
@@ -96,8 +97,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     typed = list(sys.argv[1:] if argv is None else argv)
     try:
         rewritten, jobs = prepare(typed)
+        if any(job.run.config.show for job in jobs):
+            from experiments.cli import recorded  # imported here: its tables take time
+
+            verbose = any(token.startswith("hydra.verbose=") for token in rewritten)
+            return recorded.show([(job.label, job.run) for job in jobs], verbose)
         machine.check(jobs, rewritten)
-        machine.warn_of_uncounted(job.run for job in jobs)
+        machine.require_room(jobs, rewritten)
     except ConfigError as error:
         if wants_tracebacks():
             traceback.print_exc()
@@ -108,7 +114,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _follow(jobs)
     program = sys.argv[0]
     command = shlex.join(["python", program, *typed])
-    session = Session([job.run for job in jobs], [job.label for job in jobs], command)
+    missing = [job.run for job in jobs if not machine.recorded(job.run)]
+    if missing:
+        if told := forecast(missing):
+            print(told, file=sys.stderr, flush=True)
+        machine.warn_of_uncounted(missing)
+    session = Session([job.run for job in jobs], [job.label for job in jobs])
     os.environ["NGN_SCRATCH"] = str(paths.SCRATCH)
     sys.argv = [program, *rewritten]
     try:

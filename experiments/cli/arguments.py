@@ -62,9 +62,10 @@ def split(argv: Sequence[str]) -> Arguments:
     if "--list" in argv:
         if len(argv) > 1:
             raise ConfigError("--list: takes no other arguments; it lists the studies, --help the choices and settings")
-        from experiments.cli import listing, pipes
+        from experiments.cli import listing
 
-        pipes.exit_with(listing.show)
+        listing.show()
+        raise SystemExit(0)
     if "--version" in argv:
         print(f"ngn-suite {ngn.__version__}")
         raise SystemExit(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator, Mapping
 from textwrap import fill
 
@@ -24,9 +25,10 @@ python scripts/build_paper_data.py --table TABLE   prints a table; scripts/build
 
 def show() -> None:
     """Print every study: its runs, records, time and memory; its title; its tables and figures."""
+    gc.disable()  # the configurations of thousands of runs stay to the end
     store = Store(RESULTS)
     runs = {study.name: {run.id: run.config for run in study.runs(store)} for study in STUDIES.values()}
-    records, speeds, outputs = {path.stem for path in store.paths()}, Speeds([store]), outputs_of(runs)
+    records, speeds, outputs = store.names(), Speeds([store]), outputs_of(runs)
     print(f"{'study':22}{'runs':>7}{'records':>9}{'time':>12}{'memory':>10}")
     for name, study in STUDIES.items():
         mine = runs[name]
@@ -36,12 +38,17 @@ def show() -> None:
         for text in (f"{study.title}{needs}", *([f"→ {', '.join(outputs[name])}"] if outputs[name] else [])):
             print(fill(text, 112, initial_indent="    ", subsequent_indent="      "))
     print(NOTES)
+    gc.enable()
 
 
 def _time_and_memory(configs: Iterable[Config], speeds: Speeds) -> tuple[str, str]:
     """Return time and memory of runs as text, as far as records tell."""
-    each = [(speeds.seconds(config), speeds.memory(config)) for config in configs]
-    seconds, peaks = [s for s, _ in each if s is not None], [peak for _, peak in each if peak is not None]
+    alike: dict[tuple[int, ...], list[Config]] = {}
+    for config in configs:  # the configurations of one selection share their blocks, and differ in their seed
+        blocks = (config.task, config.gate, config.method, config.train, config.schedule, config.model, config.phases)
+        alike.setdefault(tuple(map(id, blocks)), []).append(config)
+    each = [(len(some), speeds.seconds(some[0]), speeds.memory(some[0])) for some in alike.values()]
+    seconds, peaks = [n * s for n, s, _ in each if s is not None], [peak for _, _, peak in each if peak is not None]
     more = "> " if len(seconds) < len(each) else ""
     return more + duration_text(sum(seconds)) if seconds else "?", f"{max(peaks) / 1024:.1f} GiB" if peaks else "?"
 

@@ -17,8 +17,8 @@ from experiments.data import DataError, data_root, sets
 from experiments.packages import missing, sentence
 from experiments.runs.run_files import Run
 from experiments.store.provenance import why_not_counted
-from experiments.store.records import Store
 from experiments.tasks.language import Adaptation
+from ngn.files import storage_fault, temporary_path
 
 LOCAL_LAUNCHERS = ("hydra/launcher=pack", "hydra/launcher=basic")
 
@@ -27,9 +27,8 @@ def check(jobs: Sequence[Job], tokens: Sequence[str]) -> None:
     """Refuse jobs that cannot run on this machine. Jobs for other launchers, which start elsewhere, are not checked.
 
     Raises:
-        ConfigError: if a device, a compiler, memory, data or the output folder is missing.
+        ConfigError: if a device, a compiler, memory or data are missing.
     """
-    _output()
     if processes.count() > 1:
         _several([job.run.config for job in jobs], processes.count())
     if any(token.startswith("hydra/launcher=") and token not in LOCAL_LAUNCHERS for token in tokens):
@@ -85,16 +84,42 @@ def _several(configs: Sequence[Config], count: int) -> None:
 def warn_of_uncounted(runs: Iterable[Run]) -> None:
     """Say on stderr, before the training, if no table of the paper will count its full-size records, and why."""
     if why := why_not_counted():
-        place = next((run.root for run in runs if run.config.profile == "full" and not _recorded(run)), None)
+        place = next((run.root for run in runs if run.config.profile == "full"), None)
         if place is not None:
             print(f"note: no table of the paper will count these runs: {why}. Records: {place}", file=sys.stderr)
 
 
-def _output() -> None:
-    """Refuse an output folder that cannot be written, such as that of a shared or read-only checkout."""
-    place = next(folder for folder in (paths.SCRATCH, *paths.SCRATCH.parents) if folder.exists())
-    if not place.is_dir() or not os.access(place, os.W_OK):
-        raise ConfigError(f"{place}: cannot be written; set another output folder: NGN_OUTPUT=DIR python run.py ...")
+PROBE = 2**16
+"""Bytes that are written, and removed again, to see whether a folder can be written."""
+
+
+def require_room(jobs: Sequence[Job], tokens: Sequence[str]) -> None:
+    """Refuse folders that cannot be written: read-only ones, those of others, and those on a full disk.
+
+    Raises:
+        ConfigError: with the folder. Nothing has been started then.
+    """
+    if processes.rank():
+        return
+    wanted = {paths.SCRATCH: "NGN_OUTPUT=DIR python run.py ..."}
+    for token in tokens:
+        key, _, value = token.partition("=")
+        if key in ("hydra.run.dir", "hydra.sweep.dir") and "$" not in value:
+            wanted[Path(value)] = f"{key}=DIR"
+    for job in jobs:
+        if not recorded(job.run):
+            wanted |= dict.fromkeys((job.run.root, job.run.path.parent), "results=DIR")
+    for folder, other in wanted.items():
+        place = next(each for each in (folder, *folder.absolute().parents) if os.path.lexists(each))
+        probe = temporary_path(place / "probe")
+        try:
+            try:
+                probe.write_bytes(bytes(PROBE))
+            finally:
+                probe.unlink(missing_ok=True)
+        except OSError as fault:
+            fault.filename = str(place)
+            raise ConfigError(f"{storage_fault(fault) or fault}. Another folder: {other}") from None
 
 
 CPUINFO = Path("/proc/cpuinfo")
@@ -214,11 +239,10 @@ def _data(jobs: Sequence[Job]) -> None:
         try:
             sets.require_files(name, data_root(configured))
         except DataError as missing:
-            if any(not _recorded(job.run) for job in group):
+            if any(not recorded(job.run) for job in group):
                 raise ConfigError(str(missing)) from None
 
 
-def _recorded(run: Run) -> bool:
-    """Return whether a run has a record, its own or the suite's, and ``force=true`` does not ask for a new one."""
-    places = [run.path, *([Store(paths.RESULTS).path(run.id)] if run.config.results is None else [])]
-    return not run.config.force and any(path.is_file() for path in places)
+def recorded(run: Run) -> bool:
+    """Return whether a run has its record, and ``force=true`` does not ask for a new one."""
+    return not run.config.force and run.path.is_file()

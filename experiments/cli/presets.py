@@ -19,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from experiments.blocks import ConfigError
+from experiments.blocks import ConfigError, control_in, visible
 from experiments.cli.arguments import key_of, refuse_code
 from experiments.cli.expand import Job, expand
 from experiments.cli.overrides import ROWS
@@ -103,8 +103,15 @@ class OwnStudy:
 
     @property
     def name(self) -> str:
-        """The name of the file."""
-        return self.path.stem
+        """The name of the file. A folder gets it, for the plans and logs of the study.
+
+        Raises:
+            ConfigError: if it begins with a dot, such as ``..yaml``, or has a control character.
+        """
+        name = self.path.stem
+        if name.startswith(".") or control_in(name) is not None:
+            raise ConfigError(f"{visible(self.path)}: a folder gets the name of this file; rename it, to mine.yaml")
+        return name
 
     @property
     def title(self) -> str:

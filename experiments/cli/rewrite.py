@@ -9,7 +9,7 @@ from experiments.blocks import ConfigError
 from experiments.cli.arguments import key_of
 from experiments.cli.expand import first_job
 from experiments.cli.overrides import spliced, values_of
-from experiments.config.compose import DEFAULT_CHOICES, folders, nearest, options, require_choice, usual_model
+from experiments.config.compose import DEFAULT_CHOICES, GROUPS, folders, nearest, options, require_choice, usual_model
 from experiments.config.schema import MAX_JOBS
 from experiments.config.seeds import TooManySeeds, looks_numeric, named_sets, parse_seeds
 from experiments.contract.config import Config
@@ -135,9 +135,9 @@ def rewrite(overrides: Sequence[str]) -> list[str]:
 
 
 def completions(line: str) -> list[str]:
-    """Return completions of the last word that Hydra does not know.
+    """Return completions of the last word for which Hydra is too slow, or that it does not know.
 
-    These are gates that fit the tasks, ``experiment=``, and the words of a setting (``save=``, ``logger=``).
+    These are the choices of a group, gates that fit the tasks, ``experiment=``, and the words of a setting (``save=``).
     """
     words = line.split()
     if line.endswith(" ") or not words:
@@ -145,7 +145,7 @@ def completions(line: str) -> list[str]:
     key, equals, _ = words[-1].partition("=")
     if not equals:
         return ["experiment="] if key and len(key) > 1 and "experiment".startswith(key) else []
-    values = options("experiment") if key == "experiment" else _words_of(key)
+    values = options(key) if key in {*GROUPS, "experiment"} - {"setting"} else _words_of(key)
     values = _fitting_gates(words) if key == "gate" else values
     return [f"{key}={value}" for value in values if f"{key}={value}".startswith(words[-1])]
 

@@ -6,8 +6,8 @@ This process, a launcher that trains stacks, or a cluster may start a job. In al
 
 from __future__ import annotations
 
+import logging
 import os
-import shlex
 import sys
 import traceback
 from collections.abc import Sequence
@@ -19,17 +19,18 @@ import yaml
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from experiments.analysis import overview
 from experiments.blocks import ConfigError
 from experiments.cli.expand import expand
-from experiments.cli.pipes import print_line
+from experiments.cli.pipes import print_line, room
 from experiments.contract.config import Config
-from experiments.paths import RUNS
 from experiments.runs.run_files import Run
-from ngn.files import FileError
+from ngn.files import FileError, storage_fault
 
 if TYPE_CHECKING:
     from experiments.runs.outcome import RunOutcome
+
+
+log = logging.getLogger(__name__)
 
 
 class RunFailed(RuntimeError):
@@ -52,11 +53,18 @@ def is_for_reader(error: Exception) -> bool:
 
 
 def write_folder(folder: Path, config: Config, overrides: Sequence[str]) -> None:
-    """Write ``config.yaml``, the trained configuration, and ``overrides.yaml`` into a job's ``.hydra`` folder."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write ``config.yaml``, the trained configuration, and ``overrides.yaml`` into a job's ``.hydra`` folder.
+
+    If this cannot be done, there is a warning: the record holds the configuration, too.
+    """
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml, if installed, is ten times as fast
-    for name, content in (("config", config.model_dump(mode="json")), ("overrides", list(overrides))):
-        (folder / f"{name}.yaml").write_text(yaml.dump(content, Dumper=dumper, sort_keys=False, allow_unicode=True))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in (("config", config.model_dump(mode="json")), ("overrides", list(overrides))):
+            (folder / f"{name}.yaml").write_text(yaml.dump(content, Dumper=dumper, sort_keys=False, allow_unicode=True))
+    except OSError as fault:
+        fault.filename = str(folder)
+        log.warning("%s", storage_fault(fault) or fault)
 
 
 def train(run: Run) -> RunOutcome | Exception:
@@ -66,6 +74,12 @@ def train(run: Run) -> RunOutcome | Exception:
     return share([run])[run.id]
 
 
+def _fitted(line: str, several: bool) -> str:
+    """Cut one of several lines on a terminal to its width. The record and the table at the end have the rest."""
+    width = room()
+    return f"{line[: width - 1]}…" if several and len(line) > width and sys.stdout.isatty() else line
+
+
 @dataclass
 class Session:
     """The jobs of a command and their outcomes.
@@ -73,18 +87,17 @@ class Session:
     Attributes:
         runs: the runs of the jobs, in order. They are not sent to other processes.
         labels: the overrides that distinguish each job, such as ``schedule.lambda0=1e-4 seed=0``.
-        command: the command as typed.
         process: id of the process that reports.
-        failed, diverged: one line for each failed or diverged job.
+        failed: reason → the failed jobs.
+        diverged: one line for each diverged job.
         done: outcomes with a record, in job order.
         ready: run id → outcome or exception of a run that a launcher trained before its job reports.
     """
 
     runs: list[Run]
     labels: list[str]
-    command: str = "python run.py"
     process: int = field(default_factory=os.getpid)
-    failed: list[str] = field(default_factory=list)
+    failed: dict[str, list[str]] = field(default_factory=dict)
     diverged: list[str] = field(default_factory=list)
     done: list[RunOutcome] = field(default_factory=list)
     ready: dict[str, RunOutcome | Exception] = field(default_factory=dict)
@@ -116,7 +129,7 @@ class Session:
             outcome = self.ready.pop(run.id, None) or train(run)
             if isinstance(outcome, Exception):
                 raise outcome
-            print_line(f"{prefix or f'{outcome.run_id}: '}{outcome.message}")
+            print_line(_fitted(f"{prefix or f'{outcome.run_id}: '}{outcome.message}", several))
             self.done.append(outcome)
             if outcome.status == "diverged":
                 self.diverged.append(f"{prefix}{outcome.run_id}")
@@ -127,34 +140,36 @@ class Session:
                 raise RunFailed(str(error)) from None
             if elsewhere or (not several and (not for_reader or wants_tracebacks())):
                 raise
-            if not for_reader or wants_tracebacks():
+            reason = str(error).splitlines()[0] if str(error) else "no message"
+            reason = reason if for_reader else f"{type(error).__name__}: {reason}"
+            if reason in self.failed:
+                pass  # all runs on a full disk fail for one reason, which has been told
+            elif not for_reader or wants_tracebacks():
                 traceback.print_exception(error)
             else:
                 print(f"{prefix}{error}", file=sys.stderr, flush=True)
-            reason = str(error).splitlines()[0] if str(error) else "no message"
-            self.failed.append(f"{prefix}{reason if for_reader else f'{type(error).__name__}: {reason}'}")
+            self.failed.setdefault(reason, []).append(prefix)
 
     def summary(self) -> None:
         """Print the end of a command's output.
 
-        It has a table of a multirun, the failed and diverged runs, and how to train runs that came with the suite.
+        It has a table of a multirun, the committed and published numbers of the same runs, and the runs that failed or
+        diverged.
         """
         several = len(self.labels) > 1
-        if several and any(outcome.path.exists() for outcome in self.done):
-            table = overview.record_rows(outcome.path for outcome in self.done if outcome.path.exists())
-            found = overview.grouped(table, overview.varied(table), overview.usual_columns(table))
-            print_line(f"medians:\n{overview.format_rows(found)}")
-        for what, names in (("failed", self.failed), ("diverged", self.diverged)):
-            if names and several:
-                lines = "\n".join(f"  {name}" for name in names)
-                print(f"{len(names)} of {len(self.labels)} runs {what}:\n{lines}", file=sys.stderr)
-        came = sum(outcome.status == "reference" for outcome in self.done)
-        if came:
-            place = os.path.relpath(RUNS) if RUNS.is_relative_to(Path.cwd()) else RUNS
-            what = "the run is" if not several else f"{came} of the runs are"
-            them = "them" if came > 1 else "it"
-            print(f"{what} among the suite's own records; to train {them} yourself:", file=sys.stderr)
-            print(f"  {self.command} {shlex.quote(f'results={place}')}", file=sys.stderr)
+        made = [outcome.path for outcome in self.done if outcome.path.exists()]
+        if made:
+            from experiments.cli.recorded import closing  # imported here: jobs in other processes do not need it
+
+            if told := closing(list(zip(self.labels, self.runs, strict=True)), made):
+                print_line(told)
+        count = sum(map(len, self.failed.values()))
+        more = {reason: f" (and {len(jobs) - 1} more)" for reason, jobs in self.failed.items() if jobs[1:]}
+        failed = [f"{jobs[0]}{reason}{more.get(reason, '')}" for reason, jobs in self.failed.items()]
+        for what, number, lines in (("failed", count, failed), ("diverged", len(self.diverged), self.diverged)):
+            if number and several:
+                told = "".join(f"\n  {line}" for line in lines)
+                print(f"{number} of {len(self.labels)} runs {what}:{told}", file=sys.stderr)
 
     def status(self) -> int:
         """Return the exit status of the command."""

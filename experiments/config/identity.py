@@ -118,7 +118,16 @@ def run_id(config: Config) -> str:
 
 def name_of(config: Config, keys: Mapping[str, Any]) -> str:
     """Return the run id of a configuration with known :func:`identity_keys`."""
-    canonical = json.dumps(keys, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return name_with(config, config.seed.value, canonical(keys))
+
+
+def canonical(keys: Mapping[str, Any]) -> str:
+    """Return the text whose digest names a run."""
+    return json.dumps(keys, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def name_with(config: Config, seed: int, canonical: str) -> str:
+    """Return the run id of a configuration with another seed and the :func:`canonical` text of its keys."""
     digest = hashlib.sha256(canonical.encode()).hexdigest()[:10]
     method = f"{config.method.name}{config.method.suffix}"
-    return f"{config.task.name}-{config.gate.component}-{method}-s{config.seed.value}-{digest}"
+    return f"{config.task.name}-{config.gate.component}-{method}-s{seed}-{digest}"

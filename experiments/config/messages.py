@@ -10,6 +10,7 @@ import yaml
 from pydantic import ValidationError
 
 from experiments.blocks import ConfigError
+from ngn.files import read_regular
 
 WORDS = {
     "int": "must be a whole number",
@@ -20,6 +21,7 @@ WORDS = {
     "less_than": "must be less than {lt}",
     "less_than_equal": "must be at most {le}",
     "bool": "must be true or false",
+    "string_pattern_mismatch": "must have the form {pattern}",
     "string": "must be text",
     "list": "must be a list, such as [1,2]",
     "dict": "must be a block of settings",
@@ -138,9 +140,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     from omegaconf._utils import get_yaml_loader
 
     try:
-        if path.stat().st_size > YAML_BYTES:
-            raise ConfigError(f"{path}: is larger than a file of settings may be ({YAML_BYTES} bytes)")
-        text = path.read_text(encoding="utf-8")
+        text = read_regular(path, YAML_BYTES).decode()
         _require_shallow(text, str(path))
         content = yaml.load(text, Loader=get_yaml_loader())
     except yaml.MarkedYAMLError as error:

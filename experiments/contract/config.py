@@ -34,10 +34,12 @@ class Component(GroupedSettings):
 
     Attributes:
         stacks: whether a stack trains faster on a CPU than one run after the other (docs/benchmarks.md).
+        kernels: the compiled kernels that train such components. A subclass does not inherit them.
         sized_by: keys that set the size of a model in addition to its count; part of the identity of fixed models, too.
     """
 
     stacks: ClassVar[bool] = False
+    kernels: ClassVar[tuple[str, ...]] = ()
     sized_by: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
@@ -47,7 +49,7 @@ class Component(GroupedSettings):
 
     @property
     def why_no_kernel(self) -> str | None:
-        """Why no compiled kernel can train such components, for any task; None if one may."""
+        """Why none of :attr:`kernels` can train components with these settings; None if they can."""
         return None
 
     def sizes(self, counts: Sequence[int]) -> dict[str, int]:
@@ -78,7 +80,7 @@ class TaskSettings(Closed):
     Attributes:
         numerics: version of the task's numbers. Raise it with every change that alters them, however slightly.
         components: the ordered components that fit, the default first. Each pair has a file in ``conf/setting``.
-        kernel: the compiled kernel that trains its models (``experiments/models/kernels``).
+        kernel: the compiled kernel that trains its models (``experiments/models/kernels``); not inherited.
         usual_samples: training samples of a full-size run, for estimating its time before reading data.
         inputs, outputs: shape of one input, and number of entries of one output.
         usual_model: default of ``model=``; "none" if the task needs no pretrained model.
@@ -172,7 +174,7 @@ class Method(Closed):
         numerics: version of the method's numbers. Raise it with every change that alters them, however slightly.
         unused: keys and blocks of the configuration that it ignores; they do not belong to a run's identity.
         scalars: its settings that may differ between the replicas of a stack; all others must be equal.
-        in_kernels: whether the compiled kernels support it.
+        in_kernels: whether the compiled kernels support it; not inherited.
         kernel_orders: the values of ``gate.order`` that the kernels support.
         ordered: whether it supports other ordering weights than r^k (``gate.order``).
         grows: whether it can allocate components as the boundary advances (``gate.K=null``).
@@ -271,6 +273,8 @@ class Config(Closed):
     """Folder with the data sets; null for $NGN_DATA or the suite's own cache."""
     force: StrictBool = False
     """Train again and replace the record if there is one."""
+    show: StrictBool = False
+    """Print the committed records of the runs; train and write nothing."""
     progress: Literal["auto", "always", "never"] = "auto"
     checkpoint_seconds: Positive = 60.0
     allow_many_jobs: StrictBool = False

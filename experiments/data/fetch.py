@@ -23,7 +23,7 @@ import filelock
 
 from experiments.data.errors import DataError, MissingData
 from experiments.data.source import DataInfo
-from ngn.files import digest, remove_stale_files, write_atomically
+from ngn.files import digest, open_regular, read_regular, remove_stale_files, write_atomically
 
 CHUNK = 2**18
 WORKING = ".fetch"
@@ -77,7 +77,7 @@ class _AddressFailed(Exception):
 
 def file_digest(path: Path, kind: str) -> str:
     """Return the digest of a file as ``kind:hexadecimal digits``."""
-    with open(path, "rb") as stream:
+    with os.fdopen(open_regular(path, sys.maxsize), "rb") as stream:
         return f"{kind}:{hashlib.file_digest(stream, partial(hashlib.new, kind, usedforsecurity=False)).hexdigest()}"
 
 
@@ -98,7 +98,7 @@ def known_digest(path: Path, root: Path) -> str:
     facts = [str(path.resolve()), there.st_size, there.st_ino, there.st_mtime_ns, there.st_ctime_ns]
     note = root / "digests" / f"{hashlib.sha256(json.dumps(facts).encode()).hexdigest()}.txt"
     with contextlib.suppress(OSError):
-        if re.fullmatch("[0-9a-f]{64}", written := note.read_text(errors="replace")):
+        if re.fullmatch("[0-9a-f]{64}", written := read_regular(note, 64).decode(errors="replace")):
             return written
     found = digest(path)
     with contextlib.suppress(OSError):  # the data root may be read-only

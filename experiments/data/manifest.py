@@ -11,10 +11,14 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiments.blocks import control_in
 from experiments.data.errors import DataError
-from ngn.files import digest, remove_stale_files, write_atomically
+from experiments.store.records import strict_json
+from ngn.files import digest, read_regular, remove_stale_files, write_atomically
 
 FILE = "manifest.json"
+MAX_BYTES = 2**26
+"""A larger file is no manifest, and is not read."""
 MAX_PROVENANCE = 500
 """Characters. Every record of 6 KiB at most holds this text."""
 
@@ -31,11 +35,13 @@ def checked_provenance(text: object, where: str) -> str:
     """Return the text on one line.
 
     Raises:
-        DataError: if it is not a string, is empty, or has more than 500 characters.
+        DataError: if it is not a string, is empty, has a control character, or more than 500 characters.
     """
     line = " ".join(text.split()) if isinstance(text, str) else ""
     if not line:
         raise DataError(f"{where}: the provenance must say where the files come from")
+    if (found := control_in(line)) is not None:
+        raise DataError(f"{where}: the provenance has the control character {found}; write it without")
     if len(line) > MAX_PROVENANCE:
         raise DataError(f"{where}: the provenance has {len(line)} characters, more than {MAX_PROVENANCE}")
     return line
@@ -48,7 +54,7 @@ def read_manifest(path: Path) -> DataManifest | None:
         DataError: if the file is unreadable or not of the form above.
     """
     try:
-        content = json.loads(path.read_text())
+        content = strict_json(read_regular(path, MAX_BYTES))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, RecursionError) as fault:

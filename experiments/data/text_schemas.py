@@ -6,8 +6,7 @@ A schema has the keys that the suite reads. Records may have others.
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +14,7 @@ from pydantic import Field, StrictFloat, StrictInt, StrictStr, StringConstraints
 from typing_extensions import TypedDict
 
 from experiments.data.errors import DataError
+from experiments.store.records import strict_json
 
 FileRecords = dict[str, Any]
 """File name → its records."""
@@ -102,24 +102,13 @@ class Document(TypedDict):
     text: StrictStr
 
 
-def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        raise ValueError(f"the key {Counter(key for key, _ in pairs).most_common(1)[0][0]!r} stands there twice")
-    return made
-
-
-def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is no number")
-
-
 def parse(text: str) -> Any:
     """Parse JSON in which every key of an object stands once, every number is finite, and every text is valid Unicode.
 
     Raises:
         ValueError, RecursionError: if the text is not of this form.
     """
-    made = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+    made = strict_json(text)
     if "\\ud" in text.lower():  # an escaped half of a surrogate pair, perhaps without the other half
         json.dumps(made, ensure_ascii=False).encode()
     return made

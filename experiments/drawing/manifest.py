@@ -17,8 +17,8 @@ from typing import Any
 
 from experiments.paths import ROOT
 from experiments.plugins import plugin_folders
-from experiments.store.records import Store
-from ngn.files import write_atomically
+from experiments.store.records import MAX_FILE_BYTES, Store
+from ngn.files import read_regular, write_atomically
 
 NAME = ".manifest.json"
 _SOURCES = ("experiments/**/*.py", "conf/**/*.yaml", "ngn/*.py", "paper/published.json")
@@ -38,7 +38,7 @@ def drawing_code() -> str:
 def _file_digest(path: Path) -> bytes:
     """Return the SHA-256 of a file; files that are missing or cannot be read are all alike."""
     try:
-        return hashlib.sha256(path.read_bytes()).digest()
+        return hashlib.sha256(read_regular(path, MAX_FILE_BYTES)).digest()
     except OSError:
         return b"absent"
 
@@ -56,7 +56,7 @@ class Manifest:
         self._options = json.dumps(options, sort_keys=True)
         self._contents: dict[Path, bytes] = {}
         try:
-            self._noted: dict[str, Any] = dict(json.loads(self._path.read_text()))
+            self._noted: dict[str, Any] = dict(json.loads(read_regular(self._path, MAX_FILE_BYTES)))
         except (OSError, ValueError, TypeError):
             self._noted = {}  # missing or damaged: redraw everything
 

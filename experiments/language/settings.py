@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StrictBool, model_validator
+from pydantic import AfterValidator, Field, StrictBool, model_validator
 
 from experiments.blocks import Closed, Count
 
 Name = Annotated[str, Field(pattern=r"^[\w.-]{1,40}$")]
+
+
+def _in_the_folder(file: str) -> str:
+    if "/" in file or not file.endswith(".gguf") or file == ".gguf":
+        raise ValueError("must be the name of a file in model.path that ends in .gguf, without a folder")
+    return file
 
 
 class BaseModel(Closed):
@@ -27,7 +33,7 @@ class BaseModel(Closed):
     """Its repository on the Hugging Face hub. If ``path`` or ``data`` is set, this only documents the origin."""
     revision: str | None = None
     """Branch, tag or commit of the repository; null for ``main``."""
-    file: Annotated[str, Field(pattern=r"^[^/]+\.gguf$")] | None = None
+    file: Annotated[str, AfterValidator(_in_the_folder)] | None = None
     """The GGUF file in ``path``. It is converted once, into the data root."""
     parameters: Count | None = None
     """Approximate number of parameters, to check the memory before loading; null if unknown."""

@@ -47,18 +47,18 @@ class EvaluatedRow:
 
 
 def command_of(selection: Selection, study: str) -> str:
-    """Return the command that trains the runs of a selection into ``mine/``.
+    """Return the command that trains the runs of a selection into ``runs/``.
 
     A companion, such as a rival of the learned size, follows from a record. Only its ``study`` trains it.
     """
     if selection.about in dict(selection.companions):
-        return f"python scripts/sweep.py run {study} --results mine"
+        return f"python scripts/sweep.py run {study} --results runs"
     words = ["run.py", *(f"{group}={choice}" for group, choice in selection.choices)]
     words += [f"{key}={_typed(value)}" for key, value in selection.overrides]
     seeds = list(selection.seeds)
     spans = seeds == list(range(seeds[0], seeds[-1] + 1)) and len(seeds) > 1
     words.append(f"seed={seeds[0]}..{seeds[-1]}" if spans else f"seed={','.join(map(str, seeds))}")
-    return f"python {shlex.join([*words, 'results=mine'])}"
+    return f"python {shlex.join(words)}"
 
 
 def _typed(value: Any) -> str:

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from experiments.analysis.selection import Selection
+from experiments.blocks import ConfigError
 from experiments.config.compose import file_of
 from experiments.config.identity import flatten, scientific
+from experiments.config.messages import read_yaml
 from experiments.contract.config import Config
 from experiments.paths import CONF
 
@@ -111,6 +113,12 @@ def _files(config: Config) -> list[Path]:
     return [*(file_of(group, choice) for group, choice in chosen), CONF / "config.yaml"]
 
 
+def _keys(path: Path) -> set[str]:
+    """Return the dotted keys of a file, and of the blocks in it."""
+    keys = flatten(read_yaml(path))
+    return {".".join(parts[:n]) for parts in (key.split(".") for key in keys) for n in range(1, len(parts) + 1)}
+
+
 def origin_of(key: str, config: Config) -> Mark:
     """Return (``paper`` or ``chosen``, phrase) for a dotted scientific key, from the comments of its files.
 
@@ -118,7 +126,7 @@ def origin_of(key: str, config: Config) -> Mark:
     A key of a plug-in that stands in no file has the default of its settings class.
 
     Raises:
-        KeyError: if no file marks the key; the message says what to write.
+        ConfigError: if no file marks the key; the message names a file that sets it, and what to write there.
     """
     files = _files(config)
     parent = key.rpartition(".")[0]
@@ -129,7 +137,8 @@ def origin_of(key: str, config: Config) -> Mark:
         return CHOSEN, "default"
     if not phrases:
         advice = "'# paper: where' or '# not from the paper: how'"
-        raise KeyError(f"'{key}' has no origin: write {advice} beside it in conf/")
+        setting = next((path for path in files if name in _keys(path)), files[-1])
+        raise ConfigError(f"{setting}: '{name}' has no origin; write {advice} beside it")
     return marked[0][0], phrases[0]
 
 

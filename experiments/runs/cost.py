@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from experiments.store.result import CostBlock
 from ngn.checks import axes_of
 from ngn.contract import Learner
-from ngn.cost import milliseconds, multiply_adds
+from ngn.measuring import in_turns, multiply_adds
 
 
 def forward_cost(models: dict[str, Callable[[Any], Tensor]], x: Any, samples: int, device: torch.device) -> CostBlock:
@@ -25,10 +26,13 @@ def forward_cost(models: dict[str, Callable[[Any], Tensor]], x: Any, samples: in
     Returns:
         {"samples", "multiply_adds": {name: n}, "milliseconds": {name: ms}}.
     """
+    times = in_turns([partial(forward, x) for forward in models.values()], device)
     return {
         "samples": samples,
         "multiply_adds": {name: multiply_adds(partial(forward, x)) for name, forward in models.items()},
-        "milliseconds": {name: float(f"{milliseconds(partial(f, x), device):.4g}") for name, f in models.items()},
+        "milliseconds": {
+            name: float(f"{statistics.median(passes):.4g}") for name, passes in zip(models, times, strict=True)
+        },
     }
 
 

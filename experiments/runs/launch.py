@@ -11,7 +11,7 @@ from experiments import processes
 from experiments.blocks import ConfigError
 from experiments.contract.config import Config
 from experiments.data import DataError
-from experiments.runs.outcome import RunOutcome, existing_outcome, reference, renewed
+from experiments.runs.outcome import RunOutcome, existing_outcome, renewed
 from experiments.runs.run_files import Run, runs_of
 from experiments.runs.sharing import HeldElsewhere, Sharing, Work, divide_into_work, remove_leftovers
 from experiments.store.leases import Leases
@@ -56,9 +56,9 @@ def share(runs: Sequence[Run], patience: float | None = None) -> dict[str, RunOu
     if processes.count() > 1:
         _join(runs)
     runs = [renewed(run) for run in runs]
-    done: dict[str, RunOutcome | Exception] = {run.id: found for run in runs if (found := reference(run)) is not None}
+    done: dict[str, RunOutcome | Exception] = {}
     roots: dict[Path, list[Run]] = defaultdict(list)
-    for run in (run for run in runs if run.id not in done):
+    for run in runs:
         roots[run.root].append(run)
     for root, wanted in roots.items():
         try:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from experiments.blocks import visible
 from experiments.config.schema import is_integer
 from experiments.contract.config import Config
 from experiments.contract.task import Task
@@ -22,9 +23,9 @@ from ngn.allocation import BudgetLearner
 from ngn.checks import axes_of
 from ngn.components.base import OrderedSum
 from ngn.contract import Learner
-from ngn.files import digest
 from ngn.methods.base import Mode
 from ngn.shapes import save
+from ngn.tensor_files import contents_digest
 from ngn.train.batches import Batches
 from ngn.train.plan import History
 from ngn.train.trainer import Trainer
@@ -105,12 +106,14 @@ def measure_phase(
                     "even": [int(n) for n in even],
                     "evidence": [float(f"{z:.4g}") for z in evidence],
                 }
-            result.samples = {name: text for name, text in samples.items() if text is not None} or None
+            result.samples = {
+                name: "\n".join(map(visible, text.split("\n"))) for name, text in samples.items() if text is not None
+            } or None
             if keep:
                 if keep[r].is_symlink():  # save would write the file that it leads to, which is not the run's
                     keep[r].unlink()
                 save(deployed, keep[r], frozen=task.keeps_frozen)
-                result.model_sha256 = digest(keep[r])
+                result.model_sha256 = contents_digest(keep[r])
         results.append(result)
     return results
 

@@ -17,7 +17,8 @@ from experiments.runs.groups import gated_model
 from experiments.runs.stack import Stack
 from experiments.store.records import RecordError, read_record
 from experiments.tasks import make_task
-from ngn.files import digest
+from ngn.files import FileError, digest
+from ngn.tensor_files import contents_digest
 
 
 def load_model(record: str | Path, phase: str | None = None, data_root: str | None = None) -> nn.Module:
@@ -58,15 +59,17 @@ def load_run(
 
 
 def _check(file: Path, recorded: str | None) -> None:
-    """Raise a RecordError if a saved model is not the one of its record. Records before 2026-11-26 name no digest."""
+    """Raise a RecordError if a saved model is not the one of its record.
+
+    Records before 2026-11-26 name no digest. Those before 2026-11-28 name that of the file, later ones that of its
+    contents.
+    """
+    again = "run it again with save=deployed force=true"
     try:
-        found = digest(file)
+        same = recorded in (None, digest(file)) or recorded == contents_digest(file)
     except OSError as fault:
-        raise RecordError(
-            f"{file}: unreadable ({fault.strerror}); remove it, and run it again with save=deployed force=true"
-        ) from None
-    if recorded not in (None, found):
-        raise RecordError(
-            f"{file}: changed or damaged, its SHA-256 is not that of the record; run it again with save=deployed "
-            "force=true"
-        )
+        raise RecordError(f"{file}: unreadable ({fault.strerror}); remove it, and {again}") from None
+    except FileError:
+        same = False
+    if not same:
+        raise RecordError(f"{file}: changed or damaged, its SHA-256 is not that of the record; {again}")

@@ -14,15 +14,14 @@ from experiments.config.identity import scientific
 from experiments.config.numerics import numerics
 from experiments.data import DataError
 from experiments.methods.fixed import MOST_NAMED
-from experiments.paths import RESULTS
 from experiments.runs import run_files
 from experiments.runs.result import Phase
 from experiments.runs.run_files import Run
-from experiments.runs.same import data_differences, differences, named
+from experiments.runs.same import differences
 from experiments.runs.stack import Stack
-from experiments.store.provenance import changed_since, code_block, conf_digest, machine, packages
+from experiments.store.provenance import code_block, conf_digest, machine, packages
 from experiments.store.record import SCHEMA_VERSION, ExecutionBlock, Record
-from experiments.store.records import RecordError, Store, read_record
+from experiments.store.records import RecordError, read_record
 from experiments.store.sources import keep_digests
 
 if TYPE_CHECKING:
@@ -38,8 +37,7 @@ class RunOutcome:
     """How a run ended.
 
     Attributes:
-        status: "complete", "diverged", "present" (the record existed already) or "reference" (the record is one of the
-            suite's own in ``results/``).
+        status: "complete", "diverged" or "present" (the record existed already).
         path: the record's file.
         message: one line for the terminal.
     """
@@ -50,7 +48,7 @@ class RunOutcome:
     message: str
 
 
-def _relative(path: Path) -> str:
+def relative(path: Path) -> str:
     """Return a path as text, relative to the working directory if it lies below it."""
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
@@ -67,11 +65,11 @@ def existing_outcome(run: Run) -> RunOutcome | None:
         return None
     path = run.path
     if how := differences(record, run.config, run.root):
-        raise RecordError(f"{_relative(path)}: was trained {' and '.join(how)}")
+        raise RecordError(f"{relative(path)}: was trained {' and '.join(how)}")
     again = "to run it again"
     if run.config.save == "deployed" and not list(path.parent.glob(f"{path.stem}.*.safetensors")):
         again = "to train it again and save its models, which are missing"
-    return RunOutcome(run.id, "present", path, f"already in {_relative(path)}; add force=true {again}")
+    return RunOutcome(run.id, "present", path, f"already in {relative(path)}; add force=true {again}")
 
 
 def renewed(run: Run) -> Run:
@@ -90,28 +88,6 @@ def renewed(run: Run) -> Run:
     if how:
         log.warning("%s: its record was trained %s; training it anew", run.id, " and ".join(how))
     return run.with_execution(force=True) if how else run
-
-
-def reference(run: Run) -> RunOutcome | None:
-    """Return the outcome of a run whose record is among the suite's own in ``results/``, and not in its own folder.
-
-    Returns None, so that the run is trained, if the command names a folder (``results=runs``) or ``force=true``, or if
-    the record has another numerics version or is of other data than those on this machine.
-    """
-    if run.config.results is not None or run.config.force or run.root != run_files.RUNS or run.path.exists():
-        return None
-    suite = Store(RESULTS)
-    record, path = suite.get(run.id), suite.path(run.id)
-    if record is None or record["code"]["numerics"] != numerics(run.config):
-        return None
-    if how := data_differences(record, run.config):
-        log.warning("%s: the suite's record was trained %s; training it anew", run.id, " and ".join(how))
-        return None
-    commit = record["code"]["commit"]
-    changed = changed_since(commit) if commit else None
-    files = named(changed) if changed and len(changed) <= 3 else f"{len(changed or [])} source files"
-    since = f"; changed since its commit {commit[:10]}, under the same numerics version: {files}" if changed else ""
-    return RunOutcome(run.id, "reference", path, f"came with the suite: {summary(record)} in {_relative(path)}{since}")
 
 
 def write(
@@ -170,11 +146,11 @@ def write(
     note = "" if new else " (another process had written it first)"
     if not new:
         read_record(run.path)  # raises if the other record is damaged, so that this training's checkpoints are kept
-    return RunOutcome(run.id, record["status"], run.path, f"{summary(record)} -> {_relative(run.path)}{note}")
+    return RunOutcome(run.id, record["status"], run.path, f"{summary(record)} -> {relative(run.path)}{note}")
 
 
 def summary(record: dict[str, Any]) -> str:
-    """Summarise a record in one line: size, scores, and time of each phase."""
+    """Summarise a record in one line: size and scores of each phase, and the time of all."""
     parts = []
     for name, phase in record["phases"].items():
         if phase["status"] != "complete":
@@ -188,4 +164,12 @@ def summary(record: dict[str, Any]) -> str:
         each = [f"{mode} {form.format(phase[mode][score])}" for mode in ("soft", "truncated") if mode in phase]
         back = f", prunes back: {phase['prunes_back']['outcome']}" if "prunes_back" in phase else ""
         parts.append(f"{name} {'t' if 't' in phase else 'count'} = {size}, {', '.join(each)}{back}")
-    return "; ".join(parts) + f" ({record['time']['seconds']:.1f} s)"
+    return f"{'; '.join(parts)} ({_time_of(record)})"
+
+
+def _time_of(record: Mapping[str, Any]) -> str:
+    """Return the time that passed while a run was trained: runs of one stack share it."""
+    replicas, share = record["execution"]["replicas"], record["time"]["seconds"]
+    if replicas == 1:
+        return f"{share:.1f} s"
+    return f"{replicas * share:.1f} s for {replicas} runs together"

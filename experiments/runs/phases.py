@@ -19,14 +19,15 @@ from experiments.config.numerics import numerics
 from experiments.contract.config import Config
 from experiments.contract.task import Task
 from experiments.methods.fixed import Fixed
-from experiments.models.kernels import KernelTrainer, unsupported
+from experiments.models.kernels.supported import unsupported
+from experiments.models.kernels.trainer import KernelTrainer
 from experiments.runs.errors import CheckpointError
 from experiments.runs.groups import gated_model
 from experiments.runs.loggers import point_logger
 from experiments.runs.measure import cost_of, curves_of, measure_phase, norms_of, prefixes_of
 from experiments.runs.result import Phase
 from experiments.runs.sharded import ShardedTrainer, divide, gathered
-from experiments.runs.stack import Stack
+from experiments.runs.stack import Stack, why_no_kernel
 from experiments.store.provenance import training_identity
 from ngn.contract import Learner
 from ngn.learner import CapacityLearner
@@ -53,21 +54,24 @@ def plan_of(stack: Stack, samples: int) -> TrainPlan:
     return stack.first.train.plan(samples, *rates)
 
 
-def trainer_of(engine: str, learner: Learner, batches: Batches, task: Task[Any], plan: TrainPlan) -> type[Trainer]:
-    """Choose the trainer for the ``engine`` setting.
+def trainer_of(config: Config, learner: Learner, batches: Batches, task: Task[Any], plan: TrainPlan) -> type[Trainer]:
+    """Choose the trainer of a phase.
+
+    Args:
+        config: the configuration of the phase: a retraining has ``method=fixed``.
 
     Raises:
         ConfigError: if the engine cannot do this training; the message says why.
     """
-    if engine == "torch":
+    if config.engine == "torch":
         return Trainer
-    why_not: str | None = "it cannot train learners other than CapacityLearner"
-    if isinstance(learner, CapacityLearner):
-        why_not = unsupported(learner, batches, task.loss, plan)
+    why_not = why_no_kernel(config)
+    if why_not is None and isinstance(learner, CapacityLearner):
+        why_not = unsupported(learner, batches, task.loss, plan)  # its device, its compiler, and what no setting tells
         if why_not is None:
             return KernelTrainer
-    if engine != "auto":
-        raise ConfigError(f"engine={engine}: {why_not}; use engine=auto or engine=torch")
+    if config.engine != "auto":
+        raise ConfigError(f"engine={config.engine}: {why_not}; use engine=auto or engine=torch")
     return Trainer
 
 
@@ -139,7 +143,8 @@ def fit_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseS
         torch.cuda.reset_peak_memory_stats(device)
     plan = plan_of(stack, task.samples(first.train))
     batches = task.batches(first.train, stack.seeds)
-    made = ShardedTrainer if several else trainer_of(first.engine, learner, batches, task, plan)
+    alone = first if setup.count is None else fixed_configuration(first, setup.count)
+    made = ShardedTrainer if several else trainer_of(alone, learner, batches, task, plan)
     with point_logger(stack, setup.name, plan.steps, learner.has_boundary, setup.of) as on_point:
         trainer = made(
             learner,

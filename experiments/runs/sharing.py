@@ -11,7 +11,7 @@ import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -29,8 +29,9 @@ from ngn.train import checkpoint
 log = logging.getLogger(__name__)
 NOTE = "pack.json"
 """File in a folder of checkpoints that lists the runs of the stack."""
-POLL = 0.5
-"""Seconds between two checks of runs that another process trains."""
+POLL, MAX_POLL = 0.5, 10.0
+"""Seconds between two checks of runs that other processes train: at first, and at most. Each pause is half as long
+again as the one before, until this process trains a run itself."""
 Done = TypeVar("Done")
 
 
@@ -153,6 +154,7 @@ class Sharing(Generic[Done]):
     present: Callable[[Run], Done | None]
     train: Callable[[Work], dict[str, Done]]
     patience: float | None = None
+    _pause: float = field(default_factory=lambda: POLL, init=False)
 
     def run(self, work: Sequence[Work]) -> Iterator[tuple[str, Done]]:
         """Yield (run id, outcome) of every run, as they finish.
@@ -170,7 +172,7 @@ class Sharing(Generic[Done]):
                 try:
                     if leased and (len(leased) == len(piece.missing) or not intact):
                         ours, piece = piece.divided(leased)
-                        moved = True
+                        moved, self._pause = True, POLL
                         # Another process may have written a record between the check and the lease.
                         late, ours = self._look(ours)
                         yield from late.items()
@@ -197,9 +199,11 @@ class Sharing(Generic[Done]):
         names = [run.id for piece in waiting for run in piece.missing]
         if self.patience is not None and waited > self.patience:
             raise HeldElsewhere(f"other processes are training {len(names)} runs, the first: {self._first(names)}")
-        if waited < POLL:
+        if self._pause == POLL:
             log.warning("waiting for %d runs that other processes train, the first: %s", len(names), self._first(names))
-        time.sleep(POLL)
+        left = self._pause if self.patience is None else max(POLL, self.patience - waited)
+        time.sleep(min(self._pause, left))
+        self._pause = min(1.5 * self._pause, MAX_POLL)
 
     def _first(self, names: Sequence[str]) -> str:
         return f"{names[0]} ({self.leases.owner(names[0]) or 'its process has just ended'})"

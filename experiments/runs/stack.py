@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from experiments.config.identity import flatten, scientific
 from experiments.contract.config import Config
+from experiments.models.kernels import WIDEST, training_problem
 from experiments.runs.run_files import Run, checkpoints_named, runs_of
 
 if TYPE_CHECKING:
@@ -124,32 +125,34 @@ class Stack:
         return [Stack(self.runs[at : at + largest]) for at in range(0, len(self), largest)]
 
 
-WIDEST = 64
-"""Largest width, in units, of the blocks for which kernels are compiled."""
+def _own(block: object, name: str) -> Any:
+    """Return what the class of a block itself says on kernels. A subclass may train another model: it says it anew."""
+    return vars(type(block)).get(name)
 
 
 def why_no_kernel(config: Config) -> str | None:
-    """Return why no compiled kernel can train this run, or None if one can. A compiler need not be present."""
-    gate, train = config.gate, config.train
-    reasons = {
-        f"there is no compiled kernel for task={config.task.name}": config.task.kernel is None,
-        f"the compiled kernels do not support method={config.method.name}": not config.method.in_kernels,
-        "the compiled kernels change ordering weights only under a budget: use gate.order=geometric or power": (
-            gate.order not in config.method.kernel_orders
-        ),
-        "the compiled kernels need a constant train.lr_boundary": train.lr_boundary_shape.kind != "constant",
-        "the compiled kernels support only train.optimizer=adam, without train.warmup": (
-            train.optimizer != "adam" or train.warmup > 0
-        ),
-        "the compiled kernels train on full batches in single precision: they need train.batch=null, "
-        "train.accumulate=1 and train.autocast=none": (
-            train.batch is not None or train.accumulate > 1 or train.autocast != "none"
-        ),
-        f"the compiled kernels support blocks of at most {WIDEST} units": (
-            max(gate.widths(config.task)[1:-1], default=0) > WIDEST
-        ),
-    }
-    return next((reason for reason, holds in reasons.items() if holds), gate.why_no_kernel)
+    """Return why no compiled kernel trains this run, or None if one does. A compiler need not be present.
+
+    This alone decides on stacks, on ``engine=fused``, and on the trainer of a phase. A kernel is never the default: the
+    task, the component and the method name it.
+    """
+    task, gate, method, train = config.task, config.gate, config.method, config.train
+    kernel = _own(task, "kernel")
+    if kernel is None:
+        return f"there is no compiled kernel for task={task.name}"
+    if kernel not in (_own(gate, "kernels") or ()):
+        return f"there is no compiled kernel for gate={gate.component}"
+    if not _own(method, "in_kernels"):
+        return f"the compiled kernels do not support method={method.name}"
+    if gate.order not in method.kernel_orders:
+        return "the compiled kernels change ordering weights only under a budget: use gate.order=geometric or power"
+    if (reason := training_problem(train)) is not None:
+        return reason
+    if train.batch is not None:
+        return "the compiled kernels train on full batches: use train.batch=null"
+    if max(gate.widths(task)[1:-1], default=0) > WIDEST:
+        return f"the compiled kernels support blocks of at most {WIDEST} units"
+    return gate.why_no_kernel
 
 
 def kernel_of(config: Config) -> str | None:

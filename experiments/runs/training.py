@@ -20,12 +20,12 @@ from experiments.config.schema import branch_of, branch_phase
 from experiments.contract.config import Config
 from experiments.contract.task import Task
 from experiments.methods.fixed import fixed_size, size_name
-from experiments.models.kernels.libraries import library
+from experiments.models.kernels.trainer import KernelTrainer
 from experiments.runs import host, outcome
 from experiments.runs.errors import StorageError
 from experiments.runs.memory import replicas_that_fit
 from experiments.runs.outcome import RunOutcome
-from experiments.runs.phases import PhaseSetup, fixed_configuration, train_phase
+from experiments.runs.phases import PhaseSetup, fixed_configuration, learner_of, plan_of, train_phase, trainer_of
 from experiments.runs.result import Phase, prunes_back
 from experiments.runs.run_files import Run
 from experiments.runs.same import differences
@@ -58,11 +58,20 @@ def device_of(config: Config) -> torch.device:
 
 
 def replicas_on_this_machine(stack: Stack, task: Task[Any], device: torch.device) -> int:
-    """Return how many replicas of a stack this machine can train at once, given its memory and its compiler."""
-    kernel = kernel_of(stack.first)
-    if len(stack) == 1 or (kernel is not None and library(kernel) is not None):
-        return len(stack)
-    suited = len(stack) if kernel is None else largest_in_torch(stack.first)
+    """Return how many replicas of a stack this machine can train at once, given its memory and its compiler.
+
+    The trainer of a single run tells whether a kernel trains the stack, as planned: not on a GPU, for example.
+    """
+    first, planned = stack.first, kernel_of(stack.first) is not None
+    if len(stack) == 1:
+        return 1
+    if planned:
+        alone = stack.take([0])
+        learner = learner_of(alone, task, first.method.sizes(first.gate)).to(device)
+        plan = plan_of(alone, task.samples(first.train))
+        if trainer_of(first, learner, task.batches(first.train, alone.seeds), task, plan) is KernelTrainer:
+            return len(stack)
+    suited = largest_in_torch(first) if planned and device.type == "cpu" else len(stack)
     fit = replicas_that_fit(stack, task, device)
     return suited if fit is None else min(suited, fit)
 

@@ -20,12 +20,13 @@ import platform
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from experiments.store.records import HIDDEN, RecordError, Store
-from ngn.files import machine_id, remove, start_tick, temporary_path
+from experiments.blocks import visible
+from experiments.store.records import HIDDEN, MAX_FILE_BYTES, RecordError, Store
+from ngn.files import machine_id, read_regular, remove, start_tick, storage_fault, temporary_path
 
 log = logging.getLogger(__name__)
 LEASE = 120.0
@@ -47,10 +48,20 @@ class Owner:
         return f"process {self.pid} on {self.host}"
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """A lease as it was seen last: its file, when that had grown, and who holds it."""
+
+    inode: int
+    size: int
+    since: float
+    owner: Owner | None
+
+
 def _owner(content: bytes) -> Owner | None:
     try:
         owner: dict[str, Any] = json.loads(content)
-        return Owner(str(owner["machine"]), int(owner["pid"]), str(owner["started"]), str(owner["host"]))
+        return Owner(str(owner["machine"]), int(owner["pid"]), str(owner["started"]), visible(owner["host"]))
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
@@ -62,7 +73,7 @@ class Leases:
         self.folder, self._lock = results / HIDDEN, Store(results).locked
         self.lease, self.beat = lease, beat
         self._held: set[str] = set()
-        self._seen: dict[str, tuple[tuple[int, int], float]] = {}
+        self._seen: dict[str, _Seen] = {}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         me = Owner(machine_id(), os.getpid(), start_tick(os.getpid()) or "", platform.node())
@@ -80,42 +91,58 @@ class Leases:
         """
         path = self.path(name)
         try:
-            content, facts = path.read_bytes(), path.stat()
+            facts = path.stat()
         except FileNotFoundError:  # or a dangling link, which nobody holds
             self._seen.pop(name, None)
             return None
-        except OSError:  # a folder, links in a circle, or a file that cannot be read
-            content, facts = b"", path.lstat()
-        owner = _owner(content)
-        if owner is not None and owner.machine == machine_id():
-            return owner if start_tick(owner.pid) == owner.started else None
-        mark, now = (facts.st_size, facts.st_ino), time.monotonic()
-        seen = self._seen.get(name)
-        if seen is None or seen[0] != mark:
-            self._seen[name] = (mark, now)
-        elif now - seen[1] > self.lease:
+        except OSError:  # links in a circle, or a folder that cannot be read
+            facts = path.lstat()
+        now, seen = time.monotonic(), self._seen.get(name)
+        if seen is None or seen.inode != facts.st_ino or facts.st_size < seen.size:
+            seen = _Seen(facts.st_ino, facts.st_size, now, self._read(name))
+        elif seen.size != facts.st_size:
+            seen = replace(seen, size=facts.st_size, since=now)
+        self._seen[name] = seen
+        if self._dead(seen, now):
+            holder = self._read(name)  # a later lease may have got the number of the file that was read
+            if holder == seen.owner:
+                return None
+            seen = self._seen[name] = replace(seen, since=now, owner=holder)
+        return seen.owner or Owner("", 0, "", "an unknown machine")
+
+    def _read(self, name: str) -> Owner | None:
+        try:
+            return _owner(read_regular(self.path(name), MAX_FILE_BYTES))
+        except OSError:  # a folder, or a file that cannot be read
             return None
-        return owner or Owner("", 0, "", "an unknown machine")
+
+    def _dead(self, seen: _Seen, now: float) -> bool:
+        owner = seen.owner
+        if owner is not None and owner.machine == machine_id():
+            return start_tick(owner.pid) != owner.started
+        return now - seen.since > self.lease
 
     def take(self, names: Iterable[str]) -> list[str]:
         """Lease the runs that nobody holds. Return the names that this call leased, in the given order.
+
+        A run that another process holds costs one look at the facts of its file, and writes nothing: thousands of
+        waiting commands may share a file system.
 
         Raises:
             RecordError: if the folder is not writable, since no record could be written there either.
         """
         taken: list[str] = []
         try:
-            self._lock()  # fails before any training, not after it, if the lock file cannot be made
-            for name in names:
+            for name in [name for name in names if self.owner(name) is None]:
+                self._lock()  # fails before any training, not after it, if the lock file cannot be made
                 if self._take(name):
                     taken.append(name)
                     self._held.add(name)
         except OSError as fault:
             self.release(taken)
-            raise RecordError(
-                f"{self.folder.parent}: cannot write records there ({fault.strerror}); nothing was started. "
-                "Make the folder writable, or name another folder with results=DIR"
-            ) from fault
+            fault.filename = str(self.folder.parent)
+            why = storage_fault(fault) or fault
+            raise RecordError(f"{why}. Nothing was started. Another folder: results=DIR") from fault
         if taken and self._thread is None:
             self._thread = threading.Thread(target=self._beats, name="leases", daemon=True)
             self._thread.start()
@@ -148,7 +175,7 @@ class Leases:
 
     def _ours(self, name: str) -> bool:
         try:
-            return self.path(name).read_bytes().startswith(self._content.rstrip(b"\n"))
+            return read_regular(self.path(name), MAX_FILE_BYTES).startswith(self._content.rstrip(b"\n"))
         except OSError:
             return False
 
@@ -174,7 +201,7 @@ class Leases:
             for name in sorted(self._held):
                 try:
                     # no O_CREAT: a removed lease must not come back
-                    file = os.open(self.path(name), os.O_WRONLY | os.O_APPEND)
+                    file = os.open(self.path(name), os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)
                     try:
                         os.write(file, b"\n")
                     finally:

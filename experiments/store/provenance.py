@@ -19,12 +19,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from experiments.blocks import visible
 from experiments.paths import ROOT
 from experiments.plugins import conf_folder, plugin_folders
 from experiments.store.archive import unchanged_commit
 from experiments.store.record import CodeBlock
 from experiments.store.sources import SOURCES, plugins_digest, source_digests, sources_digest, trains
-from ngn.files import write_atomically
+from ngn.files import read_regular, write_atomically
 
 STAMP = ROOT / "source_stamp.json"
 PACKAGES = (
@@ -151,7 +152,7 @@ def _processor() -> str:
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
+                return visible(line.split(":", 1)[1].strip())
     except OSError:
         pass
     return platform.processor() or platform.machine()
@@ -190,8 +191,9 @@ def conf_digest() -> str | None:
     if folder is None:
         return None
     digest = hashlib.sha256()
-    for path in sorted(folder.glob("*/*.yaml")):
-        digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    for path in sorted(path for path in folder.glob("*/*.yaml") if path.is_file()):
+        digest.update(path.relative_to(folder).as_posix().encode() + b"\0")
+        digest.update(read_regular(path, 2**24) + b"\0")
     return digest.hexdigest()
 
 

@@ -14,10 +14,11 @@ from typing import Annotated, Any, Final, Literal, NotRequired
 from pydantic import with_config
 from typing_extensions import TypedDict
 
-from experiments.store.keys import FORBID, Absent, Amount, Natural, PositiveInt, key, without_none
+from experiments.store.keys import FORBID, Absent, Amount, AtLeastOne, Natural, key, without_none
 from experiments.store.result import Result
 
 SCHEMA_VERSION: Final = 1
+_SHA256: Final = "^[0-9a-f]{64}$"
 
 PHASES = {
     "grown": "training that starts at t₀, near zero; runs of other methods have this phase, too",
@@ -55,10 +56,10 @@ class ExecutionBlock(TypedDict):
             'Older records may have "fused-step", "fused-autoencoder" or "fused-branches"'
         ),
     ]
-    replicas: Annotated[PositiveInt, key("number of runs in the stack, trained together")]
-    threads: Annotated[PositiveInt, key("number of torch threads")]
+    replicas: Annotated[AtLeastOne, key("number of runs in the stack, trained together")]
+    threads: Annotated[AtLeastOne, key("number of torch threads")]
     processes: NotRequired[
-        Annotated[PositiveInt, key("number of processes that shared the training (`torchrun`); absent for one")]
+        Annotated[AtLeastOne, key("number of processes that shared the training (`torchrun`); absent for one")]
     ]
     resumed: NotRequired[Annotated[Natural, key("number of times that an interrupted training resumed")]]
     scan: NotRequired[Annotated[str, key("package whose kernel computed the scan of a state space; none: torch")]]
@@ -68,7 +69,7 @@ class ExecutionBlock(TypedDict):
             str,
             key(
                 "if $NGN_CONF was set: SHA-256 over its files; `config` has the choices made from them",
-                pattern="^[0-9a-f]{64}$",
+                pattern=_SHA256,
             ),
         ]
     ]
@@ -118,14 +119,12 @@ class CodeBlock(TypedDict):
             str,
             key(
                 "SHA-256 over the source files that can change a number; older records lack it",
-                pattern="^[0-9a-f]{64}$",
+                pattern=_SHA256,
             ),
         ]
     ]
     plugins: NotRequired[
-        Annotated[
-            str, key("if $NGN_PLUGINS was set: SHA-256 over its modules and YAML files", pattern="^[0-9a-f]{64}$")
-        ]
+        Annotated[str, key("if $NGN_PLUGINS was set: SHA-256 over its modules and YAML files", pattern=_SHA256)]
     ]
     numerics: Annotated[
         dict[str, int],
@@ -174,6 +173,17 @@ class Record:
     data: DataBlock
     base: BaseBlock | Absent = None
     code: CodeBlock
+    curves_sha256: Annotated[
+        str | Absent, key("SHA-256 of the file of curves; absent without curves", pattern=_SHA256)
+    ] = None
+    sha256: Annotated[
+        str | Absent,
+        key(
+            "SHA-256 of the record without this key, as JSON with sorted keys and no blanks; written with the file. "
+            "Records from before 2026-11-28 have none",
+            pattern=_SHA256,
+        ),
+    ] = None
 
     def json(self) -> dict[str, Any]:
         """Return the record as JSON data."""

@@ -7,13 +7,13 @@ training. In ``results/``, few runs keep this file: see ``Study.curves``.
 from __future__ import annotations
 
 import functools
+import hashlib
 import io
 import json
 import logging
 import math
 import os
-import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +21,19 @@ import fastjsonschema
 import numpy as np
 from filelock import FileLock
 
+from experiments.blocks import refuse_control, visible
+from experiments.store.curves import MAX_CURVE_POINTS, unpacked
 from experiments.store.record import SCHEMA_VERSION
-from ngn.files import FileError, write_atomically
+from ngn.files import FileError, read_regular, write_atomically
 
 log = logging.getLogger(__name__)
-MAX_RECORD_BYTES = 6 * 1024
+MAX_RECORD_BYTES = 6 * 1024 + 256
 """Size limit of a record without its vectors over boundaries, which are as long as the model is deep. All that could
 exceed it is known before training, so no record is refused after it."""
 BOUNDARY_BYTES = 64
 """Upper bound for one boundary in one phase: t and r (20 digits each), the count, and whether t is an integer."""
-MAX_CURVE_POINTS = 300
-MAX_CURVE_BYTES = 2**24
-"""Size limit of unpacked curves; 50 KiB are usual."""
+MAX_FILE_BYTES = 2**24
+"""A larger file is neither a record nor one of curves, and is not read."""
 CURVES = ".curves.npz"
 """End of a curve file's name, after the run id."""
 NO_CURVES = "these runs have no curve files; run them again with force=true to have curves"
@@ -50,8 +51,33 @@ def _validator() -> Any:
     return fastjsonschema.compile(schema)
 
 
-def check(record: Any, where: str) -> dict[str, Any]:
-    """Check a record against the schema and return it.
+def digest_of(record: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a record without its key "sha256": of its JSON with sorted keys and no blanks.
+
+    Python writes the shortest digits of a number that are read as the same number, on every platform.
+    """
+    content = {key: value for key, value in record.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _refuse_impossible(phases: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuse what the schema cannot: counts written as 2.0, and lists over axes that differ in length."""
+    for name, phase in phases.items():
+        axes = len(phase["count"])
+        if not all(type(count) is int for count in phase["count"]):
+            raise ValueError(f"phases.{name}.count must be integers")
+        for key in ("t", "integer", "r"):
+            if key in phase and len(phase[key]) != axes:
+                raise ValueError(f"phases.{name}.{key} has {len(phase[key])} entries, but count has {axes}")
+        if min(phase.get("prefixes", ()), default=0) < 0 <= min(phase.get("truncated", {}).values(), default=-1):
+            raise ValueError(f"phases.{name}.prefixes has a negative score, unlike truncated")
+
+
+def check(record: Any, where: str, plain: bool = False) -> dict[str, Any]:
+    """Check a record against the schema and its digest, if it has one, and return it.
+
+    Args:
+        plain: its text is known to have no control character.
 
     Raises:
         RecordError: if it is invalid; the message names ``where`` and the first fault.
@@ -62,9 +88,14 @@ def check(record: Any, where: str) -> dict[str, Any]:
     if version != SCHEMA_VERSION:
         raise RecordError(f"{where}: schema version {version!r}; this code reads version {SCHEMA_VERSION}")
     try:
+        if not plain:
+            refuse_control(record)
         _validator()(record)
-    except fastjsonschema.JsonSchemaException as fault:
-        raise RecordError(f"{where}: {fault}") from None
+        _refuse_impossible(record["phases"])
+        if "sha256" in record and record["sha256"] != digest_of(record):
+            raise ValueError("changed or damaged: its SHA-256 is not that of its content")
+    except (fastjsonschema.JsonSchemaException, ValueError, RecursionError) as fault:
+        raise RecordError(f"{where}: {visible(fault)}") from None
     return record
 
 
@@ -75,34 +106,57 @@ def _finite(number: str) -> float:
     return value
 
 
-def parse(content: str | bytes, where: str) -> dict[str, Any]:
+def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} stands there twice")
+    return made
+
+
+def strict_json(content: str | bytes) -> Any:
+    """Return the data of a JSON text in UTF-8 in which every key of an object stands once and every number is finite.
+
+    Raises:
+        ValueError, RecursionError: if it is not of this form.
+    """
+    content = content if isinstance(content, str) else content.decode()
+    return json.loads(content, parse_float=_finite, parse_constant=_finite, object_pairs_hook=_once)
+
+
+def parse(content: bytes, where: str) -> dict[str, Any]:
     """Return the record in the content of a file.
 
     Raises:
         RecordError: if it holds no record; the message names ``where`` and the reason.
     """
     try:
-        record = json.loads(content, parse_float=_finite, parse_constant=_finite)
+        record = strict_json(content)
     except (ValueError, RecursionError) as fault:
-        raise RecordError(f"{where}: unreadable ({fault})") from None
-    return check(record, where)
+        raise RecordError(f"{where}: unreadable ({visible(fault)})") from None
+    # JSON escapes control characters, or they are no ASCII, but for one
+    return check(record, where, plain=content.isascii() and b"\\" not in content and b"\x7f" not in content)
+
+
+def _content(path: Path, what: str) -> bytes:
+    try:
+        return read_regular(path, MAX_FILE_BYTES)
+    except FileNotFoundError:
+        raise RecordError(f"{visible(path)}: no such {what}") from None
+    except OSError as fault:
+        raise RecordError(f"{visible(path)}: unreadable ({fault.strerror or fault})") from None
 
 
 def read_record(path: Path) -> dict[str, Any]:
     """Read and check a record.
 
     Raises:
-        RecordError: if the file is missing, is not JSON, is no valid record, or has the name of another run.
+        RecordError: if the file is missing, is no regular file, is not JSON, is no valid record, or has the name of
+            another run.
     """
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise RecordError(f"{path}: no such record") from None
-    except OSError as fault:
-        raise RecordError(f"{path}: unreadable ({fault})") from None
-    checked = parse(content, str(path))
+    checked = parse(_content(path, "record"), visible(path))
     if checked["run_id"] != path.stem:
-        raise RecordError(f"{path}: holds run {checked['run_id']}, not the run in the file's name")
+        raise RecordError(f"{visible(path)}: holds run {checked['run_id']}, not the run in the file's name")
     return checked
 
 
@@ -123,6 +177,12 @@ class Store:
     def paths(self) -> list[Path]:
         """Return the paths of all records, sorted. No file is opened, so damaged ones are included."""
         return sorted(self.root.glob("[!.]*/[!.]*.json"))
+
+    def names(self) -> set[str]:
+        """Return the ids of the runs that have a record."""
+        folders = [entry for entry in os.scandir(self.root) if entry.is_dir() and not entry.name.startswith(".")]
+        files = (name for folder in folders for name in os.listdir(folder))
+        return {name[: -len(".json")] for name in files if name.endswith(".json") and not name.startswith(".")}
 
     def with_curves(self) -> list[str]:
         """Return the ids of the runs that have a curve file, sorted."""
@@ -149,20 +209,23 @@ class Store:
         """
         run_id = str(record.get("run_id"))
         path = self.path(run_id)
-        check(dict(record), str(path))
-        text = json.dumps(record, indent=1, allow_nan=False) + "\n"
+        arrays: dict[str, Any] = dict(curves or {})
+        for name, curve in arrays.items():
+            if len(curve) > MAX_CURVE_POINTS:
+                raise RecordError(f"{path}: curve {name} has {len(curve)} points, more than {MAX_CURVE_POINTS}")
+        packed = io.BytesIO()
+        np.savez_compressed(packed, **arrays)
+        made = {key: value for key, value in record.items() if key not in ("curves_sha256", "sha256")}
+        if curves:
+            made["curves_sha256"] = hashlib.sha256(packed.getvalue()).hexdigest()
+        check(made, visible(path))
+        made["sha256"] = digest_of(made)
+        text = json.dumps(made, indent=1, allow_nan=False) + "\n"
         if len(text) > MAX_RECORD_BYTES:
-            text = json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n"
-        largest = MAX_RECORD_BYTES + BOUNDARY_BYTES * sum(len(phase["count"]) for phase in record["phases"].values())
+            text = json.dumps(made, separators=(",", ":"), allow_nan=False) + "\n"
+        largest = MAX_RECORD_BYTES + BOUNDARY_BYTES * sum(len(phase["count"]) for phase in made["phases"].values())
         if len(text) > largest:
             raise RecordError(f"{path}: {len(text)} bytes; the limit for this record is {largest}")
-        packed = io.BytesIO()
-        if curves:
-            for name, curve in curves.items():
-                if len(curve) > MAX_CURVE_POINTS:
-                    raise RecordError(f"{path}: curve {name} has {len(curve)} points, more than {MAX_CURVE_POINTS}")
-            arrays: dict[str, Any] = dict(curves)
-            np.savez_compressed(packed, **arrays)
         return self.put(run_id, text.encode(), packed.getvalue() if curves else None, replace)
 
     def put(self, run_id: str, record: bytes, curves: bytes | None, replace: bool = False) -> bool:
@@ -193,29 +256,30 @@ class Store:
         return FileLock(lock)
 
     def curves(self, run_id: str) -> dict[str, np.ndarray] | None:
-        """Return the curves of a run; None if there are none, or (with a warning) if the file is damaged."""
+        """Return the curves of a run; None if there are none or, with a warning, if they are damaged or not its own."""
         path = self.curves_path(run_id)
-        if not path.exists():
+        if not os.path.lexists(path):
             return None
         try:
-            return load_curves(path)
+            return load_curves(_content(path, "curves"), str(path), read_record(self.path(run_id)))
         except RecordError as fault:
             log.warning("%s; run it again with force=true", fault)
             return None
 
 
-def load_curves(file: Path | io.BytesIO, where: str | None = None) -> dict[str, np.ndarray]:
-    """Load the arrays of a curve file.
+def load_curves(content: bytes, where: str, record: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Return the arrays in the content of a curve file.
+
+    Args:
+        record: the record of the run.
 
     Raises:
-        RecordError: if the file is damaged or larger than :data:`MAX_CURVE_BYTES`. The message names ``where``, by
-            default the file.
+        RecordError: if the file is damaged, too large, or not that of the run. The message
+            names ``where``.
     """
+    if "sha256" in record and record.get("curves_sha256") != hashlib.sha256(content).hexdigest():
+        raise RecordError(f"{where}: damaged, or curves of another training: its SHA-256 is not that in the record")
     try:
-        with zipfile.ZipFile(file) as members:
-            if not members.namelist() or sum(member.file_size for member in members.infolist()) > MAX_CURVE_BYTES:
-                raise ValueError("no curves, or too large")
-        with np.load(file, allow_pickle=False) as stored:
-            return {name: stored[name] for name in stored.files}
+        return unpacked(content, record["phases"])
     except Exception as fault:  # a garbled archive, header or stream can raise almost anything
-        raise RecordError(f"{file if where is None else where}: damaged curves ({fault})") from None
+        raise RecordError(f"{where}: damaged curves ({visible(fault)})") from None

@@ -8,7 +8,18 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
-from experiments.store.keys import FORBID, Absent, Amount, Natural, PositiveInt, Scores, key, without_none
+from experiments.store.keys import (
+    FORBID,
+    Absent,
+    Amount,
+    AtLeastOne,
+    Natural,
+    Scores,
+    Share,
+    SizeValue,
+    key,
+    without_none,
+)
 
 
 @with_config(FORBID)
@@ -16,7 +27,7 @@ class CostBlock(TypedDict):
     """Cost of one forward pass, on the device and with the threads of the run."""
 
     samples: Annotated[
-        PositiveInt,
+        AtLeastOne,
         key("samples in one forward pass; tasks where its cost means nothing have no `cost`"),
     ]
     multiply_adds: Annotated[
@@ -94,7 +105,7 @@ class Result:
     ]
     diverged_at: Annotated[Natural | Absent, key("first step at which a loss was found to be infinite or NaN")] = None
     t: Annotated[
-        list[float] | Absent,
+        list[SizeValue] | Absent,
         key(
             "size per axis: the boundary, or the method's own size (AWNN: width before rounding up; L0: expected "
             "number of open gates; learned decay: width of the quantile). Fixed models have none"
@@ -104,7 +115,7 @@ class Result:
         list[bool] | Absent,
         key("per axis, whether t is within 0.01 of an integer; only for methods with a boundary"),
     ] = None
-    r: Annotated[list[float] | Absent, key("learned ratio of the ordering weights; only if it is learned")] = None
+    r: Annotated[list[Share] | Absent, key("learned ratio of the ordering weights; only if it is learned")] = None
     truncated: Annotated[
         Scores | Absent,
         key("scores of the retained components with gates of one: the deployed model's scores"),
@@ -158,7 +169,7 @@ class Result:
     ] = None
     cost: CostBlock | Absent = None
     norms: Annotated[
-        list[float] | Absent,
+        list[Amount] | Absent,
         key("L2 norm of each f_k over the training inputs, without w_k (`task=regression1d`, phase `grown`)"),
     ] = None
     budget: BudgetBlock | Absent = None
@@ -192,7 +203,8 @@ class Result:
     model_sha256: Annotated[
         str | Absent,
         key(
-            "SHA-256 of the saved model, `<run id>.<phase>.safetensors` (`save=deployed`); loading checks it",
+            "SHA-256 over the contents of the saved model, `<run id>.<phase>.safetensors` (`save=deployed`); before "
+            "2026-11-28, over the file. Loading checks it",
             pattern="^[0-9a-f]{64}$",
         ),
     ] = None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from experiments.paths import RESULTS, ROOT
 from experiments.plugins import plugin_folders
-from ngn.files import write_atomically
+from ngn.files import read_regular, write_atomically
 
 SOURCES = ("ngn", "conf", "experiments", "hydra_plugins", "run.py", "pyproject.toml", "constraints.txt")
 """The sources of the suite. Changes elsewhere (records, docs, tests) leave the tree clean."""
@@ -98,8 +98,8 @@ def changed_files(results: Path, sources: str, plugins: str | None) -> list[str]
         sources, plugins: the digests in the record.
     """
     try:
-        lines = _kept(results, sources, plugins).read_text().splitlines()
-    except OSError:
+        lines = read_regular(_kept(results, sources, plugins), 2**24).decode().splitlines()
+    except (OSError, UnicodeDecodeError):
         return None
     then = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
     now = training_digests() | plugin_digests()

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from experiments.config.schema import CheckedConfig
 from experiments.contract.needs import NOTHING, Needs
@@ -21,9 +22,11 @@ from experiments.runs.run_files import Run
 from experiments.runs.stack import stacks_of
 from experiments.store.provenance import code
 from experiments.store.records import RecordError
-from ngn.files import remove_stale_files, write_atomically
+from ngn.files import open_regular, read_regular, remove_stale_files, write_atomically
 
 FORMAT = 1
+MAX_PLAN_BYTES, MAX_LINE_BYTES = 2**33, 2**27
+"""Limits of what is read: a plan of a million runs has 2 GiB, its first line 50 MiB."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ def freeze(folder: Path, study: str, results: Path, runs: Sequence[Run], largest
     remove_stale_files(folder)
     earlier = _plans(folder)
     with contextlib.suppress(OSError):  # an unreadable plan is not the same
-        if earlier and earlier[-1].read_bytes() == content:
+        if earlier and read_regular(earlier[-1], len(content)) == content:
             return earlier[-1]
     number = max((int(path.stem.rpartition("-")[2]) for path in earlier), default=0)
     while True:
@@ -110,8 +113,8 @@ def read_plan(path: Path) -> Plan:
         RecordError: if the file is not a readable plan.
     """
     try:
-        with open(path) as lines:
-            head: dict[str, Any] = json.loads(lines.readline())
+        with _opened(path) as lines:
+            head: dict[str, Any] = json.loads(lines.readline(MAX_LINE_BYTES))
         if head["format"] != FORMAT:
             raise ValueError(f"it has format {head['format']!r}; this code reads format {FORMAT}")
         tasks = tuple(tuple(task) for task in head["tasks"])
@@ -144,11 +147,15 @@ def runs_of_tasks(path: Path, tasks: Iterable[int] | None = None) -> Iterator[tu
         raise RecordError(f"{path}: task {min(missing)} is missing; write a new plan")
 
 
+def _opened(path: Path) -> TextIO:
+    return os.fdopen(open_regular(path, MAX_PLAN_BYTES), errors="replace")
+
+
 def _task_lines(path: Path) -> Iterator[str]:
     """Yield the lines of a plan after the first."""
     try:
-        with open(path, errors="replace") as lines:
-            next(lines, None)
-            yield from lines
+        with _opened(path) as lines:
+            lines.readline(MAX_LINE_BYTES)
+            yield from iter(lambda: lines.readline(MAX_LINE_BYTES), "")
     except OSError as fault:
         raise RecordError(f"{path}: is not a readable plan ({fault.strerror}); write a new plan") from None

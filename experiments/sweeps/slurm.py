@@ -20,8 +20,11 @@ from experiments.packages import missing, sentence
 from experiments.paths import ROOT
 from experiments.sweeps.plan import Plan
 from experiments.sweeps.settings import Cluster
+from ngn.files import read_regular
 
 log = logging.getLogger(__name__)
+MAX_NOTED_BYTES = 2**30
+"""Larger notes of submitted jobs are not read. A million tasks have a tenth of that."""
 WITH_BLOCKED_SIGNALS = ("env", "--block-signal=USR1,USR2")
 """Prefix of a command. A warning that arrives while Python starts waits until :mod:`ngn.train.interrupt` handles it."""
 
@@ -66,7 +69,7 @@ def _settings(cluster: Cluster, name: str, needs: Needs) -> dict[str, Any]:
             *cluster.setup,
             f"export PYTHONPATH={json.dumps(str(ROOT))}${{PYTHONPATH:+:$PYTHONPATH}}",
         ],
-        "additional_parameters": {**cluster.more, "requeue": True},
+        "additional_parameters": {k: v for k, v in cluster.more.items() if k != "dependency"} | {"requeue": True},
         "stderr_to_stdout": True,
     }
     return {key: value for key, value in parameters.items() if value is not None}
@@ -80,6 +83,9 @@ def _python() -> str:
 
 def submit(plan: Plan, tasks: Sequence[int], cluster: Cluster) -> list[Submitted]:
     """Submit tasks of a plan as array jobs of at most ``max_array_size`` tasks.
+
+    Slurm limits the tasks of one array that run at a time. So that ``workers`` limits the sweep, an array waits for the
+    end of the arrays before it, also those of earlier commands, if together they could run more tasks.
 
     Returns:
         the submitted array tasks. They are also written to ``jobs.jsonl``, which ``status`` reads.
@@ -103,8 +109,14 @@ def submit(plan: Plan, tasks: Sequence[int], cluster: Cluster) -> list[Submitted
     executor = submitit.SlurmExecutor(folder=folder / "slurm", python=_python())
     executor.update_parameters(**_settings(cluster, plan.study, plan.needs))
     done: list[Submitted] = []
+    before = sorted(in_queue(submitted(folder)))
     for first in range(0, len(tasks), cluster.max_array_size):
         part = list(tasks[first : first + cluster.max_array_size])
+        conditions = [str(cluster.more["dependency"])] if "dependency" in cluster.more else []
+        if before and cluster.workers is not None and len(before) + len(part) > cluster.workers:
+            arrays = dict.fromkeys(job.partition("_")[0] for job in before)
+            conditions.append(f"afterany:{':'.join(arrays)}")
+        executor.update_parameters(dependency=",".join(conditions) or None)
         try:
             jobs = executor.map_array(slurm_task, [str(plan.path)] * len(part), part)
         except FailedJobError as refused:
@@ -112,11 +124,12 @@ def submit(plan: Plan, tasks: Sequence[int], cluster: Cluster) -> list[Submitted
         array = [Submitted(job.job_id, str(plan.path), task) for job, task in zip(jobs, part, strict=True)]
         with open(folder / "jobs.jsonl", "a") as out:
             # Start with a newline, because a full disk may have cut the previous line.
-            out.writelines("\n" + json.dumps(submitted.__dict__) for submitted in array)
+            out.writelines("\n" + json.dumps(one.__dict__) for one in array)
             out.write("\n")
             out.flush()
             os.fsync(out.fileno())
         done += array
+        before += [one.job for one in array]
     return done
 
 
@@ -149,7 +162,9 @@ def submitted(folder: Path) -> list[Submitted]:
     path = folder / "jobs.jsonl"
     jobs: list[Submitted] = []
     try:
-        lines = path.read_text(errors="replace").splitlines() if os.path.lexists(path) else []
+        lines = (
+            read_regular(path, MAX_NOTED_BYTES).decode(errors="replace").splitlines() if os.path.lexists(path) else []
+        )
     except OSError as fault:
         log.warning("%s: unreadable, so the jobs in Slurm's queue are unknown (%s)", path, fault.strerror)
         return jobs

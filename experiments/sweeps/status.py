@@ -16,6 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from experiments.analysis.collect import fault_of
+from experiments.blocks import visible
 from experiments.contract.config import Config, TaskSettings
 from experiments.contract.training import Train
 from experiments.paths import RESULTS
@@ -23,7 +24,8 @@ from experiments.runs.run_files import Run
 from experiments.runs.same import differences
 from experiments.store.leases import Leases
 from experiments.store.provenance import machine
-from experiments.store.records import HIDDEN, RecordError, Store, read_record
+from experiments.store.records import HIDDEN, MAX_FILE_BYTES, RecordError, Store, read_record
+from ngn.files import read_regular
 
 STATES = ("done", "diverged", "running", "waiting", "failed", "missing", "stale", "refused")
 """The states in the order shown. waiting: in Slurm's queue; missing: no process has it; stale: by an older numerics
@@ -45,6 +47,8 @@ class State:
 
     state: str
     text: str = ""
+    digest: bool = True
+    """Whether its record has a digest of its contents; older ones have none."""
 
 
 @dataclass
@@ -57,6 +61,7 @@ class StudyProgress:
         left_seconds: estimated seconds of the unfinished runs on one worker, without runs of unknown speed.
         unknown: number of unfinished runs of unknown speed.
         more: number of notes beyond the limit.
+        undigested: number of records that count and have no digest of their contents.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -64,6 +69,7 @@ class StudyProgress:
     left_seconds: float = 0.0
     unknown: int = 0
     more: int = 0
+    undigested: int = 0
 
 
 def _sample(folder: Path) -> Iterator[Path]:
@@ -188,7 +194,8 @@ class View:
             return State("stale" if fault.kind == "numerics" else "refused", fault.text)
         if self.results.resolve() != RESULTS and (how := differences(record, run.config, self.results)):
             return State("stale", f"was trained {' and '.join(how)}")
-        return State("done") if record["status"] == "complete" else State("diverged", "according to its record")
+        complete, digest = record["status"] == "complete", "sha256" in record
+        return State("done", "", digest) if complete else State("diverged", "according to its record", digest)
 
 
 def failures(folder: Path) -> dict[str, str]:
@@ -196,8 +203,8 @@ def failures(folder: Path) -> dict[str, str]:
     errors = {}
     for path in (folder / "failures").glob("*.json"):
         try:
-            note = json.loads(path.read_bytes())
-            errors[str(note["run_id"])] = f"{note['error']} ({note['where']})"
+            note = json.loads(read_regular(path, MAX_FILE_BYTES))
+            errors[str(note["run_id"])] = visible(f"{note['error']} ({note['where']})")
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             errors[path.stem] = f"the reason is unknown, because {path} is damaged"
     return errors
@@ -209,6 +216,7 @@ def progress(runs: Iterable[Run], view: View, speeds: Speeds, limit: int = 20) -
     for run in runs:
         state = view.state(run)
         counted.counts[state.state] += 1
+        counted.undigested += not state.digest
         if state.state in UNFINISHED:
             seconds = speeds.seconds(run.config)
             counted.left_seconds += seconds or 0.0

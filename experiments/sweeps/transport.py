@@ -7,9 +7,10 @@ Use it for a machine without git, such as a rented one. Copy the source tree wit
 from __future__ import annotations
 
 import functools
-import io
+import os
 import re
 import subprocess
+import sys
 import zipfile
 from collections import Counter
 from collections.abc import Iterable
@@ -17,11 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from experiments.analysis.collect import fault_of
+from experiments.blocks import visible
 from experiments.config.identity import run_id
 from experiments.config.schema import CheckedConfig
 from experiments.paths import ROOT
 from experiments.store.provenance import code
 from experiments.store.records import CURVES, RecordError, Store, load_curves, parse, read_record
+from ngn.files import open_regular, read_regular
 
 MAX_MEMBER = 2**20
 """Largest size of an unpacked file, in bytes. Records have about 6 KiB, curves about 20 KiB."""
@@ -52,7 +55,7 @@ def pack(store: Store, records: Iterable[Path], folder: Path, max_bytes: int) ->
     parcels: list[list[tuple[Path, str]]] = []
     room = 0
     for path in records:
-        files = [f for f in (store.curves_path(path.stem), path) if f.exists()]
+        files = [f for f in (store.curves_path(path.stem), path) if f.is_file()]
         parcel = [(f, f.relative_to(store.root).as_posix()) for f in files]
         # Store without compression: curves are compressed already, and the size is known before writing.
         size = sum(f.stat().st_size + 2 * len(name) + 128 for f, name in parcel)
@@ -89,7 +92,7 @@ class UnpackReport:
     def refuse(self, name: str, why: str) -> None:
         """Add a refused record."""
         self.counts["refused"] += 1
-        self.refused.append((name, why))
+        self.refused.append((visible(name), why))
 
 
 def unpack(archives: Iterable[Path], store: Store) -> UnpackReport:
@@ -107,7 +110,7 @@ def unpack(archives: Iterable[Path], store: Store) -> UnpackReport:
     taken = UnpackReport()
     for path in archives:
         try:
-            with zipfile.ZipFile(path) as archive:
+            with os.fdopen(open_regular(path, sys.maxsize), "rb") as file, zipfile.ZipFile(file) as archive:
                 names = set(archive.namelist())
                 for name in sorted(names):
                     if name.endswith(".json"):
@@ -125,7 +128,7 @@ def _content(archive: zipfile.ZipFile, name: str) -> bytes:
             raise ValueError("larger than any record or curve")
         return archive.read(name)
     except Exception as fault:  # a garbled file can raise any error
-        raise RecordError(f"{name}: damaged ({fault})") from None
+        raise RecordError(f"{visible(name)}: damaged ({fault})") from None
 
 
 def _unpack_record(name: str, archive: zipfile.ZipFile, store: Store, taken: UnpackReport) -> None:
@@ -133,11 +136,11 @@ def _unpack_record(name: str, archive: zipfile.ZipFile, store: Store, taken: Unp
     beside = name.removesuffix(".json") + CURVES
     try:
         content = _content(archive, name)
-        record = parse(content, name)
+        record = parse(content, visible(name))
         config = CheckedConfig.model_validate(record["config"])
         curves = _content(archive, beside) if beside in archive.namelist() else None
         if curves is not None:
-            load_curves(io.BytesIO(curves), beside)
+            load_curves(curves, visible(beside), record)
     except ValueError as fault:  # an error in the files, in the record's schema or in the configuration
         taken.refuse(name, str(fault).splitlines()[0])
         return
@@ -155,7 +158,7 @@ def _unpack_record(name: str, archive: zipfile.ZipFile, store: Store, taken: Unp
         taken.counts["new"] += 1
         return
     try:
-        same = path.read_bytes() == content
+        same = read_regular(path, MAX_MEMBER) == content
     except OSError as fault:
         taken.refuse(name, f"a record of this run is there, but cannot be read ({fault.strerror})")
         return

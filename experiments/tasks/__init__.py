@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from experiments.blocks import ConfigError
 from experiments.contract.config import TaskSettings
 from experiments.plugins import discover_classes
 
@@ -30,5 +31,12 @@ def make_task(config: Config, device: torch.device) -> Task[Any]:
 
     Raises:
         experiments.data.source.DataError: if the data are absent or damaged.
+        ConfigError: if its data have another name than the task, for no table would count the records.
     """
-    return config.task.make(config, device)
+    task, name = config.task.make(config, device), config.task.name
+    if task.info.name != name and config.profile == "full":  # smoke data have names of their own
+        raise ConfigError(
+            f"task={name}: the name of its data is {task.info.name!r}, but must be that of the task. "
+            f"In make(), give the task info=DataInfo({name!r}, ...)"
+        )
+    return task

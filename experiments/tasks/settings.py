@@ -13,6 +13,7 @@ class MLPComponent(Component):
     """tanh MLP blocks. ``features`` is the width of their output if a shared linear head follows; else null."""
 
     stacks: ClassVar[bool] = True
+    kernels: ClassVar[tuple[str, ...]] = ("bank1d",)
 
     component: Literal["mlp"]
     width: Count

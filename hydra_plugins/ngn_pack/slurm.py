@@ -15,7 +15,9 @@ from typing import Any, Optional
 from hydra.core.config_store import ConfigStore
 
 from experiments.runs.run_files import Run
+from experiments.store.records import MAX_FILE_BYTES
 from hydra_plugins.ngn_pack.launcher import Outcomes, PackLauncher
+from ngn.files import read_regular
 
 POLL = 2.0
 """Seconds between two checks of Slurm's queue."""
@@ -35,7 +37,7 @@ class PackSlurmLauncher(PackLauncher):
 
     def train(self, runs: list[Run]) -> Outcomes:
         """Train the runs without a record as array tasks, and wait for them."""
-        from experiments.runs.outcome import RunOutcome, reference, summary
+        from experiments.runs.outcome import RunOutcome, summary
         from experiments.store.records import RecordError, Store
         from experiments.sweeps import plan as plans
         from experiments.sweeps import slurm
@@ -45,9 +47,6 @@ class PackSlurmLauncher(PackLauncher):
         if self.config is None:
             raise RuntimeError("setup() must be called before launch()")
         cluster = load_cluster("slurm", **self.settings)
-        runs = [run for run in runs if reference(run) is None]
-        if not runs:
-            return {}
         results = next((run for run in runs if run.config.profile != "full"), runs[0]).root
         store = Store(results)
         outcomes: Outcomes = {}
@@ -67,7 +66,7 @@ class PackSlurmLauncher(PackLauncher):
         for name in (run.id for run in wanted):
             record, failure = store.get(name), failure_path(plan.path, name)
             if failure.exists():
-                note = json.loads(failure.read_text())
+                note = json.loads(read_regular(failure, MAX_FILE_BYTES))
                 outcomes[name] = RecordError(f"{note['error']} ({note['where']})")
             elif record is None:
                 outcomes[name] = RecordError(

@@ -37,24 +37,23 @@ class Attention(nn.MultiheadAttention):
     ) -> tuple[Tensor, Tensor | None]:
         if is_causal and attn_mask is None:
             raise ValueError("is_causal needs the mask itself, too: pass attn_mask=")
-        packed = self.in_proj_weight is not None
-        weights = (
-            self.in_proj_weight.chunk(3) if packed else (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
-        )
-        biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
-        single = query.dim() == 2
-        parts = []
-        for x, weight, bias in zip((query, key, value), weights, biases, strict=True):
-            x = x.unsqueeze(0) if single else x if self.batch_first else x.transpose(0, 1)
-            parts.append(F.linear(x, weight, bias).unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2))
-        q, k, v = parts
+        bq: Tensor | None = None
+        bk: Tensor | None = None
+        bv: Tensor | None = None
+        if self.in_proj_bias is not None:
+            bq, bk, bv = self.in_proj_bias.chunk(3)
+        if self.in_proj_weight is not None:
+            wq, wk, wv = self.in_proj_weight.chunk(3)
+        else:
+            wq, wk, wv = self.q_proj_weight, self.k_proj_weight, self.v_proj_weight
+        q, k, v = self._heads(query, wq, bq), self._heads(key, wk, bk), self._heads(value, wv, bv)
         mask = _added(attn_mask, q)
         if mask is not None and mask.dim() == 3:
             if len(mask) != q.shape[0] * self.num_heads:
                 raise ValueError(
                     f"a mask per head needs batch x heads = {q.shape[0]} x {self.num_heads} matrices, not {len(mask)}"
                 )
-            mask = mask.view(q.shape[0], -1, *mask.shape[1:])
+            mask = mask.view(q.shape[0], -1, mask.shape[1], mask.shape[2])
         padding = _added(key_padding_mask, q)
         if padding is not None:
             padding = padding.view(q.shape[0], 1, 1, -1)
@@ -62,19 +61,26 @@ class Attention(nn.MultiheadAttention):
         p = self.dropout if self.training else 0.0
         attended: Tensor | None = None
         if need_weights:
-            scores = q @ k.mT / math.sqrt(self.head_dim)
-            attended = F.dropout((scores if mask is None else scores + mask).softmax(-1), p)
-            h = attended @ v
-            attended = self._mean(attended) if average_attn_weights else attended
+            scores = q @ k.transpose(-2, -1) / math.sqrt(self.head_dim)
+            weights = F.dropout((scores if mask is None else scores + mask).softmax(-1), p)
+            h = weights @ v
+            attended = self._mean(weights) if average_attn_weights else weights
         else:
             h = F.scaled_dot_product_attention(q, k, v, mask, p)
         y = self.out_proj(h.transpose(1, 2).flatten(2))
-        if single:
+        if query.dim() == 2:
             return y[0], None if attended is None else attended[0]
         return y if self.batch_first else y.transpose(0, 1), attended
 
+    def _heads(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """[B, L, E], in the layout of the arguments → [B, heads, L, head_dim]"""
+        x = x.unsqueeze(0) if x.dim() == 2 else x if self.batch_first else x.transpose(0, 1)
+        return F.linear(x, weight, bias).unflatten(-1, [self.num_heads, self.head_dim]).transpose(1, 2)
+
     def _mean(self, attended: Tensor) -> Tensor:
         """[B, heads, L, S] → [B, L, S]"""
+        if torch.jit.is_scripting():  # what is deployed has no coefficients
+            return attended.mean(1)
         axis = getattr(self.out_proj, "size", None)
         c = None if axis is None else axis.coefficients()
         return attended.mean(1) if c is None else (attended * (c / c.sum()).to(attended).view(-1, 1, 1)).sum(1)

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ngn.axis import Cut, OrderedAxis
+from ngn.axis import Cut, OrderedAxis, kind_of
 from ngn.components.base import uniform
 from ngn.methods.base import Capacity
 from ngn.streams import generator
@@ -198,7 +198,7 @@ def attach_low_rank(
 
         def made(base: Any, number: int = number, name: str = name) -> LowRankLinear:
             if not isinstance(base, nn.Linear):
-                raise ValueError(f"{name} is a {type(base).__name__}, not a linear map: name nn.Linear modules")
+                raise ValueError(f"{name} is a {kind_of(base)}, not a linear map: name nn.Linear modules")
             return LowRankLinear(base, capacity(number), seed, name)
 
         replace(model, name, made)

@@ -6,15 +6,16 @@ import math
 from typing import Any
 
 from lightning.pytorch import Callback
-from torch.optim.swa_utils import AveragedModel
+from torch import nn
 
+from ngn.axis import OrderedAxis
 from ngn.budget import LimitedLearner
 from ngn.contract import Learner
 from ngn.integrations import BoundaryOptimizer
 
 
 class SizesCallback(Callback):
-    """Learn the sizes of ``learner.model``, part of a ``LightningModule`` that one optimiser trains. ::
+    """Learn the sizes of ``learner.model``, part of a ``LightningModule``. ::
 
         class Classifier(lightning.pytorch.LightningModule):
             def __init__(self):
@@ -33,13 +34,14 @@ class SizesCallback(Callback):
     A training resumed from the end of an epoch continues exactly. After a resumption within an epoch, Lightning starts
     its data from the beginning.
 
-    Fixed sizes are cut in place (:meth:`~ngn.contract.Learner.shrink`), in the averages of other callbacks, too. If a
-    strategy wraps the module (DDP, FSDP), or there are several optimisers, they stay masked until ``deploy``.
+    Fixed sizes are cut in place (:meth:`~ngn.contract.Learner.shrink`), in all optimisers, and in the averages of other
+    callbacks. If a strategy wraps the module (DDP, FSDP), they stay masked until ``deploy``. With manual optimisation,
+    boundaries move once in a batch, before the first step of an optimiser of the learner's parameters.
 
     Args:
         learner: the learner of the trained module, or of a part of it.
         lr: learning rate of the boundaries.
-        shrink: False keeps fixed sizes masked, as an optimiser with a state of other shapes needs (Adafactor).
+        shrink: False keeps fixed sizes masked. For an optimiser that cannot be cut (Adafactor) it silences the warning.
         by_importance: sort the units before the first step by this score (:mod:`ngn.importance`), from the first 32
             batches of the training data.
         loss: for the scores, as that of ``ngn.fit``; called with the learner's model and a batch.
@@ -70,20 +72,43 @@ class SizesCallback(Callback):
         if not self.done:
             batches = map(trainer.strategy.batch_to_device, trainer.train_dataloader)
             self.boundaries.sort(self.by_importance, batches, self.loss)
-        self.boundaries.learner.resume(self.done, self.done / self.total)
+        learner, held = self.boundaries.learner, {id(p) for p in self.boundaries.learner.parameters()}
+        self.moving = [
+            each for each in trainer.optimizers if held & {id(p) for g in each.param_groups for p in g["params"]}
+        ]
+        self.moved = False
+        learner.resume(*self._steps(trainer, pl_module))
+
+    def _steps(self, trainer: Any, pl_module: Any) -> tuple[int, float]:
+        """The number of steps, and the fraction of the training that is done."""
+        if pl_module.automatic_optimization:
+            return trainer.global_step, min(1.0, trainer.global_step / self.total)
+        batches = trainer.fit_loop.epoch_loop.total_batch_idx + 1  # global_step counts the steps of all optimisers
+        limited = trainer.global_step / trainer.max_steps if trainer.max_steps > 0 else 0.0
+        return batches, min(1.0, max(batches / self.total, limited))
 
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
-        self.boundaries.step()
+        if not self.moved and any(optimizer is each for each in self.moving or trainer.optimizers):
+            self.moved = True
+            self.boundaries.step()
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         if trainer.global_step > self.done:  # false while gradients are accumulated
-            self.done = trainer.global_step
+            self.done, self.moved = trainer.global_step, False
             learner = self.boundaries.learner
-            plain = self.shrink and len(trainer.optimizers) == 1 and trainer.model is pl_module
+            plain = self.shrink and trainer.model is pl_module
             held = (part for callback in trainer.callbacks for part in vars(callback).values())
-            averages = [part for part in held if isinstance(part, AveragedModel)]
-            learner.step(min(1.0, self.done / self.total), trainer.optimizers[0] if plain else None, averages)
+            averages = [
+                part for part in held if isinstance(part, nn.Module) and _first(part) not in (None, _first(pl_module))
+            ]
+            progress = self._steps(trainer, pl_module)[1]
+            learner.step(progress, trainer.optimizers if plain else None, averages)
             if self.done % trainer.log_every_n_steps == 0:
                 pl_module.log("t", learner.size().mean().float(), prog_bar=True)
                 if isinstance(learner, LimitedLearner):
                     pl_module.log(learner.budget.kind, learner.costs()[0].mean().float(), prog_bar=True)
+
+
+def _first(model: nn.Module) -> OrderedAxis | None:
+    """The first axis of a model; a copy of the model has another."""
+    return next((part for part in model.modules() if isinstance(part, OrderedAxis)), None)

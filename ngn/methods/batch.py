@@ -13,7 +13,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import pad_sequence
 
 from ngn.gate import snapping, softplus_inverse
@@ -31,7 +30,6 @@ class _Coefficients(torch.autograd.Function):
         return values.clone()
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         return None, None, (gradient * ctx.saved_tensors[0]).sum()
 
@@ -43,15 +41,16 @@ class _Scaled(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, values: Tensor, slopes: Tensor, dim: int, tau: Tensor) -> Tensor:
         values = values.view(-1, *[1] * (x.dim() - 1 - dim))
         ctx.dim, ctx.device = dim, tau.device
-        ctx.save_for_backward(x, values, slopes)
+        ctx.save_for_backward(x, values, slopes, tau)
         return x * values
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        x, values, slopes = ctx.saved_tensors
+        x, values, slopes, tau = ctx.saved_tensors
         of_x = of_tau = None
         if ctx.needs_input_grad[0]:
+            if torch.is_grad_enabled():  # the loss contains this gradient, as that of forces does
+                values = _of_tau(values, slopes.view_as(values), tau)
             of_x = gradient * values
         if ctx.needs_input_grad[4]:
             others = [d for d in range(x.dim()) if d != ctx.dim]
@@ -59,6 +58,16 @@ class _Scaled(torch.autograd.Function):
             of_values = product.sum(others, dtype=slopes.dtype) if others else product.to(slopes.dtype)
             of_tau = torch.dot(of_values, slopes).to(ctx.device, torch.float64)
         return of_x, None, None, None, of_tau
+
+
+def _of_tau(values: Tensor, slopes: Tensor, tau: Tensor) -> Tensor:
+    """c(tau) by operations of torch alone, with its first derivative."""
+    return (values + slopes * (tau - tau.detach()).to(slopes)).to(values.dtype)
+
+
+def _transformed() -> bool:
+    """Whether ``torch.func`` transforms the pass (vmap, jvp, ...), which takes operations of torch alone."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
 
 
 class GateBatch:
@@ -121,7 +130,8 @@ class GateBatch:
 
     def coefficients(self, gate: CountGate) -> Tensor:
         """The soft coefficients of a gate, float64 [K]."""
-        row: Tensor = _Coefficients.apply(*self.parts(gate), gate.tau)
+        of = _of_tau if _transformed() else _Coefficients.apply
+        row: Tensor = of(*self.parts(gate), gate.tau)
         return row
 
     def scaled(self, x: Tensor, gate: CountGate, dim: int, ranks: Tensor | None) -> Tensor:
@@ -139,6 +149,8 @@ class GateBatch:
             expanded = values, slopes, ranks
             if self._passing and not torch.is_inference_mode_enabled():
                 self._expanded[key] = expanded
+        if _transformed():
+            return x * _of_tau(*expanded[:2], gate.tau).view(-1, *[1] * (x.dim() - 1 - dim % x.dim()))
         result: Tensor = _Scaled.apply(x, *expanded[:2], dim % x.dim(), gate.tau)
         return result
 

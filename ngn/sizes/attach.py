@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from ngn.allocation import BudgetLearner
-from ngn.axis import OrderedAxis
+from ngn.axis import OrderedAxis, kind_of
 from ngn.budget import BUDGET_COMMIT, Budget
 from ngn.checks import ExampleError, axes_of, evaluating, outputs_on
 from ngn.importance import Importance, check, sort
@@ -21,7 +21,7 @@ from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
 from ngn.methods.batch import GateBatch
 from ngn.methods.ngn import CountGate
-from ngn.sizes.base import Maker, Size, usual_gate
+from ngn.sizes.base import Maker, Size, refuse_unknown, usual_gate
 from ngn.sizes.found import FoundAxis, attach_found, without_failed
 from ngn.sizes.hooked import HookedAxis, divided
 from ngn.sizes.named import TracedSize
@@ -37,6 +37,7 @@ def learn_sizes(
     *,
     budget: Budget | None = None,
     example: Any = None,
+    also: Mapping[str, Sequence[Any]] | None = None,
     frozen: bool = False,
     capacity: Maker | None = None,
     by_importance: Importance | None = "magnitude",
@@ -64,6 +65,7 @@ def learn_sizes(
             budget, else the model's ``dummy_inputs``. The model is traced on it. The library cuts every size to half
             and to one, and compares outputs, before any training. Or what ``find_sizes`` found before the tensors were
             divided among processes; such sizes are not tried.
+        also: further inputs to trace and to try, as for :func:`~ngn.tracing.groups.find_sizes`.
         frozen: freeze the present parameters; only sizes, and the terms of ranks, are learned.
         capacity: makes the capacity of (name, K), instead of a :class:`~ngn.methods.ngn.CountGate`.
         by_importance: the score of units (:mod:`ngn.importance`), the best of which stay: "magnitude", or "taylor" or
@@ -96,35 +98,39 @@ def learn_sizes(
     Traceback (most recent call last):
     ValueError: no module matches '*.mpl'; did you mean *.mlp, *.mlp.*, *.norm?
     """
-    if not isinstance(model, nn.Module) or not (sizes is None or isinstance(sizes, (Mapping, FoundSizes))):
-        raise TypeError(
-            f"learn_sizes got a {type(model).__name__} and a {type(sizes).__name__}; it takes a model and a dictionary "
-            "of names and sizes: ngn.learn_sizes(model, {'blocks.*.mlp': ngn.Width(16)})"
-        )
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"learn_sizes takes a model, an nn.Module, first; this is a {kind_of(model)}")
+    if not (sizes is None or isinstance(sizes, (Mapping, FoundSizes))):
+        raise TypeError(f"sizes= is a {kind_of(sizes)}; give names and sizes: {{'blocks.*.mlp': ngn.Width(16)}}")
+    if sizes is not None and not (any(sizes.values()) if isinstance(sizes, Mapping) else len(sizes)):
+        raise ValueError("sizes= names no size: add one, such as {'blocks.*.mlp': ngn.Width(16)}, or leave it out")
     for pattern, size in sizes.items() if isinstance(sizes, Mapping) else ():
         if not (size is None or isinstance(size, Size)):
             raise TypeError(f"{pattern!r}: {size!r} is not a size; give one such as ngn.Width(16)")
+    if isinstance(capacity, (type, nn.Module)):
+        raise TypeError("capacity= takes a function of a name and K, such as lambda name, K: ngn.CountGate(K)")
     if not (budget is None or isinstance(budget, Budget)):
         raise TypeError(f"budget={budget!r} is not a budget; give one such as ngn.Budget(parameters='60%')")
     if by_importance is not None:
         check(by_importance, calibration)
     for path, module in model.named_modules():
         if isinstance(module, (nn.parallel.DistributedDataParallel, nn.DataParallel)):
-            raise ValueError(
-                f"{path or 'the model'} is a {type(module).__name__}, which would not see the boundaries: call "
-                "learn_sizes with the module inside it, then wrap the learner"
-            )
+            what = f"{path or 'the model'} is a {kind_of(module)}, which would not see the boundaries"
+            raise ValueError(f"{what}: call learn_sizes with the module inside it, then wrap the learner")
         if any(map(is_lazy, module.parameters(recurse=False))):
             raise ValueError(f"{path or 'the model'} has no shapes yet: call the model once on data first")
+    refuse_unknown(gate)
     if example is None:
         example = sizes.example if isinstance(sizes, FoundSizes) else None if budget is None else budget.example
+    if also is None:
+        also = next((each.also for each in (sizes, example) if isinstance(each, FoundSizes)), {})
     common = gate if budget is None else {"commit": BUDGET_COMMIT} | gate
 
     def maker(gate_of: Callable[[int, dict[str, Any]], CountGate]) -> Maker:
         def make(name: str, K: int) -> Capacity:
             made = gate_of(K, common) if capacity is None else capacity(name, K)
-            parameter = next(model.parameters(), None)
-            return made if parameter is None or parameter.is_meta else made.to(parameter.device)
+            device = next((p.device for p in model.parameters() if not p.is_meta), None)
+            return made if device is None or not isinstance(made, Capacity) else made.to(device)
 
         return make
 
@@ -138,9 +144,13 @@ def learn_sizes(
         for module in model.modules():
             if isinstance(module, nn.TransformerEncoder):
                 module.use_nested_tensor = False  # its fast path skips the hooks of the axes
-        found = _attach(model, sizes, maker, example, settle)
+        if budget is not None and budget.kind != "parameters" and budget.example is None:
+            example = dummy(model) if example is None else example
+            given = example.example if isinstance(example, FoundSizes) else example
+            budget = replace(budget, example=given)
+        found = _attach(model, sizes, maker, example, also, settle)
         learner = CapacityLearner(model) if budget is None else BudgetLearner(model, budget)
-    learner.found = found
+    learner.found, learner.also = found, also
     learner.watch.closely = capacity is None
     if capacity is None:  # other capacities may have recorded results, which should stay, to the last bit
         for axis in learner.axes:
@@ -155,6 +165,7 @@ def _attach(
     sizes: Mapping[str, Size | None] | FoundSizes | None,
     maker: Callable[..., Maker],
     example: Any,
+    also: Mapping[str, Sequence[Any]],
     settle: Callable[[Sequence[OrderedAxis]], None],
 ) -> FoundSizes | None:
     """Make sizes learnable; return those of a trace, without what fails its trial, or None without a trace.
@@ -172,7 +183,7 @@ def _attach(
     wanted: list[set[str]] = []
     if not isinstance(sizes, Mapping) or len(named) < sum(len(names) for _, names, _ in matched):
         given = next((each for each in (sizes, example) if isinstance(each, FoundSizes)), None)
-        found = _traced(model, given, example)
+        found = _traced(model, given, example, also)
         make = maker(usual_gate)
         if isinstance(sizes, Mapping):
             found, make, wanted = _chosen(found, matched, maker)
@@ -190,7 +201,7 @@ def _attach(
     refuse_uncuttable(model, everything)
     if example is None and any(size.tried for _, size in named):
         example = dummy(model)
-    failed = {} if example is None or without_values else failed_trials(model, everything, example)
+    failed = {} if example is None or without_values else failed_trials(model, everything, example, also)
     bad = {axis.name for axis in failed}
     for axis, reason in failed.items():
         if axis not in axes or any(axis.name in names and names <= bad for names in wanted):
@@ -199,17 +210,17 @@ def _attach(
         return None
     kept = without_failed(found, axes, failed)
     if not kept.groups and not named:
-        raise ValueError(f"no size of this model can be cut:\n{kept}")
+        raise ValueError(f"no size of this model can be cut:\n{kept if kept.fixed else 'no layer has a weight matrix'}")
     return kept
 
 
-def _traced(model: nn.Module, found: FoundSizes | None, example: Any) -> FoundSizes:
+def _traced(model: nn.Module, found: FoundSizes | None, example: Any, also: Mapping[str, Sequence[Any]]) -> FoundSizes:
     if any(isinstance(module, HookedAxis) and module.capacity is not None for module in model.modules()):
         raise ValueError(
             "sizes of this model are learned already: give all sizes in one call of learn_sizes, on a model built anew"
         )
     if found is None:
-        return find_sizes(model, dummy(model) if example is None else example)
+        return find_sizes(model, dummy(model) if example is None else example, also)
     if found.model is not model:
         raise ValueError("these sizes were found in another model: call find_sizes with this one")
     return found
@@ -256,10 +267,7 @@ def dummy(model: nn.Module) -> Any:
         ValueError: if there is none, or the model fails on it.
     """
     if not (inputs := getattr(model, "dummy_inputs", None)):
-        raise ValueError(
-            "sizes are found and tried on an input of the model: pass example=, an input of it (a tuple for several "
-            "arguments, a dictionary for keyword arguments)"
-        )
+        raise ValueError("pass example=, an input of it: a tuple for several arguments, a dictionary for named ones")
     device = next(model.parameters(), torch.empty(())).device
     inputs = {name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
     try:
@@ -279,7 +287,8 @@ def _matched(model: nn.Module, sizes: Mapping[str, Size | None]) -> list[tuple[S
         if size is not None:
             if not (names := [name for name in matches[pattern] if name not in out]):
                 raise ValueError(f"{pattern!r} matches only modules that another pattern leaves out")
-            matched.append((size, names, "*" not in pattern))
+            taken = [name for name in names if size.takes(model.get_submodule(name))] if "*" in pattern else []
+            matched.append((size, taken or names, "*" not in pattern))
     return matched
 
 
@@ -289,6 +298,6 @@ def _matches(model: nn.Module, pattern: str) -> list[str]:
     names = [name for name, _ in model.named_modules()]
     if matched := [name for name in names if expression.fullmatch(name) and bool(name) == bool(pattern)]:
         return matched
-    general = [*dict.fromkeys(re.sub(r"(?<![^.])\d+(?![^.])", "*", name) for name in names if name)]
+    general = [*dict.fromkeys(re.sub(r"(?<![^.])\d+(?=\.)", "*", name) for name in names if name)]
     near = difflib.get_close_matches(pattern, general, cutoff=0.4) or general[:3]
     raise ValueError(f"no module matches {pattern!r}; did you mean {', '.join(near)}?")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,8 @@ SATURATED = 16.0
 """Logit at which a gate counts as open: sigmoid(16) = 1 - 1e-7, one up to float32 rounding."""
 REACH = 32
 """Components that a boundary crosses in a usual training. With more of them, it moves in strides of K / REACH."""
+ARGUMENTS = ("sizes", "budget", "example", "frozen", "by_importance", "calibration", "loss")
+"""Arguments of ``learn_sizes``, which takes settings of gates beside them."""
 ByImportance = Sequence[int] | Callable[[str, int], Sequence[int]] | None
 Maker = Callable[[str, int], Capacity]
 
@@ -57,7 +59,7 @@ class Size(ABC):
     >>> model = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
     >>> learner = ngn.learn_sizes(model, {"": Hidden(4, t0=1.0)}, example=torch.randn(5, 3))
     >>> print(learner.report().groups[0])
-    model: 4 -> 2 features, 8 -> 4, -24 parameters (t = 1.00)
+    model: 4 -> 2 features, -24 parameters
     """
 
     unit = "components"
@@ -87,6 +89,10 @@ class Size(ABC):
     def gate(self, K: int, common: dict[str, Any]) -> CountGate:
         """Make the gate of this size: settings of its own, then those in ``common``, then the usual ones."""
         return usual_gate(K, common | self.settings)
+
+    def takes(self, module: nn.Module) -> bool:
+        """Whether a pattern with ``*`` means ``module``; modules that it only matches are left as they are."""
+        return True
 
     @abstractmethod
     def attach(self, model: nn.Module, name: str, make: Maker) -> None:
@@ -164,10 +170,15 @@ def usual_gate(K: int, settings: Mapping[str, Any]) -> CountGate:
     """
     usual = {"r": 1.0, "delta": 0.5, "beta": (4.0, 15.0), "commit": COMMIT, "stride": max(1.0, K / REACH)}
     own: dict[str, Any] = {**usual, **settings}
-    known = [name for name in inspect.signature(CountGate).parameters if name != "K"]
-    for name in own:
-        if name not in known:
-            near = ", ".join(difflib.get_close_matches(name, known)) or ", ".join(known)
-            raise TypeError(f"a gate has no setting {name!r}; did you mean {near}?")
+    refuse_unknown(own)
     full = K - 1 - own["delta"] + SATURATED / own["beta"][0]
     return CountGate(K, **({"t0": full} | own))
+
+
+def refuse_unknown(settings: Iterable[str]) -> None:
+    """Raise a TypeError if a gate has no such setting."""
+    known = [name for name in inspect.signature(CountGate).parameters if name != "K"]
+    for name in settings:
+        if name not in known:
+            near = ", ".join(difflib.get_close_matches(name, [*known, *ARGUMENTS])) or ", ".join(known)
+            raise TypeError(f"a gate has no setting {name!r}; did you mean {near}?")

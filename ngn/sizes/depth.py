@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from ngn.axis import Cut
+from ngn.axis import Cut, kind_of
 from ngn.sizes.base import ByImportance, Maker, Size
 
 
@@ -53,7 +53,7 @@ class Depth(Size):
     def attach(self, model: nn.Module, name: str, make: Maker) -> None:
         layers = model.get_submodule(name)
         if not isinstance(layers, nn.ModuleList) or not name or not len(layers):
-            raise ValueError(f"{name or 'the model'} is a {type(layers).__name__}, not an nn.ModuleList of layers")
+            raise ValueError(f"{name or 'the model'} is a {kind_of(layers)}, not an nn.ModuleList of layers")
         held = [part for part in model.modules() if part is not layers and {*part.children()} & {*layers}]
         if held:
             raise ValueError(f"{name}: a {type(held[0]).__name__} also holds these layers and would keep all of them")

@@ -37,13 +37,13 @@ class FoundAxis(HookedAxis):
             raise ValueError(f"{group.name}: a tied weight reads its units, so ordering weights must be one: set r=1")
         self._units: list[Tensor] = []
         self._whole: list[bool] = []
-        self._note_units()
+        self.moved()
 
     def _of(self, consumer: Consumer) -> list[Any]:
         place = (consumer.holder, consumer.name, consumer.dim)
         return [cut for cut in self.cuts if (cut.module, cut.name, cut.dim) == place]
 
-    def _note_units(self) -> None:
+    def moved(self) -> None:
         """Note, for each consumer, the place of every entry that it reads; a last place for entries of other sizes."""
         self._units, self._whole = [], []
         for consumer in self.consumers:
@@ -56,11 +56,7 @@ class FoundAxis(HookedAxis):
 
     def sort(self, by_importance: Sequence[int]) -> None:
         super().sort(by_importance)
-        self._note_units()
-
-    def shrunk(self, kept: Tensor) -> None:
-        super().shrunk(kept)
-        self._note_units()
+        self.moved()
 
     def truncated(self, kept: Tensor, scale: Tensor | None) -> None:
         super().truncated(kept, scale)
@@ -116,7 +112,7 @@ class FoundAxis(HookedAxis):
         c = self.coefficients()
         for number, consumer in enumerate(self.consumers if c is not None else ()):
             if consumer.site is module:
-                weight: Any = consumer.holder._parameters[consumer.name]
+                weight: Any = self._table(consumer.holder, consumer.name)[consumer.name]
                 factor = self._spread(c, number).to(weight.dtype)  # type: ignore[arg-type]
                 factor = factor.view(-1, *[1] * (weight.dim() - 1 - consumer.dim))
                 self._gate(module, consumer.holder, consumer.name, weight * factor)

@@ -68,9 +68,14 @@ class HookedAxis(OrderedAxis):
             return (self.read(h, module), *args[1:]), kwargs
         return (), kwargs | {name: self.read(h, module)}
 
+    @staticmethod
+    def _table(holder: nn.Module, name: str) -> dict[str, Any]:
+        """The table of parameters or buffers that has a tensor."""
+        return holder._buffers if name in holder._buffers else holder._parameters
+
     def _gate(self, module: nn.Module, holder: nn.Module, name: str, value: Any) -> None:
-        """Put a plain tensor in the place of a parameter, for a pass of ``module``; gradients flow through to both."""
-        table: dict[str, Any] = holder._parameters
+        """Put a tensor in the place of a parameter or buffer for a pass of ``module``; gradients flow to both."""
+        table = self._table(holder, name)
         self._gated.append((module, table, name, table[name]))
         table[name] = value
 

@@ -11,7 +11,7 @@ from typing import Any
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
-from ngn.axis import inputs_first
+from ngn.axis import inputs_first, kind_of
 from ngn.sizes.base import ByImportance, Indivisible, Maker, Size
 from ngn.tracing.found import FoundSizes, SizeGroup, Uncut, listed
 
@@ -183,5 +183,5 @@ class Channels(TracedSize):
     def refusal(self, found: FoundSizes, name: str) -> str:
         conv = found.model.get_submodule(name)
         if not isinstance(conv, _ConvNd):
-            return f"{name or 'the model'} is a {type(conv).__name__}; ngn.Channels takes a convolution"
+            return f"{name or 'the model'} is a {kind_of(conv)}; ngn.Channels takes a convolution, such as nn.Conv2d"
         return super().refusal(found, name)

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import nn
 
+from ngn.axis import kind_of
 from ngn.components.low_rank import LowRankLinear, replace
 from ngn.methods.ngn import COMMIT, CountGate
 from ngn.sizes.base import Maker, Size
@@ -37,10 +38,13 @@ class Rank(Size):
     def gate(self, K: int, common: dict[str, Any]) -> CountGate:
         return CountGate(K, **({"delta": -0.5, "t0": 0.1, "commit": COMMIT} | common | self.settings))
 
+    def takes(self, module: nn.Module) -> bool:
+        return isinstance(module, nn.Linear)
+
     def attach(self, model: nn.Module, name: str, make: Maker) -> None:
         def made(base: Any) -> LowRankLinear:
             if not isinstance(base, nn.Linear):
-                raise ValueError(f"{name} is a {type(base).__name__}, not a linear layer")
+                raise ValueError(f"{name} is a {kind_of(base)}; ngn.Rank takes an nn.Linear")
             assert self.K is not None
             terms = LowRankLinear(base, make(name, self.K), self.seed, name)
             terms.axis.name, terms.axis.unit = name, self.unit

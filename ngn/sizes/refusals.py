@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
+from ngn.checks import snapshot
 from ngn.components.low_rank import Bottleneck
 from ngn.cut_modules import value_of
 from ngn.cutting import owned
@@ -17,21 +17,11 @@ from ngn.cutting import owned
 @contextmanager
 def unchanged_on_error(model: nn.Module) -> Iterator[None]:
     """Undo all changes to the modules of ``model`` if the block raises."""
-    before = [(module, type(module), dict(vars(module))) for module in model.modules()]
-    tables = [(value, copy.copy(value)) for _, _, held in before for value in held.values() if isinstance(value, dict)]
-    trained = [(p, p.requires_grad) for p in model.parameters()]
+    put_back = snapshot(model)
     try:
         yield
     except BaseException:
-        for value, content in tables:  # keep the dictionaries themselves: handles of hooks refer to them
-            value.clear()
-            value.update(content)
-        for module, kind, held in before:
-            module.__class__ = kind
-            vars(module).clear()
-            vars(module).update(held)
-        for p, wanted in trained:
-            p.requires_grad_(wanted)
+        put_back()
         raise
 
 

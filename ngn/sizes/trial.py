@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
-from ngn.checks import ExampleError, apart, beyond, check_equal, evaluating, outputs_on, rounding_bounds
+from ngn.checks import FAULTS, ExampleError, calls_of, enter, outputs_on, summary, untouched
+from ngn.comparison import apart, beyond, compare, compare_varied, in_training, rounding_bounds
+from ngn.copying import CopyError
 from ngn.cutting import is_stack, owned
 from ngn.methods.base import Capacity
 from ngn.methods.fixed import Retained
 from ngn.sizes.hooked import taken_by
 from ngn.truncation import deploy_axes
 
-Pairs = Callable[[], list[tuple[str, Tensor, Tensor]]]
-"""Returns activations by name, of the model and of its cut copy."""
+Pairs = Callable[[], list[tuple[str, Tensor, Tensor]]]  # activations by name, of the model and of its cut copy
+Also = Mapping[str, Sequence[Any]]  # further inputs, by the method that takes them
 TrialCount = Callable[[OrderedAxis, int], int]
 """The components of an axis, which has this number among all axes, in a trial."""
 
@@ -37,15 +40,39 @@ _TRIALS: tuple[tuple[str, TrialCount], ...] = (
 """Sizes of the trials. In the last one a program that divides a length by the number of pieces finds them unequal."""
 
 
-def failed_trials(model: nn.Module, axes: Sequence[OrderedAxis], example: Any) -> dict[OrderedAxis, str]:
+def failed_trials(
+    model: nn.Module, axes: Sequence[OrderedAxis], example: Any, also: Also = MappingProxyType({})
+) -> dict[OrderedAxis, str]:
     """Cut all sizes, and compare with the model in which the other components are masked.
 
     Returns:
         The sizes whose cuts change what the model computes, each with the difference. Capacities are back in place.
 
     Raises:
-        ExampleError: if the uncut model fails on the example.
+        ValueError: if the uncut model fails, or cannot be copied.
     """
+    with untouched(model) as written:
+        with written:
+            enter(model, training=False)
+        failed, calls = _failed(model, axes, example, also), calls_of(example, also)
+        _warn_of_untried(model, [axis for axis in axes if axis not in failed], calls)
+        for call in calls:
+            fault, values = in_training(model, model, call)
+            with _at(axes, lambda axis: axis.K):  # without the parameters of sizes
+                alone, others = in_training(model, model, call)
+            same = len(values) == len(others) and all(apart(v, o) is None for v, o in zip(values, others, strict=True))
+            if alone is None and (fault is not None or not same):
+                raise ValueError(
+                    f"with learned sizes the model fails in train mode: {fault or 'it writes other values'}. A size "
+                    "adds a parameter to the layer that reads it. Does the model pair parameters by their order? Pair "
+                    "them by name"
+                )
+    for axis in axes:
+        axis.called = False  # only calls in training count
+    return failed
+
+
+def _failed(model: nn.Module, axes: Sequence[OrderedAxis], example: Any, also: Also) -> dict[OrderedAxis, str]:
     trials = [*_TRIALS]
     if len({_of_layers(axis) for axis in axes}) > 1:  # with all layers kept, activations inside them can be compared
         trials.append(("half", lambda axis, number: axis.K if _of_layers(axis) else _half(axis, number)))
@@ -55,13 +82,10 @@ def failed_trials(model: nn.Module, axes: Sequence[OrderedAxis], example: Any) -
 
         def differs(some: Sequence[OrderedAxis], count: TrialCount = count) -> str | None:
             counts = {axis: count(axis, numbers[axis]) if axis in some else axis.K for axis in axes}
-            return difference(model, axes, example, counts.__getitem__)
+            return difference(model, axes, example, counts.__getitem__, also)
 
         for axis, reason in _culprits([axis for axis in axes if axis not in failed], differs).items():
             failed[axis] = f"cut to {name}, the model computes something else ({reason})"
-    _warn_of_untried(model, [axis for axis in axes if axis not in failed], example)
-    for axis in axes:
-        axis.called = False  # only calls in training count
     return failed
 
 
@@ -119,7 +143,7 @@ def _listed(names: list[str], most: int = 6) -> str:
 
 
 @torch.no_grad()
-def _warn_of_untried(model: nn.Module, axes: Sequence[OrderedAxis], example: Any) -> None:
+def _warn_of_untried(model: nn.Module, axes: Sequence[OrderedAxis], calls: Sequence[tuple[str, Any]]) -> None:
     """Warn of sizes that the example does not test: it never reaches them, or only with zeros."""
     live: set[str] = set()
     hooked: set[str] = set()
@@ -131,14 +155,14 @@ def _warn_of_untried(model: nn.Module, axes: Sequence[OrderedAxis], example: Any
         hooked |= names
 
         def note(_: nn.Module, args: Any, kwargs: Any, names: set[str] = names) -> None:
-            h = args[0] if args else next(iter(kwargs.values()))
-            if bool(h.any()):
+            h = _input(args, kwargs)
+            if h is None or bool(h.any()):
                 live.update(names)
 
         handles.append(consumer.register_forward_pre_hook(note, prepend=True, with_kwargs=True))
     try:
-        with evaluating(model), torch.random.fork_rng():
-            outputs_on(model, example)
+        for method, given in calls:
+            outputs_on(model, given, method)
     finally:
         for handle in handles:
             handle.remove()
@@ -148,6 +172,12 @@ def _warn_of_untried(model: nn.Module, axes: Sequence[OrderedAxis], example: Any
             "like your data",
             stacklevel=5,
         )
+
+
+def _input(args: Any, kwargs: Any) -> Tensor | None:
+    """The first input of a module; None if it exists only within a transform of ``torch.func``, such as ``vmap``."""
+    h = args[0] if args else next(iter(kwargs.values()))
+    return None if torch._C._functorch.is_functorch_wrapped_tensor(h) else h
 
 
 def _of_layers(axis: OrderedAxis) -> bool:
@@ -160,26 +190,42 @@ def difference(
     axes: Sequence[OrderedAxis],
     example: Any,
     count: Callable[[OrderedAxis], int],
+    also: Also = MappingProxyType({}),
 ) -> str | None:
     """Say how ``model``, with each axis at its ``count``, differs from its deployed copy; None if it does not."""
+    try:
+        with _at(axes, count):
+            small = deploy_axes(model, axes, share_frozen=True)
+            for call in calls_of(example, also):
+                with _activations(model, small, axes) as (pairs, forget):
+                    compare(model, small, call)
+                    if reason := _activation_apart(small, call, pairs, forget):
+                        return reason
+                compare_varied(model, small, call)
+                fault, _ = in_training(model, small, call)
+                if fault is not None and in_training(model, model, call)[0] is None:
+                    return f"it fails in train mode: {fault}"
+            return None
+    except (ExampleError, CopyError):
+        raise
+    except FAULTS as fault:
+        return summary(fault)
+
+
+@contextmanager
+def _at(axes: Sequence[OrderedAxis], count: Callable[[OrderedAxis], int]) -> Iterator[None]:
+    """Let each axis retain its leading components, ``count`` of them."""
     learned = [axis.capacity for axis in axes]
     try:
         for axis in axes:
             axis.capacity, axis.mode = _leading(axis.capacity, count(axis)), "hard"
-        small = deploy_axes(model, axes, share_frozen=True)
-        with _activations(model, small, axes) as (pairs, forget):
-            check_equal(model, small, example)
-            return _activation_apart(small, example, pairs, forget)
-    except ExampleError:
-        raise
-    except (ValueError, RuntimeError, TypeError, IndexError, ArithmeticError, AssertionError) as fault:
-        return str(fault).partition("\n")[0]
+        yield
     finally:
         for axis, capacity in zip(axes, learned, strict=True):
             axis.capacity, axis.mode = capacity, "soft"
 
 
-def _activation_apart(small: nn.Module, example: Any, pairs: Pairs, forget: Callable[[], None]) -> str | None:
+def _activation_apart(small: nn.Module, call: tuple[str, Any], pairs: Pairs, forget: Callable[[], None]) -> str | None:
     """Say which activation of the cut copy differs from the model's, and how; None if none does."""
     found = pairs()
     for name, want, got in found:
@@ -190,7 +236,7 @@ def _activation_apart(small: nn.Module, example: Any, pairs: Pairs, forget: Call
 
     def again() -> list[Tensor]:
         forget()
-        outputs_on(small, example)
+        outputs_on(small, call[1], call[0])
         return [got for _, _, got in pairs()]
 
     for (name, want, got), bound in zip(found, rounding_bounds(small, again), strict=True):
@@ -216,7 +262,7 @@ def _activations(
     Outputs alone could hide a difference behind a layer of zeros, or a layer scale of 1e-6. Yields no activations if
     layers are cut, because the remaining ones then change their names.
     """
-    seen: dict[str, tuple[list[Tensor], list[Tensor]]] = {}
+    seen: dict[str, tuple[list[Tensor], list[Tensor], int]] = {}
     handles = []
     whole = all(bool(axis.retained()[0].all()) for axis in axes if _of_layers(axis))
     for path, consumer in [*model.named_modules()] if whole else ():
@@ -224,12 +270,13 @@ def _activations(
         if not having:
             continue
         name, dim = having[0].name, having[0].dim_at(consumer)
-        wanted, got = seen.setdefault(f"{name} in {path}" if name in seen else name, ([], []))
+        wanted, got, _ = seen.setdefault(f"{name} in {path}" if name in seen else name, ([], [], dim))
 
         def note(
             module: nn.Module, args: Any, kwargs: Any, having: Any = having, dim: int = dim, to: Any = wanted
         ) -> None:
-            h = args[0] if args else next(iter(kwargs.values()))
+            if (h := _input(args, kwargs)) is None:
+                return
             kept = [axis.along(module, axis.in_place(axis.retained()[0]), h.shape[dim]) for axis in having]
             index = functools.reduce(torch.logical_and, kept).nonzero().flatten()
             to.append(h.index_select(dim, index.to(h.device)))
@@ -237,8 +284,8 @@ def _activations(
         def note_cut(
             module: nn.Module, args: Any, kwargs: Any, of_model: list[Tensor] = wanted, to: list[Tensor] = got
         ) -> None:
-            if len(to) < len(of_model):  # later runs only measure rounding
-                to.append(args[0] if args else next(iter(kwargs.values())))
+            if len(to) < len(of_model) and (h := _input(args, kwargs)) is not None:  # later runs measure rounding
+                to.append(h)
 
         handles += [
             consumer.register_forward_pre_hook(note, prepend=True, with_kwargs=True),
@@ -246,10 +293,12 @@ def _activations(
         ]
 
     def pairs() -> list[tuple[str, Tensor, Tensor]]:
-        return [(name, *pair) for name, lists in seen.items() for pair in zip(*lists, strict=True)]
+        each = ((name, *pair, dim) for name, (*lists, dim) in seen.items() for pair in zip(*lists, strict=True))
+        # where another dimension is shorter, too, another size lies along it
+        return [(n, a, b) for n, a, b, dim in each if a.shape == b.shape or a.shape[dim] != b.shape[dim]]
 
     def forget() -> None:
-        for _, got in seen.values():
+        for _, got, _ in seen.values():
             got.clear()
 
     try:

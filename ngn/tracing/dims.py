@@ -23,12 +23,14 @@ class Leaf:
     Attributes:
         size: the number of entries.
         fixed: why no entry can be removed; None if entries can.
+        alike: where equal entries were made, so that any of them can go with what they meet; None for other entries.
+            Those that meet nothing else are fixed at the end of a trace.
     """
 
-    __slots__ = ("_same", "fixed", "parts", "size")
+    __slots__ = ("_same", "alike", "fixed", "parts", "size")
 
-    def __init__(self, size: int, fixed: str | None = None) -> None:
-        self.size, self.fixed = size, fixed
+    def __init__(self, size: int, fixed: str | None = None, alike: str | None = None) -> None:
+        self.size, self.fixed, self.alike = size, fixed, alike
         self.parts: Dim | None = None
         self._same: Leaf | None = None
 
@@ -45,6 +47,7 @@ class Leaf:
         """Unite two roots."""
         if self is not other:
             other.fixed = other.fixed or self.fixed
+            other.alike = other.alike and self.alike
             self._same = other
 
     def refine(self, parts: Dim) -> None:
@@ -77,6 +80,11 @@ ONE = Product((), 1)
 def new(size: int, fixed: str | None = None) -> Dim:
     """A dimension of which nothing is known."""
     return ONE if size == 1 else Leaf(size, fixed)
+
+
+def _part(leaf: Leaf, size: int) -> Dim:
+    """A part of what turns out to be a product or a sum."""
+    return ONE if size == 1 else Leaf(size, alike=leaf.alike)
 
 
 def product(*factors: Dim) -> Dim:
@@ -167,6 +175,8 @@ def _unite(a: Dim, b: Dim) -> None:
         (outer_a, last_a), (outer_b, last_b) = (outer_b, last_b), (outer_a, last_a)
     if last_a.size % last_b.size:
         raise Misfit
+    while isinstance(last_a, Leaf) and outer_b and last_a.size % (last_b.size * outer_b[-1].size) == 0:
+        last_b = product(outer_b.pop(), last_b)
     outer, inner = factored(last_a, last_b.size)
     _unite(inner, last_b)
     _unite(product(*outer_a, outer), product(*outer_b))
@@ -178,7 +188,7 @@ def split(dim: Dim, at: int) -> tuple[Dim, Dim]:
     if at == 0 or at == dim.size:
         return (Sum((), 0), dim) if at == 0 else (dim, Sum((), 0))
     if isinstance(dim, Leaf):
-        parts = new(at), new(dim.size - at)
+        parts = _part(dim, at), _part(dim, dim.size - at)
         dim.refine(Sum(parts, dim.size))
         return parts
     if isinstance(dim, Sum):
@@ -210,7 +220,7 @@ def factored(dim: Dim, inner: int) -> tuple[Dim, Dim]:
     if dim.size % inner:
         raise Misfit
     if isinstance(dim, Leaf):
-        parts = new(dim.size // inner), new(inner)
+        parts = _part(dim, dim.size // inner), _part(dim, inner)
         dim.refine(Product(parts, dim.size))
         return parts
     if isinstance(dim, Product):

@@ -92,6 +92,7 @@ class FoundSizes:
         fixed: what cannot, and why.
         example: the input of the trace.
         costs: "parameters" and "macs" as functions of the numbers of units.
+        also: further inputs of the trace, by their method.
     """
 
     model: nn.Module = field(repr=False)
@@ -99,6 +100,7 @@ class FoundSizes:
     fixed: tuple[Uncut, ...]
     example: Any = field(repr=False)
     costs: Mapping[str, Polynomial | None] = field(repr=False)
+    also: Mapping[str, Sequence[Any]] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.groups)
@@ -132,8 +134,10 @@ class FoundSizes:
         return replace(self, groups=tuple(groups.values()), costs=costs)
 
     def listed(self, most: int = 6) -> str:
-        """The names of the groups, without numbers, for a message."""
-        names = list(dict.fromkeys(re.sub(r"(?<![^.])\d+(?![^.])", "*", group.name) for group in self.groups))
+        """The names of the groups, without numbers where there are many, for a message."""
+        names = [group.name for group in self.groups]
+        if len(names) > most:
+            names = list(dict.fromkeys(re.sub(r"(?<![^.])\d+(?![^.])", "*", name) for name in names))
         return ", ".join([*names[:most], *(["..."] if len(names) > most else [])]) or "none"
 
     def __str__(self) -> str:

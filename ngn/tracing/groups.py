@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from math import prod
+from types import MappingProxyType
 from typing import Any
 
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
-from ngn.axis import Cut, inputs_first, is_conv1d
+from ngn.axis import Cut, inputs_first, is_conv1d, kind_of
 from ngn.tracing.counted import attributes_of
 from ngn.tracing.dims import Dim, Leaf, Product, fix, leaves, positions, resolved
-from ngn.tracing.found import Consumer, FoundSizes, SizeGroup, Uncut
+from ngn.tracing.found import Consumer, FoundSizes, SizeGroup, Uncut, listed
 from ngn.tracing.lengths import polynomial
 from ngn.tracing.record import Held, Trace
 from ngn.tracing.run import trace
 
 
-def find_sizes(model: nn.Module, example: Any) -> FoundSizes:
-    """Find all sizes of ``model`` that can be cut, by tracing one forward pass.
+def find_sizes(model: nn.Module, example: Any, also: Mapping[str, Sequence[Any]] = MappingProxyType({})) -> FoundSizes:
+    """Find all sizes of ``model`` that can be cut, by tracing a pass in eval mode and one in train mode.
 
     Every dimension of every tensor is followed through the operations of torch. Dimensions that can only be cut
     together form a group: the channels of a stage with its residual sums, the pieces of a concatenation, the heads of
@@ -30,6 +32,9 @@ def find_sizes(model: nn.Module, example: Any) -> FoundSizes:
 
     Args:
         example: an input: a tuple for several arguments, a dictionary for keyword arguments.
+        also: further inputs, by the method that takes them: ``{"forward": [longer], "encode": [x]}``. Give them for
+            branches that ``example`` does not take, and for methods that you call. A warning names parameters that no
+            pass reaches; sizes of their lengths are not cut.
 
     Returns:
         The groups; ``print`` shows them, and what is not cut with the reason. Choose among them with ``only`` and
@@ -46,11 +51,21 @@ def find_sizes(model: nn.Module, example: Any) -> FoundSizes:
     0             3  is that of an input
     4            10  is that of an output
     """
-    return groups_of(trace(model, example), example)
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"find_sizes takes a model, an nn.Module, and an input of it; the model is a {kind_of(model)}")
+    seen = trace(model, example, also)
+    if missed := [*seen.missed]:
+        warnings.warn(
+            f"no pass reaches {len(missed)} parameters: {listed(missed)}. Sizes of their lengths are left as they are. "
+            "If your data reach them, pass more inputs: also={'forward': [x]}",
+            stacklevel=2,
+        )
+    return groups_of(seen, example, also)
 
 
-def groups_of(seen: Trace, example: Any) -> FoundSizes:
+def groups_of(seen: Trace, example: Any, also: Mapping[str, Sequence[Any]] = MappingProxyType({})) -> FoundSizes:
     """The groups and the fixed dimensions of a trace."""
+    _fix_missed(seen)
     consumers = _consumers(seen)
     places: dict[Leaf, list[tuple[Held, int]]] = {}
     for held in seen.held.values():
@@ -80,15 +95,33 @@ def groups_of(seen: Trace, example: Any) -> FoundSizes:
     sizes = {leaf: group.name for leaf, group in zip(cut, named, strict=True)}
     weights = [held.dims for held in seen.held.values() if held.trained]
     costs = {"parameters": polynomial(weights, sizes), "macs": polynomial(seen.work, sizes)}
-    return FoundSizes(seen.model, named, _fixed(seen, {*cut}), example, costs)
+    return FoundSizes(seen.model, named, _fixed(seen, {*cut}), example, costs, also)
+
+
+def _fix_missed(seen: Trace) -> None:
+    """Fix what may be connected to a parameter that no pass has reached: dimensions of its lengths, flat ones, too."""
+    lengths: dict[int, str] = {}
+    for name, held in seen.missed.items():
+        for dim in held.dims[: 2 if isinstance(held.module, _ConvNd) else None]:
+            lengths.setdefault(dim.size, name)
+    lengths.pop(1, None)
+    for dims in (*(held.dims for held in seen.held.values()), *seen.activations) if lengths else ():
+        flat = 1
+        for dim in dims[::-1]:
+            flat *= dim.size
+            if missed := lengths.get(dim.size) or lengths.get(flat):
+                fix(dim, f"no pass reaches {missed}, which has this length,")
 
 
 def _consumers(seen: Trace) -> dict[Leaf, list[Consumer]]:
     """The products that read each leaf; a leaf in a product without a weight is fixed."""
     consumers: dict[Leaf, list[Consumer]] = {}
+    tried = {leaf for product in seen.contractions if not product.training for leaf in leaves(product.dim)}
     for product in seen.contractions:
         path = seen.paths[id(product.site)] or "the model"
         for leaf in dict.fromkeys(leaves(product.dim)):
+            if leaf.fixed is None and leaf not in tried:
+                fix(leaf, f"it is read in train mode alone, in {path},")
             if leaf.fixed is not None:
                 continue
             known = isinstance(product.site, (nn.Linear, _ConvNd)) or is_conv1d(product.site)
@@ -100,6 +133,9 @@ def _consumers(seen: Trace) -> dict[Leaf, list[Consumer]]:
                 dims = [] if held is None else [n for n, dim in enumerate(held.dims) if leaf in leaves(dim)]
                 if held is None or len(dims) != 1:
                     fix(leaf, f"a product of two activations in {path}")
+                    continue
+                if not getattr(held.module, held.name).is_floating_point():  # no gate can multiply them
+                    fix(leaf, f"integer weights in {path}")
                     continue
                 consumer = Consumer(product.site, held.module, held.name, dims[0], False)
             if consumer not in consumers.setdefault(leaf, []):

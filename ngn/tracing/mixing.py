@@ -38,7 +38,7 @@ def _reduced(trace: Trace, args: dict[str, Any], out: Any) -> Any:
 
 
 @rule("_softmax _log_softmax _safe_softmax softmax log_softmax cumsum cumprod logcumsumexp cummax cummin sort flip")
-@rule("renorm argsort cumsum_ topk tril triu tril_ triu_ roll")
+@rule("renorm argsort cumsum_ topk tril triu tril_ triu_ roll _fft_r2c _fft_c2r _fft_c2c")
 def _mixed(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     """Entries along a dimension change places or meet; the others stay apart."""
     dims = list(trace.dims(args["self"]))

@@ -77,9 +77,9 @@ def _permuted(trace: Trace, args: dict[str, Any], out: Any) -> Any:
 def _expanded(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     own = trace.dims(args["self"])
     return [
-        [*trace.fresh(out.shape[: out.dim() - len(own)], "expanded")]
+        [trace.alike(size, "expanded") for size in out.shape[: out.dim() - len(own)]]
         + [
-            dim if dim.size == size else trace.new(size, "expanded")
+            dim if dim.size == size else trace.alike(size, "expanded")
             for dim, size in zip(own, out.shape[out.dim() - len(own) :], strict=True)
         ]
     ]
@@ -89,7 +89,7 @@ def _expanded(trace: Trace, args: dict[str, Any], out: Any) -> Any:
 def _repeated(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     own = trace.dims(args["self"])
     own = [ONE] * (out.dim() - len(own)) + own
-    return [[product(trace.new(n, "repeated"), dim) for n, dim in zip(args["repeats"], own, strict=True)]]
+    return [[product(trace.alike(n, "repeated"), dim) for n, dim in zip(args["repeats"], own, strict=True)]]
 
 
 @rule("cat concat concatenate")
@@ -213,6 +213,25 @@ def _shuffled(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     return [[batch, product(inner, outer), *rest]]
 
 
+@rule("as_strided as_strided_")
+def _strided(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+    """Pooling to one pixel gives a tensor in ``channels_last`` the strides of one; no entry moves."""
+    own = args["self"]
+    strides, before = ([s for n, s in zip(t.shape, t.stride(), strict=True) if n > 1] for t in (out, own))
+    if own.shape != out.shape or strides != before or strides != sorted(strides, reverse=True):
+        return trace.unknown(args, out)
+    return [trace.dims(own)]
+
+
+@rule("view_as_real view_as_real_copy view_as_complex view_as_complex_copy")
+def _complex(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+    dims = list(trace.dims(args["self"]))
+    if out.dim() > len(dims):
+        return [[*dims, trace.new(2, "real and imaginary parts")]]
+    trace.fix(dims[-1], "real and imaginary parts")
+    return [dims[:-1]]
+
+
 @rule("unfold")
 def _windows(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     dims = list(trace.dims(args["self"]))
@@ -220,6 +239,15 @@ def _windows(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     trace.fix(dims[along], "windows over it")
     dims[along] = trace.new(out.shape[along], "windows over it")
     return [[*dims, trace.new(out.shape[-1], "windows over it")]]
+
+
+@rule("col2im")
+def _image(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+    *lead, columns, places = trace.dims(args["self"])
+    channels, window = _divided(trace, columns, [out.shape[-3], columns.size // out.shape[-3]])
+    for dim in (window, places):
+        trace.fix(dim, "positions")
+    return [[*lead, channels, *trace.fresh(out.shape[-2:], "positions")]]
 
 
 @rule("im2col")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from ngn.tracing.dims import Dim, Misfit, factored, product, reason
 from ngn.tracing.record import Trace
@@ -30,7 +31,7 @@ def _mm(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     return [_matrices(trace, args["self"], args["mat2"] if "mat2" in args else args["other"])]
 
 
-@rule("addmm baddbmm _addmm_activation")
+@rule("addmm baddbmm _addmm_activation _sparse_addmm")
 def _addmm(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     a, b = (args["mat1"], args["mat2"]) if "mat1" in args else (args["batch1"], args["batch2"])
     dims = _matrices(trace, a, b)
@@ -56,6 +57,15 @@ def _mv(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     trace.contract(a, b, (inner, trace.dims(b)[0]))
     trace.work.append([*lead, inner])
     return [lead]
+
+
+@rule("mkldnn_rnn_layer _cudnn_rnn miopen_rnn")
+def _recurrent(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+    """Nothing of a recurrent layer is cut; every weight matrix meets every sample of every step."""
+    dims = trace.unknown(args, out)
+    weights = [args["weight0"], args["weight1"]] if "weight0" in args else args["weight"]
+    trace.work += [[*trace.dims(args["input"])[:-1], *trace.dims(w)] for w in weights if w.dim() > 1]
+    return dims
 
 
 @rule("_grouped_mm")
@@ -189,3 +199,13 @@ def _attention(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     outs = out if isinstance(out, (list, tuple)) else [out]
     rest = [trace.fresh(o.shape, "statistics") if isinstance(o, Tensor) else [] for o in outs[1:]]
     return [[*query[:-1], value[-1]], *rest]
+
+
+@rule("flex_attention")
+def _flexible(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+    """Attention with functions of positions; if these read tensors, or blocks differ by head, nothing is known."""
+    query, key, value, *others = args["args"]
+    tensors = [each for each in tree_leaves(others) if isinstance(each, Tensor)]
+    if any(each.dim() < 3 or each.shape[1] != 1 for each in tensors):
+        return trace.unknown(args, out)
+    return _attention(trace, {"query": query, "key": key, "value": value}, out)

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from ngn.cut_modules import value_of
-from ngn.tracing.dims import Dim, equal, fix, new, unite
+from ngn.tracing.dims import ONE, Dim, Leaf, equal, fix, leaves, new, unite
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,24 +37,37 @@ class Held:
 
 @dataclass(frozen=True)
 class Contraction:
-    """A product that sums over ``dim``, computed in a call of ``site``, with entries of ``weight`` if that is known."""
+    """A product that sums over ``dim``, computed in a call of ``site``, with entries of ``weight`` if that is known.
+
+    Attributes:
+        training: whether a pass in train mode computed it.
+    """
 
     site: nn.Module
     weight: Held | None
     dim: Dim
+    training: bool
+
+
+def shape_of(tensor: Tensor) -> list[int]:
+    """The lengths of the dimensions of ``tensor``; none of a nested tensor, which has several lengths in one."""
+    return [] if tensor.is_nested else [*tensor.shape]
 
 
 class Trace:
-    """The dimensions of every tensor in one forward pass.
+    """The dimensions of every tensor in the passes of a model.
 
     Attributes:
         held: parameters and buffers, by the id of their tensor.
         parametrised: the tensors that parametrisations compute, by the ids of these.
         contractions: the products over dimensions, in the order of the program.
-        work: for each product, the dimensions whose lengths multiply to its multiply-adds.
+        work: for each product of the first pass, the dimensions whose lengths multiply to its multiply-adds.
         batches: batch dimensions of products of activations, such as the heads of attention.
         counted: integers that come from attributes of modules, with the dimensions whose lengths they are.
         operation: the name of the operation at work.
+        training: whether the present pass is in train mode.
+        reached: the parameters and buffers that an operation has read or written.
+        activations: the dimensions of every tensor that an operation has made.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -68,15 +82,19 @@ class Trace:
                 held = Held(module, name, [*map(new, value.shape)], value.numel(), True, [(module, name)])
                 self.parametrised[id(own)] = self.held[id(own)] = held
                 inside |= {id(part) for part in own.modules()}
+        scripted: set[int] = set()
         for module in model.modules():
-            for table in (module._parameters, module._buffers) if id(module) not in inside else ():
-                for name, value in table.items():
+            if isinstance(module, torch.jit.ScriptModule):  # torch lets nobody change its code, tensors and hooks
+                scripted |= {id(part) for part in module.modules()}
+            for trained, table in ((True, module._parameters), (False, module._buffers)):
+                for name, value in table.items() if id(module) not in inside else ():
                     if value is None:
                         continue
                     if id(value) not in self.held:
-                        trained = table is module._parameters
                         # No file holds such a buffer, so its entries could not be put in the order of a trained model.
-                        why = "a buffer that no file holds" if name in module._non_persistent_buffers_set else None
+                        left_out = name in module._non_persistent_buffers_set
+                        why = "a buffer that no file holds" if left_out else None
+                        why = "a tensor of scripted code" if id(module) in scripted else why
                         dims = [
                             new(size, why and f"{why} in {self.paths[id(module)] or 'the model'}")
                             for size in value.shape
@@ -88,8 +106,11 @@ class Trace:
         self.work: list[list[Dim]] = []
         self.batches: list[Dim] = []
         self.counted: list[tuple[Any, Dim]] = []
-        self.operation = ""
+        self.operation, self.training = "", False
+        self.reached: set[Held] = set()
+        self.activations: list[list[Dim]] = []
         self._slices: dict[int, tuple[Dim, set[int], str]] = {}
+        self._alike: list[Leaf] = []
         self._known: Any = WeakTensorKeyDictionary()
 
     @property
@@ -100,15 +121,17 @@ class Trace:
     def dims(self, tensor: Tensor) -> list[Dim]:
         """The dimensions of ``tensor``; those of a tensor that no operation made are fixed."""
         if (held := self.held.get(id(tensor))) is not None:
+            self.reached.add(held)
             return held.dims
         if tensor not in self._known:
-            self.set(tensor, self.fresh(tensor.shape, "meets a constant"))
+            self.set(tensor, self.fresh(shape_of(tensor), "meets a constant"))
         return self._known[tensor][0]
 
     def set(self, tensor: Tensor, dims: list[Dim], source: Held | None = None) -> None:
         """Note the dimensions of ``tensor``, and the parameter that it is a part or a view of."""
         if id(tensor) not in self.held:
             self._known[tensor] = dims, source
+            self.activations.append(dims)
 
     def source(self, tensor: Tensor) -> Held | None:
         """The parameter that ``tensor`` is, or is a view of."""
@@ -138,24 +161,45 @@ class Trace:
         """Dimensions of which no entry can be removed."""
         return [self.new(size, why) for size in shape]
 
+    def alike(self, size: int, why: str) -> Dim:
+        """A dimension of equal entries: they go with those that they meet, or else are fixed (:meth:`finish`)."""
+        if size == 1:
+            return ONE
+        self._alike.append(Leaf(size, alike=f"{why} in {self.where}"))
+        return self._alike[-1]
+
     def sliced(self, dim: Dim, start: int, stop: int) -> None:
         """Note a slice: where all slices of a dimension turn out equal, they stay so (:meth:`finish`)."""
         self._slices.setdefault(id(dim), (dim, {dim.size}, self.where))[1].update({start, stop} - {0})
 
     def finish(self, outputs: Any) -> None:
-        """Fix the dimensions of the outputs, and settle the slices."""
+        """Fix the dimensions of the outputs, and settle the slices and equal entries."""
         for value in tree_leaves(outputs):
             if isinstance(value, Tensor):
                 for dim in self.dims(value):
                     fix(dim, "is that of an output")
         for dim, ends, where in self._slices.values():
             equal(dim, sorted(ends), where)
+        for leaf in (leaf for made in self._alike for leaf in leaves(made) if leaf.alike):
+            leaf.fixed = leaf.fixed or leaf.alike
+        self._slices.clear()
+
+    @property
+    def missed(self) -> dict[str, Held]:
+        """The parameters that no operation has read or written, by their names; without biases of weights that are."""
+        weights = {id(each.module) for each in self.reached if each.name == "weight"}
+        missed = (each for each in self.held.values() if each.trained and each not in self.reached)
+        return {
+            f"{self.paths[id(each.module)]}.{each.name}".lstrip("."): each
+            for each in missed
+            if each.name != "bias" or id(each.module) not in weights
+        }
 
     def contract(self, a: Tensor, b: Tensor, dims: tuple[Dim, Dim]) -> None:
         """Unite two dimensions that a product of ``a`` and ``b`` sums over, and note the product."""
         self.unite(*dims)
         weight = self.source(b) or self.source(a)
-        self.contractions.append(Contraction(self.stack[-1], weight, dims[0]))
+        self.contractions.append(Contraction(self.stack[-1], weight, dims[0], self.training))
 
     def unknown(self, args: dict[str, Any], out: Any, why: str = "") -> list[list[Dim]]:
         """Fix the dimensions of all tensors of an operation without a rule."""
@@ -164,4 +208,4 @@ class Trace:
             if isinstance(value, Tensor):
                 for dim in self.dims(value):
                     self.fix(dim, why)
-        return [self.fresh(value.shape, why) for value in tree_leaves(out) if isinstance(value, Tensor)]
+        return [self.fresh(shape_of(value), why) for value in tree_leaves(out) if isinstance(value, Tensor)]

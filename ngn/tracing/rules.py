@@ -49,7 +49,7 @@ def broadcast(trace: Trace, tensors: Sequence[Tensor], shape: Sequence[int]) -> 
                 dims[place] = dim
             else:
                 trace.unite(dims[place], dim)
-    return [trace.new(size, "expanded") if size != dim.size else dim for size, dim in zip(shape, dims, strict=True)]
+    return [trace.alike(size, "expanded") if size != dim.size else dim for size, dim in zip(shape, dims, strict=True)]
 
 
 def elementwise(trace: Trace, args: dict[str, Any], out: Any) -> Any:
@@ -64,7 +64,7 @@ for _names in (
     "copy_ _to_copy clone contiguous detach detach_ alias lift lift_fresh hardswish hardswish_ hardsigmoid",
     "hardsigmoid_ relu6 gelu_ silu_ mish_ leaky_relu_ elu_ hardtanh_ square_ _prelu_kernel log_sigmoid_forward",
     "rrelu_with_noise masked_fill_ nan_to_num native_dropout _fused_dropout alpha_dropout",
-    "bernoulli bernoulli_ normal_ uniform_",
+    "bernoulli bernoulli_ normal_ uniform_ complex polar",
 ):
     rule(_names)(elementwise)
 
@@ -75,7 +75,12 @@ def _like(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     return [dims if len(dims) == out.dim() else trace.fresh(out.shape, "a constant")]
 
 
-@rule("new_zeros new_ones new_full new_empty new_empty_strided arange zeros ones empty full eye linspace scalar_tensor")
-@rule("rand randn randint randperm tril_indices triu_indices empty_strided")
+@rule("new_zeros new_ones new_full new_empty new_empty_strided zeros ones empty full empty_strided")
+def _alike(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+    """A program may make them as long as what they meet. If it types a length, the trial of the cut finds it."""
+    return [[trace.alike(size, "a constant of the program") for size in out.shape]]
+
+
+@rule("arange eye linspace scalar_tensor rand randn randint randperm tril_indices triu_indices")
 def _constant(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     return [trace.fresh(out.shape, "a constant of the program")]

@@ -1,26 +1,30 @@
-"""One forward pass of a model on an example, in which every operation is seen."""
+"""Passes of a model on examples, in which every operation is seen."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._ops import OpOverload
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from ngn.checks import arguments, copied, evaluating, outputs_on
+from ngn.checks import Written, arguments, calls_of, copied, enter, outputs_on, uncompiled, untouched
+from ngn.comparison import varied
 from ngn.components.attention import Attention
 from ngn.tracing import mixing, movement, products
 from ngn.tracing.counted import AttributeInt, counting
 from ngn.tracing.dims import new
-from ngn.tracing.record import Trace
-from ngn.tracing.rules import RULES, elementwise
+from ngn.tracing.record import Trace, shape_of
+from ngn.tracing.rules import RULES, broadcast, elementwise
 
 _RULES = RULES | mixing.RULES | movement.RULES | products.RULES
 _VIEWS = re.compile(
@@ -28,50 +32,99 @@ _VIEWS = re.compile(
     "split_with_sizes|chunk|unbind|squeeze|unsqueeze|expand|_to_copy|clone|lift_fresh"
 )
 """Operations whose results are parts of their first tensor, perhaps in another layout or type."""
+_TAKING_SIZES = re.compile(
+    "view|reshape|unflatten|split|expand|broadcast_to|repeat|tile|(new_)?(zeros|ones|full|empty)"
+)
+"""Functions of torch that take lengths of dimensions."""
+_WHOLE_CHANNELS = re.compile(r"dropout[123]d|feature_(alpha_)?dropout_?")
+"""Dropout of channels."""
 
 
 @torch.no_grad()
-def trace(model: nn.Module, example: Any) -> Trace:
-    """Follow the dimensions of all tensors through a forward pass of ``model`` in eval mode.
+def trace(model: nn.Module, example: Any, also: Mapping[str, Sequence[Any]] = MappingProxyType({})) -> Trace:
+    """Follow the dimensions of all tensors through passes of ``model``, in eval mode and then in train mode.
 
-    The model is not modified; its random numbers are those of a pass of its own. Without values (``meta``) it is traced
-    without values.
+    If they leave parameters out, such as experts without a token, passes on random numbers follow. The model is not
+    modified: its modes, attributes and values are put back. Without values (``meta``) it is traced without values.
+
+    Args:
+        also: method → further inputs of it.
 
     Raises:
-        ExampleError: if the model fails on the example.
+        ExampleError: if the model fails on an example in eval mode.
+        TypeError: if ``also`` is not a dictionary of lists.
     """
-    example = copied(example)
+    calls = calls_of(example, also)
     if any(p.is_meta for p in model.parameters()):
-        example = tree_map(lambda value: value.to("meta") if isinstance(value, Tensor) else value, example)
-    try:
-        return _followed(model, example)
-    except Exception:
-        with evaluating(model), torch.random.fork_rng():
-            outputs_on(model, example)
-        raise
-
-
-def _followed(model: nn.Module, example: Any) -> Trace:
+        calls = tree_map(lambda value: value.to("meta") if isinstance(value, Tensor) else value, calls)
     seen = Trace(model)
+    work: list[Any] | None = None
+    with untouched(model) as written:
+        with written:
+            enter(model, training=False)
+        for method, given in calls:
+            try:
+                _follow(seen, written, method, given)
+            except Exception:
+                outputs_on(model, given, method)
+                raise
+            work = work or seen.work
+            seen.work = []
+        with written:
+            model.train()
+        seen.training = True
+        for call in calls:
+            _follow_training(seen, written, *call)
+        if seen.missed:
+            with written:
+                model.eval()
+            seen.training = False
+            for strength in (1.0, 10.0):
+                for method, given in calls if seen.missed else ():
+                    with suppress(Exception):  # the model need not take random numbers
+                        _follow(seen, written, method, varied(given, strength))
+    seen.work = work or []
+    return seen
+
+
+def _follow_training(seen: Trace, written: Written, method: str, example: Any) -> None:
+    """Follow a pass in train mode; a norm over a batch needs two samples, so one that fails gets one more."""
+    faults = []
+    for longer in (False, True):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the pass in eval mode gave those that matter
+                return _follow(seen, written, method, varied(example, longer=True) if longer else example)
+        except Exception as fault:
+            faults.append(str(fault).partition("\n")[0] or type(fault).__name__)
+    warnings.warn(
+        f"in train mode the model fails on the example ({faults[0]}), so what it computes there alone is not known. "
+        "Pass an example that it takes in train mode, too",
+        stacklevel=2,
+    )
+
+
+def _follow(seen: Trace, written: Written, method: str, example: Any) -> None:
+    """Follow one pass, in the present mode."""
+    model = seen.model
     args, named = arguments(copied(example))
     for value in tree_leaves((args, named)):
         if isinstance(value, Tensor):
             seen.set(value, [new(size, "is that of an input") for size in value.shape])
+    seen.stack = [model]
     with ExitStack() as stack:
         for context in (
-            evaluating(model),
-            torch.random.fork_rng(),
+            uncompiled(),
             sdpa_kernel(SDPBackend.MATH),
             torch_attention(model),
+            _calls(seen),
+            counting(model),
         ):
             stack.enter_context(context)
-        stack.enter_context(_calls(seen))
-        stack.enter_context(counting(model))
-        stack.enter_context(_Operations(seen))
+        stack.enter_context(_Operations(seen, written))
         stack.enter_context(_Sizes(seen))
-        outputs = model(*args, **named)
+        outputs = (model if method == "forward" else getattr(model, method))(*args, **named)
     seen.finish(outputs)
-    return seen
 
 
 @contextmanager
@@ -107,6 +160,7 @@ def _calls(seen: Trace) -> Iterator[None]:
         seen.stack.pop()
         if (held := seen.parametrised.get(id(module))) is not None:
             seen.set(output, held.dims, held)
+            seen.reached.add(held)
 
     handles = (
         nn.modules.module.register_module_forward_pre_hook(enter),
@@ -122,30 +176,47 @@ def _calls(seen: Trace) -> Iterator[None]:
 class _Operations(TorchDispatchMode):
     """Applies the rule of every operation."""
 
-    def __init__(self, seen: Trace) -> None:
+    supports_higher_order_operators = True
+
+    def __init__(self, seen: Trace, written: Written) -> None:
         super().__init__()
-        self.seen = seen
+        self.seen, self.written = seen, written
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.written.note(func, args, kwargs or {})
         out = func(*args, **(kwargs or {}))
+        if isinstance(func, OpOverload) and func._schema.name.startswith("aten::_foreach_"):
+            self._foreach([*args, *(kwargs or {}).values()])
         outs = [value for value in (out if isinstance(out, (list, tuple)) else [out]) if isinstance(value, Tensor)]
         if not outs:
             return out
         seen = self.seen
-        name = seen.operation = func.overloadpacket.__name__
-        named = {arg.name: value for arg, value in zip(func._schema.arguments, args, strict=False)} | (kwargs or {})
+        name = seen.operation = func.__name__.partition(".")[0]
         rule = _RULES.get(name)
-        if rule is None and torch.Tag.pointwise in func.tags:
-            rule = elementwise
+        if isinstance(func, OpOverload):
+            named = {arg.name: value for arg, value in zip(func._schema.arguments, args, strict=False)} | (kwargs or {})
+            if rule is None and torch.Tag.pointwise in func.tags:
+                rule = elementwise
+        else:  # with functions among its arguments, such as cond or flex_attention
+            named = {"args": args, **(kwargs or {})}
+        if any(isinstance(value, Tensor) and value.is_nested for value in tree_leaves((named, out))):
+            seen.operation, rule = f"{name} of nested tensors", None
         with torch._C.DisableTorchFunction():
             made = seen.unknown(named, out) if rule is None else rule(seen, named, out)
-            if any([dim.size for dim in dims] != [*value.shape] for dims, value in zip(made, outs, strict=False)):
+            if any([dim.size for dim in dims] != shape_of(value) for dims, value in zip(made, outs, strict=False)):
                 made = seen.unknown(named, out)
             first = next((value for value in tree_leaves(args) if isinstance(value, Tensor)), None)
             source = seen.source(first) if first is not None and _VIEWS.fullmatch(name) else None
             for dims, value in zip(made, outs, strict=False):
                 seen.set(value, dims, source)
         return out
+
+    def _foreach(self, args: list[Any]) -> None:
+        """Unite the tensors of each place in the lists of an operation that is elementwise on all of them."""
+        lists = [arg for arg in args if isinstance(arg, (list, tuple)) and all(isinstance(v, Tensor) for v in arg)]
+        with torch._C.DisableTorchFunction():
+            for together in zip(*lists, strict=False):
+                broadcast(self.seen, together, together[0].shape)
 
 
 class _Sizes(TorchFunctionMode):
@@ -156,13 +227,16 @@ class _Sizes(TorchFunctionMode):
         self.seen = seen
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
         name = getattr(func, "__name__", "")
-        if name in ("zeros", "ones", "new_zeros", "new_ones"):
-            self._constant(out, [*args, *(kwargs or {}).values()])
-        if name not in ("view", "reshape", "unflatten", "split"):
+        if _WHOLE_CHANNELS.fullmatch(name):  # torch makes one number for each channel; that is no constant of theirs
+            return (args[0] if args else kwargs["input"]).clone()
+        out = func(*args, **(kwargs or {}))
+        if name == "__set__" and getattr(func, "__self__", None) is Tensor.data:
+            for one, other in zip(*map(self.seen.dims, args), strict=False):
+                self.seen.unite(one, other)
+        if not _TAKING_SIZES.fullmatch(name):
             return out
-        own, *rest = args
+        own, *rest = args if args and isinstance(args[0], Tensor) else (None, *args)
         sizes = [*rest, *(kwargs or {}).values()]
         flat = [part for value in sizes for part in (value if isinstance(value, (list, tuple)) else [value])]
         if not any(isinstance(value, AttributeInt) for value in flat):
@@ -178,15 +252,3 @@ class _Sizes(TorchFunctionMode):
             pairs = [*zip(flat, self.seen.dims(out)[at:], strict=False)]
         self.seen.counted += [(size, dim) for size, dim in pairs if isinstance(size, AttributeInt) and size == dim.size]
         return out
-
-    def _constant(self, out: Tensor, given: list[Any]) -> None:
-        """Let equal entries be cut along a dimension whose length is an attribute."""
-        sizes = [part for value in given for part in (value if isinstance(value, (list, tuple)) else [value])]
-        sizes = [part for part in sizes if isinstance(part, int) and not isinstance(part, bool)]
-        if len(sizes) == out.dim() and any(isinstance(size, AttributeInt) for size in sizes):
-            own = self.seen.dims(out)
-            dims = [
-                new(int(size)) if isinstance(size, AttributeInt) else dim for size, dim in zip(sizes, own, strict=True)
-            ]
-            self.seen.set(out, dims)
-            self.seen.counted += [pair for pair in zip(sizes, dims, strict=True) if isinstance(pair[0], AttributeInt)]

@@ -6,7 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map
+
+from ngn.streams import generator
 
 
 @dataclass(frozen=True)
@@ -18,6 +22,19 @@ class Split:
 
     def __len__(self) -> int:
         return len(self.targets)
+
+
+def rows_of(data: Any) -> int | None:
+    """The number of rows N of a tensor [N, ...], or of a tuple, list or dictionary of such tensors; None if unknown."""
+    leaves = tree_leaves(data)
+    whole = all(isinstance(leaf, Tensor) and leaf.dim() for leaf in leaves)
+    lengths = {len(leaf) for leaf in leaves} if whole else set()
+    return lengths.pop() if len(lengths) == 1 else None
+
+
+def take(data: Any, rows: slice | Tensor) -> Any:
+    """The ``rows`` of a tensor, or of each tensor of a tuple, list or dictionary."""
+    return tree_map(lambda value: value[rows if isinstance(rows, slice) else rows.to(value.device)], data)
 
 
 class Batches(Protocol):
@@ -38,6 +55,29 @@ class FullBatches:
         return self.split.inputs, self.split.targets
 
 
+class ShuffledBatches:
+    """Minibatches of ``size`` of the ``rows`` rows of ``data``, without replacement, in a new order in each epoch.
+
+    The random stream (seed of torch, "data", epoch) gives the order, so ``torch.manual_seed`` sets it, and nothing that
+    training draws changes it. The last batch of an epoch is dropped if it is incomplete.
+
+    >>> batches = ShuffledBatches(torch.arange(5), rows=5, size=2)
+    >>> len({*batches.at(0).tolist(), *batches.at(1).tolist()}), batches.at(7).equal(batches.at(7))
+    (4, True)
+    """
+
+    def __init__(self, data: Any, rows: int, size: int) -> None:
+        self.data, self.rows, self.size, self.seed = data, rows, size, torch.initial_seed()
+        self._epoch, self._order = -1, torch.empty(0)
+
+    def at(self, index: int) -> Any:
+        epoch, batch = divmod(index, self.rows // self.size)
+        if epoch != self._epoch:
+            self._epoch = epoch
+            self._order = torch.randperm(self.rows, generator=generator(self.seed, "data", epoch))
+        return take(self.data, self._order[batch * self.size : (batch + 1) * self.size])
+
+
 class HeldOutParts:
     """Held-out samples in ``count`` parts, in their own order, again and again.
 
@@ -49,11 +89,11 @@ class HeldOutParts:
     def __init__(self, split: Split, count: int) -> None:
         self.split, self.count = split, min(count, len(split))
 
-    def at(self, index: int) -> tuple[Tensor, Tensor]:
+    def at(self, index: int) -> tuple[Any, Tensor]:
         """Part ``index`` modulo ``count``: inputs and targets."""
         part = index % self.count
         here = slice(part * len(self.split) // self.count, (part + 1) * len(self.split) // self.count)
-        return self.split.inputs[here], self.split.targets[here]
+        return take(self.split.inputs, here), self.split.targets[here]
 
 
 class IteratedBatches:

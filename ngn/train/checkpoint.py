@@ -38,7 +38,10 @@ KEPT = 2
 """Number of checkpoints that are kept."""
 REMOVED = ".removed"
 """End of the name of a folder that is being removed."""
+MAX_SEALED_BYTES = 2**30
+"""A larger file is no sealed one, and is not read."""
 _SEAL = "seal"
+_NO_FILE = (errno.ENOENT, errno.EISDIR, errno.ELOOP, errno.EINVAL, errno.ENXIO, errno.EFBIG)
 DAMAGE = (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError)
 """Exceptions from reading a damaged file."""
 
@@ -67,7 +70,7 @@ def read_sealed(path: Path, identity: Identity) -> dict[str, Any]:
         OtherIdentityError: if the file has another identity.
         OSError, ValueError, KeyError, TypeError, RecursionError: if the file is missing or damaged.
     """
-    facts = dict(json.loads(path.read_bytes()))
+    facts = dict(json.loads(files.read_regular(path, MAX_SEALED_BYTES)))
     before, now = facts.get("identity", {}), dict(identity or {})
     if identity is not None and before != now:
         differing = [key for key in {**before, **now} if before.get(key) != now.get(key)]
@@ -113,7 +116,7 @@ def latest(folder: Path, identity: Identity = None) -> tuple[int, dict[str, Tens
         except OtherIdentityError as other:
             log.warning("checkpoint skipped: %s", other)
         except DAMAGE as fault:
-            if isinstance(fault, OSError) and fault.errno not in (errno.ENOENT, errno.EISDIR, errno.ELOOP):
+            if isinstance(fault, OSError) and fault.errno not in _NO_FILE:
                 raise  # a fault of the disk or the network, which may be temporary
             log.warning("checkpoint %s cannot be used (%s); trying the one before", described.with_suffix(""), fault)
     return None

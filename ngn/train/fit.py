@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from ngn.allocation import BudgetLearner
 from ngn.confirmation import PARTS
@@ -16,62 +18,68 @@ from ngn.contract import Learner
 from ngn.importance import BATCHES, Importance
 from ngn.learner import CapacityLearner
 from ngn.methods.ngn import COMMIT
-from ngn.train.batches import Batches, FullBatches, HeldOutParts, IteratedBatches, Split
-from ngn.train.losses import Supervised, takes_output_and_target
+from ngn.train.batches import Batches, FullBatches, HeldOutParts, IteratedBatches, ShuffledBatches, Split, rows_of
+from ngn.train.losses import as_loss, is_pair, named, told
 from ngn.train.plan import History, TrainPlan
 from ngn.train.trainer import Trainer
+
+LARGE = 1000
+"""Rows from which one batch of all data deserves a word."""
 
 
 def fit(
     learner: Learner,
     inputs: Any,
-    targets: Tensor | None,
-    loss: Callable[[Any, Any], Tensor],
-    plan: TrainPlan,
+    targets: Any = None,
+    loss: Callable[[Any, Any], Tensor] | None = None,
+    plan: TrainPlan | None = None,
     commit: float | None = COMMIT,
     held_out: Any = None,
     by_importance: Importance | None = None,
+    batch: int | None = None,
     **settings: Any,
 ) -> History:
     """Train a learner, then set it to ``eval()`` mode. All studies of the suite use the same trainer.
 
     Args:
         learner: a model with learned sizes.
-        inputs: the training data in one of three forms: all inputs, for full batches; an iterable of batches, such as a
-            ``DataLoader``, which is read as often as the steps need; or an object with ``at(index) -> batch``.
-        targets: the training targets; None if ``inputs`` are batches.
-        loss: returns the mean loss of each model, [*R]. With targets it is called as ``loss(output, target)``. With
-            batches it is called as ``loss(model, batch)``. Exception: if the loss is one of torch's, such as
-            ``torch.nn.functional.cross_entropy``, batches must be pairs of input and target. Wrap any other loss of
-            output and target: ``ngn.Supervised(loss)``.
+        inputs: the training data in one of three forms: tensors with all inputs, [N, ...] (a tuple for several
+            arguments of the model, a dictionary for named ones); an iterable of batches, such as a ``DataLoader``,
+            which is read as often as the steps need; or an object with ``at(index) -> batch``.
+        targets: the training targets, [N, ...]; None if ``inputs`` has them.
+        loss: returns the mean loss of each model, [*R]. It is ``loss(output, target)``, for batches that are pairs of
+            input and target, or ``loss(model, batch)``. The second is one that calls the model: the loss is tried on
+            the first batch before training. None is the ``loss`` of the model's output, for batches that are
+            dictionaries, such as those of transformers with labels.
         plan: steps, optimiser, learning rates, clipping.
         commit: fraction of training from which boundaries are integers and the truncated model is trained. It applies
             to gates without a commit of their own (``learn_sizes`` sets one). None changes no gate.
         held_out: under a budget, data on which benefits of components are judged, so that no size grows to memorise
-            noise. With ``targets`` a pair of inputs and targets, else batches, as ``inputs``. None: training data.
+            noise: a pair of tensors (inputs, targets), or batches. None: training data.
         by_importance: sort the units before the first step by this score, "taylor" or "wanda" from the first 32 batches
             (:mod:`ngn.importance`). A resumed training keeps its order.
+        batch: of tensors, the rows of a batch; they are shuffled in each epoch, by the seed of ``torch.manual_seed``.
+            None takes all rows in every step.
         settings: further arguments of :class:`~ngn.train.trainer.Trainer`, such as ``on_evaluate``, ``folder``,
             ``progress``. Unless ``model`` is a wrapper, ``shrink=True`` is the default: fixed sizes are cut in place.
 
     Raises:
-        TypeError: if ``learner``, ``plan`` or ``loss`` has the wrong type, or the data are numpy arrays.
-        ValueError: if the loss is not one number per model.
+        TypeError: if an argument has the wrong type, or arguments do not fit together.
+        ValueError: if the loss is not one number per model, or ``batch`` is no number of rows.
 
     Returns:
         The curves of objective, task loss and t.
 
     Warns:
-        UserWarning: if a loss is not finite, or gates have a commit other than ``commit``.
+        UserWarning: if a loss is not finite, gates have a commit other than ``commit``, or tensors of more than
+            :data:`LARGE` rows are one batch.
 
     >>> import torch, ngn
     >>> model = torch.nn.Sequential(torch.nn.Linear(1, 12), torch.nn.Tanh(), torch.nn.Linear(12, 1))
     >>> x = torch.linspace(-1, 1, 8).unsqueeze(-1)
     >>> learner = ngn.learn_sizes(model, {"": ngn.Width(4)}, example=x, lambda0=1e-3)
-    >>> pairs = torch.utils.data.TensorDataset(x, x.sin())
-    >>> loader = torch.utils.data.DataLoader(pairs, batch_size=4, shuffle=True)
     >>> plan = ngn.TrainPlan(steps=6, optimizer="adamw")
-    >>> history = ngn.fit(learner, loader, None, torch.nn.functional.mse_loss, plan, progress="never")
+    >>> history = ngn.fit(learner, x, x.sin(), torch.nn.functional.mse_loss, plan, batch=4, progress="never")
     >>> history.curves["task"].shape
     (6, 1)
     """
@@ -80,13 +88,7 @@ def fit(
             "the first argument of fit must be a learner, such as ngn.CapacityLearner(model), not "
             f"{type(learner).__name__}"
         )
-    for name, value in (("inputs", inputs), ("targets", targets)):
-        if isinstance(value, np.ndarray):
-            raise TypeError(f"{name} must be a tensor, not a numpy array: pass torch.from_numpy({name})")
-    if not callable(loss) or not isinstance(plan, TrainPlan):
-        raise TypeError(f"fit needs a loss function and an ngn.TrainPlan(steps=...), not {loss!r} and {plan!r}")
-    if targets is not None and isinstance(inputs, DataLoader):
-        raise TypeError("a DataLoader already yields the targets: call fit(learner, loader, None, loss, plan)")
+    plan = _checked(inputs, targets, loss, plan, settings)
     if isinstance(learner, CapacityLearner):
         if commit is not None:
             learner.commit_at(commit)
@@ -100,15 +102,18 @@ def fit(
     settings.setdefault("shrink", settings.get("model") is None)
     if held_out is not None and not isinstance(learner, BudgetLearner):
         raise ValueError("held_out= judges sizes under a budget: call learn_sizes(..., budget=...), or leave it out")
-    whole = Supervised(loss) if targets is not None or takes_output_and_target(loss) else loss
-    judged = None if held_out is None else _batches(held_out, None)
-    if held_out is not None and targets is not None:
-        judged = HeldOutParts(Split(*held_out), PARTS)
-    batches = _batches(inputs, targets)
+    batches = _batches(inputs, targets, batch)
+    judged = None
+    if held_out is not None:
+        pair = is_pair(held_out) and (targets is not None or _are_tensors(held_out))
+        judged = HeldOutParts(Split(*held_out), PARTS) if pair else _batches(held_out, None, None)
+    called = settings.get("model")
+    whole = as_loss(loss, learner if called is None else called, lambda: batches.at(0))
     if by_importance is not None:
         if not isinstance(learner, CapacityLearner):
             raise ValueError("by_importance= sorts the units of ngn.learn_sizes: pass its learner, or leave it out")
-        learner.sort(by_importance, (batches.at(n) for n in range(BATCHES if targets is None else 1)), whole)
+        several = 1 if isinstance(batches, FullBatches) else BATCHES
+        learner.sort(by_importance, (batches.at(n) for n in range(several)), whole)
     history = Trainer(learner, batches, whole, plan, held_out=judged, **settings).fit()
     if (diverged := history.diverged_at[history.diverged_at >= 0]).size:
         warnings.warn(
@@ -119,8 +124,71 @@ def fit(
     return history
 
 
-def _batches(inputs: Any, targets: Tensor | None) -> Batches:
-    """The batches of full data, of an iterable, or of an object that has them."""
-    if targets is not None:
-        return FullBatches(Split(inputs, targets))
-    return inputs if hasattr(inputs, "at") else IteratedBatches(inputs)
+def _are_tensors(data: Any) -> bool:
+    return type(data) is tuple and all(isinstance(part, Tensor) for part in data)
+
+
+def _checked(inputs: Any, targets: Any, loss: Any, plan: Any, settings: Mapping[str, Any]) -> TrainPlan:
+    """The plan. Arguments that do not fit together are refused with the reader's call."""
+    given = (inputs, targets, loss, plan)
+    short = [repr(each) if each is None or isinstance(each, str | int | float) else named(each) for each in given]
+    arrays = [name for name, value in (("inputs", inputs), ("targets", targets)) if isinstance(value, np.ndarray)]
+    name = named(loss)
+    mistakes = {
+        "a DataLoader already yields the targets: call fit(learner, loader, None, loss, plan)": targets is not None
+        and isinstance(inputs, DataLoader),
+        "a data set yields single samples: pass torch.utils.data.DataLoader(data, batch_size=64, shuffle=True)": (
+            isinstance(inputs, Dataset) and not isinstance(inputs, IterableDataset)
+        ),
+        "a tuple of tensors is no batches: call fit(learner, inputs, targets, loss, plan), or pass a list of batches": (
+            targets is None and _are_tensors(inputs)
+        ),
+        "targets come before the loss: call fit(learner, inputs, targets, loss, plan)": callable(targets),
+        "after the data, fit needs a loss function, then an ngn.TrainPlan(steps=...)": not isinstance(plan, TrainPlan)
+        or not (loss is None or callable(loss)),
+        f"{name} is a class: pass an object of it, {name}()": isinstance(loss, type),
+        "loss=None takes the loss of the model's output, and targets need a loss, such as "
+        "torch.nn.functional.cross_entropy. Or pass inputs that have the labels, and no targets": (
+            loss is None and targets is not None
+        ),
+    }
+    mistakes |= {f"{name} must be a tensor, not a numpy array: pass torch.from_numpy({name})": True for name in arrays}
+    known = [*(each.name for each in fields(Trainer) if each.init), "batch", "commit", "by_importance"][4:]
+    for name in [name for name in settings if name not in known]:
+        of_plan = name in [each.name for each in fields(TrainPlan)]
+        near = get_close_matches(name, known, 1, 0.5)
+        hint = f": pass ngn.TrainPlan({name}=...)" if of_plan else f": did you mean {near[0]}=?" if near else ""
+        mistakes[f"fit has no {name}={hint}"] = True
+    for why, made in mistakes.items():
+        if made:
+            raise TypeError(f"ngn.fit(learner, {', '.join(short)}): {why}")
+    return plan
+
+
+def _batches(inputs: Any, targets: Any, batch: int | None) -> Batches:
+    """The batches of tensors, of an iterable, or of an object that has them."""
+    if targets is None and not isinstance(inputs, Tensor | Mapping):
+        kind, numbered = type(inputs).__name__, hasattr(inputs, "at")
+        if batch is not None:
+            raise TypeError(f"batch={batch} is for tensors: a {kind} has its own batches, so leave it out")
+        if not numbered and not isinstance(inputs, Iterable):
+            raise TypeError(f"inputs must be tensors or batches, such as a DataLoader, not a {kind}")
+        return inputs if numbered else IteratedBatches(inputs)
+    inputs = dict(inputs) if isinstance(inputs, Mapping) else inputs
+    data = inputs if targets is None else (inputs, targets)
+    rows = rows_of(data)
+    if batch is not None:
+        if not isinstance(batch, int) or batch < 1:
+            raise ValueError(f"batch must be a number of rows, such as 64, not {batch!r}")
+        if rows is None:
+            what = told(inputs) if targets is None else f"{told(inputs)} and {told(targets)}"
+            raise TypeError(f"batch={batch} takes rows of tensors of equal length, not of {what}")
+        if batch < rows:
+            return ShuffledBatches(data, rows, batch)
+    elif rows is not None and rows > LARGE:
+        warnings.warn(
+            f"every step trains on all {rows:,} rows as one batch: pass batch=64 for shuffled minibatches, or "
+            f"batch={rows} if you mean it",
+            stacklevel=3,
+        )
+    return IteratedBatches([inputs]) if targets is None else FullBatches(Split(inputs, targets))

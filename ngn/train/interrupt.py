@@ -8,15 +8,16 @@ If no training is running, the handler raises at once. A second Ctrl-C also rais
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
-"""SIGINT: Ctrl-C. SIGTERM: ``kill``, or the end of an allocation. SIGUSR1 and SIGUSR2: Slurm can send them before a
-time limit or a preemption."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+"""SIGINT: Ctrl-C. SIGTERM: ``kill``, or the end of an allocation. SIGHUP: the terminal was closed, such as an ssh
+connection. SIGUSR1 and SIGUSR2: Slurm can send them before a time limit or a preemption."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -48,10 +49,21 @@ _note = _Note()
 
 def _handle(signum: int, frame: FrameType | None) -> None:
     again = _note.signum is not None
+    if signum == signal.SIGHUP:
+        _leave_terminal()
     if _note.signum is None:
         _note.signum = signum
     if _note.training == 0 or (again and signum == signal.SIGINT):
         raise Interrupted(_note.signum)
+
+
+def _leave_terminal() -> None:
+    """Send output nowhere if its terminal is gone: the error of a progress bar must not come before the checkpoint."""
+    for number in (1, 2):
+        try:
+            os.write(number, b"")
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
 
 
 def requested() -> bool:
@@ -67,13 +79,18 @@ def raise_if_requested() -> None:
 
 @contextmanager
 def handled() -> Iterator[None]:
-    """Handle :data:`SIGNALS` within the context. Does nothing outside the main thread, where Python cannot do it."""
+    """Handle :data:`SIGNALS` within the context, without SIGHUP if it is ignored (``nohup``).
+
+    Does nothing outside the main thread, where Python cannot do it.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, _handle) for number in SIGNALS}
+    ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    numbers = [number for number in SIGNALS if not (ignored and number == signal.SIGHUP)]
+    before = {number: signal.signal(number, _handle) for number in numbers}
     try:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # the parent process may have blocked them until now
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)  # the parent process may have blocked them until now
         yield
     finally:
         for number, handler in before.items():

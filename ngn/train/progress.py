@@ -60,7 +60,8 @@ class ProgressLine:
                 TextColumn("{task.fields[speed]}"),
                 TimeRemainingColumn(compact=True),
                 TextColumn("left {task.fields[state]}"),
-                console=Console(stderr=True),
+                # The stream itself: rich redirects sys.stderr while it draws, and a program may have wrapped it before.
+                console=Console(file=getattr(sys.stderr, "rich_proxied_file", sys.stderr)),
             )
             self._bar.start()
             self._row = self._bar.add_task(self.title, total=self.total, completed=self.first, speed="", state="")

@@ -245,6 +245,8 @@ class Trainer:
                 continue  # the mean over no items is NaN
             with self._autocast():
                 loss = self.loss(self._called(), batch)
+                if not isinstance(loss, Tensor) or not loss.requires_grad:
+                    raise TypeError(f"a loss must be a tensor with a gradient, not {loss}: leave .item() out of it")
                 activity = self.learner.activity_penalty()
                 loss = loss if activity is None else loss + activity
             (loss.sum() / (whole / weight)).backward()

@@ -7,7 +7,8 @@ from torch import nn
 
 import ngn
 from ngn.allocation import BudgetLearner
-from ngn.cost import cut_to, multiply_adds
+from ngn.cost import cut_to
+from ngn.measuring import multiply_adds
 from ngn.train.trainer import Trainer
 
 EACH = 16 + 16 + 256 + 16 + 16
@@ -69,8 +70,9 @@ def test_a_task_that_wants_more_has_the_largest_model_within_the_budget(widths, 
     learned = torch.from_numpy(history.curves["t"][:, 0][history.curves["step"] < 120][-1])  # last before the commit
     soft = float(learner.cost((learned + 1.0).minimum(torch.tensor(groups)))[0])
     assert soft > limit - sum(each - measured(tuple(counts)) for each in more), "as it was trained, not only when cut"
-    used = f"budget: {measured(tuple(counts)):,.0f} of {limit:,.0f} parameters, above it for 40% of training"
-    assert str(learner.report()).endswith(used)
+    used = f"budget: {measured(tuple(counts)):,.0f} of {limit:,.0f} parameters ({measured(tuple(counts)) / limit:.1%})"
+    assert f"{used}, held from 40% of training on" in str(learner.report())
+    assert f"({whole.cost.full / limit:.1%}), to be held from 40% of training on" in str(whole.report())
 
 
 def test_a_budget_out_of_reach_is_refused_before_training():
@@ -137,7 +139,7 @@ def test_progress_shows_the_cost():
 @pytest.mark.parametrize("kind", ["macs", "milliseconds"])
 def test_other_costs_end_below_the_budget(kind, monkeypatch):
     """Milliseconds come from multiply-adds here, since a busy machine's clock gives any number."""
-    monkeypatch.setattr("ngn.cost.milliseconds", lambda forward, device: multiply_adds(forward) / 1e6)
+    monkeypatch.setattr("ngn.cost.shortest", lambda calls, device: ([multiply_adds(f) / 1e6 for f in calls], 0.0))
     x = torch.zeros(64, 1)
     learner = bank(ngn.Budget(**{kind: "60%"}, example=x), t0=10.0)
     BANK.train(Trainer, learner, plan(30))

@@ -1,9 +1,13 @@
 """Files of ``ngn.save``: complete or absent, checked when loaded, and careful with what is there already."""
 
+import errno
 import os
 import random
 import signal
 import stat
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import safetensors.torch
@@ -11,7 +15,9 @@ import torch
 from torch import nn
 
 import ngn
+from experiments.paths import ROOT
 from ngn import files
+from ngn.tensor_files import contents_digest, write_checked
 
 
 def net(**kind):
@@ -110,3 +116,177 @@ def test_what_a_killed_save_left_is_removed_by_the_next(tmp_path):
     other.touch()  # of a living process
     ngn.save(net(), tmp_path / "small")
     assert {p.name for p in tmp_path.iterdir()} == {"small", other.name}
+
+
+def test_equal_models_give_equal_files(tmp_path):
+    """Safetensors writes metadata in another order each time."""
+    said = {name: name for name in "abcdef"}
+    for name, tensors in {"one": net().state_dict(), "other": dict([*net().state_dict().items()][::-1])}.items():
+        write_checked(tmp_path / name, {key: torch.zeros_like(value) for key, value in tensors.items()}, said)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
+
+
+WRITTEN = """
+import sys, torch, ngn
+from torch import nn
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Linear(3, 5))
+model[2].weight = model[0].weight
+model[1].requires_grad_(False)
+ngn.save(model, sys.argv[1], frozen=False)
+"""
+
+
+@pytest.mark.slow
+def test_equal_models_give_equal_files_in_other_processes(tmp_path):
+    for seed in "12":
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": seed}
+        subprocess.run([sys.executable, "-c", WRITTEN, tmp_path / seed], check=True, env=environment)
+    assert len({(tmp_path / seed).read_bytes() for seed in "12"}) == 1
+    assert len({contents_digest(tmp_path / seed) for seed in "12"}) == 1
+
+
+class Embedded(nn.Module):
+    """A language model whose head is its embedding, as two modules or with the weight under two names."""
+
+    def __init__(self, tied=True):
+        super().__init__()
+        self.e, self.f, self.g, self.h = nn.Embedding(40, 24), nn.Linear(24, 64), nn.Linear(64, 24), nn.Linear(24, 40)
+        if tied:
+            self.h.weight = self.e.weight
+
+    def forward(self, x):
+        x = self.e(x.argmax(-1))
+        return self.h(x + self.g(self.f(x).relu()))
+
+
+class Square(nn.Module):
+    """Both dimensions of one weight of two layers have one size; the biases of two layers are one, as are buffers."""
+
+    def __init__(self):
+        super().__init__()
+        self.i, self.a, self.b, self.o = nn.Linear(8, 32), nn.Linear(32, 32), nn.Linear(32, 32), nn.Linear(32, 3)
+        self.b.weight, self.b.bias = self.a.weight, self.a.bias
+        self.n, self.m = nn.BatchNorm1d(32), nn.BatchNorm1d(32)
+        self.m.running_mean, self.m.running_var = self.n.running_mean, self.n.running_var
+
+    def forward(self, x):
+        h = self.n(self.i(x)).relu()
+        return self.o(self.b(self.m(self.a(h)).relu()).relu())
+
+
+class Named(nn.Module):
+    """One layer, and one weight, under two names."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Sequential(nn.Linear(8, 48), nn.GELU(), nn.Linear(48, 8))
+        self.b, self.w, self.o = self.a, nn.Parameter(torch.randn(32, 8)), nn.Linear(32, 3)
+        self.register_parameter("v", self.w)
+
+    def forward(self, x):
+        x = self.b(x + self.a(x))
+        return self.o(nn.functional.linear(x, self.w).relu() + nn.functional.linear(x, self.v).tanh())
+
+
+class Adding(nn.Linear):
+    def forward(self, x):
+        return x + super().forward(x).tanh()
+
+
+class Layers(nn.Module):
+    """Layers with the same weights: a file has those of the first alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(Adding(8, 8) for _ in range(4))
+        for layer in self.layers:
+            layer.weight, layer.bias = self.layers[0].weight, self.layers[0].bias
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def holders(model):
+    held = [id(t) for m in model.modules() for t in (*m._parameters.values(), *m._buffers.values()) if t is not None]
+    return sorted(map(held.count, set(held)))
+
+
+@pytest.mark.parametrize("kind", [Embedded, Square, Named, Layers])
+def test_a_tensor_of_several_holders_counts_once(kind, tmp_path):
+    x, sizes = torch.randn(6, 8), {"layers": ngn.Depth()} if kind is Layers else None
+    torch.manual_seed(0)
+    model = kind()
+    whole, tied = sum(p.numel() for p in model.parameters()), holders(model)
+    learner = ngn.learn_sizes(model, sizes, example=x, **({"t0": 1.2} if kind is Layers else {"t0": 9.2}))
+    learner.set_progress(1.0)
+    small, report = learner.deploy(unsettled="allow"), learner.report()
+    left = sum(p.numel() for p in small.parameters())
+    assert (report.parameters, report.deployed) == (whole, left)
+    assert len(report.groups) > 1 or report.groups[0].removed == whole - left
+    ngn.save(small, tmp_path / "small")
+    torch.manual_seed(1)
+    fresh = ngn.learn_sizes(kind(), sizes, example=x)
+    loaded = ngn.load(fresh, tmp_path / "small")
+    assert torch.equal(loaded(x), small(x))
+    assert holders(loaded) == holders(small)
+    assert kind is Layers or holders(small) == tied
+
+
+def test_a_model_that_is_not_tied_yet_is_tied_by_its_file(tmp_path):
+    ngn.save(Embedded(), tmp_path / "tied")
+    loaded = ngn.load(Embedded(tied=False), tmp_path / "tied")
+    assert loaded.h.weight is loaded.e.weight
+    ngn.save(Embedded(tied=False), tmp_path / "apart")
+    with pytest.raises(ValueError, match=r"belongs to another model: only the file has h\.weight\. Build the model"):
+        ngn.load(Embedded(), tmp_path / "apart")
+
+
+def test_a_file_of_another_model_says_what_to_do(tmp_path):
+    learner = ngn.learn_sizes(
+        nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2)), example=torch.ones(1, 3), t0=3.2
+    )
+    ngn.save(learner.deploy(unsettled="allow"), tmp_path / "small")
+    fresh = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2))
+    wanted = r"0\.weight has shape \(4, 3\) in .*small, but \(8, 3\) in the model\. Build .* ngn\.learn_sizes, as for"
+    with pytest.raises(ValueError, match=wanted):
+        ngn.load(fresh, tmp_path / "small")
+    with pytest.raises(ValueError, match=r"only the model has 3\.bias, 3\.weight\. Build the model"):
+        ngn.load(nn.Sequential(*fresh, nn.Linear(2, 2)), tmp_path / "small")
+
+
+def test_dimensions_may_count_from_the_end(tmp_path):
+    def made():
+        model = nn.ModuleList([nn.Linear(8, 6), nn.Linear(8, 6)])
+        model[1].weight = model[0].weight
+        cuts = [ngn.Cut(model[0], "weight", 0), ngn.Cut(model[1], "weight", -2), ngn.Cut(model[0], "bias", -1)]
+        return nn.ModuleList([*model, ngn.OrderedAxis(ngn.CountGate(6, t0=3.2), [*cuts, ngn.Cut(model[1], "bias", 0)])])
+
+    ngn.save(ngn.deploy(made()), tmp_path / "small")
+    assert [tuple(layer.weight.shape) for layer in ngn.load(made(), tmp_path / "small")[:2]] == [(4, 8)] * 2
+
+
+def test_a_state_that_is_no_tensor_is_named(tmp_path):
+    class Stateful(nn.Linear):
+        def get_extra_state(self):
+            return {"steps": 3}
+
+    with pytest.raises(ValueError, match=r"tensors only, and 0\._extra_state is none"):
+        ngn.save(nn.Sequential(Stateful(3, 3)), tmp_path / "small")
+
+
+def test_what_cannot_be_removed_does_not_hide_what_cannot_be_written(tmp_path, monkeypatch):
+    """On a read-only disk both fail, and the first names the file that was asked for."""
+
+    def refused(path, *_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr(Path, "write_bytes", refused)
+    monkeypatch.setattr(Path, "unlink", refused)
+    with pytest.raises(OSError, match="Read-only") as fault:
+        files.write_atomically(tmp_path / "record.json", b"")
+    assert files.storage_fault(fault.value) == (
+        f"{tmp_path}/record.json: cannot be written (Read-only file system); name a folder that can be written"
+    )

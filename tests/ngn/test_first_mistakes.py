@@ -22,8 +22,26 @@ def fit(learner: object, x: object, loss: object) -> None:
     ngn.fit(learner, x, torch.zeros(2, 1), loss, ngn.TrainPlan(steps=1), progress="never")
 
 
+def total(output: torch.Tensor) -> torch.Tensor:
+    return output.sum()
+
+
 MSE, X = nn.functional.mse_loss, torch.zeros(2, 1)
-MLP = nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 1))
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 1))
+
+
+def quantised() -> nn.Module:
+    """Layers that are called as torch's, and hold no parameter."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's, of the move to torchao
+        return torch.ao.quantization.quantize_dynamic(mlp(), {nn.Linear})
+
+
+MLP = mlp()
+
 MISTAKES = {
     "such as ngn.CapacityLearner(model), not Linear": lambda: fit(nn.Linear(1, 1), torch.zeros(2, 1), MSE),
     "inputs must be a tensor, not a numpy array": lambda: fit(learner_at(1.0), torch.zeros(2, 1).numpy(), MSE),
@@ -56,7 +74,24 @@ MISTAKES = {
     "weights must be positive, not [-1.0": lambda: ngn.CountGate(4, weights=-torch.ones(4)),
     "weights must be a tensor of K numbers": lambda: ngn.CountGate(4, weights=[1.0, 0.5, 0.2, 0.1]),
     "stride must be positive, not 0": lambda: ngn.CountGate(4, stride=0.0),
-    "it takes a model and a dictionary of names and sizes": lambda: ngn.learn_sizes(MLP, ngn.Width(4)),
+    "sizes= is a Width; give names and sizes: {'blocks.*.mlp': ngn.Width(16)}": lambda: ngn.learn_sizes(
+        MLP, ngn.Width(4)
+    ),
+    "an nn.Module, first; this is a function": lambda: ngn.learn_sizes(lambda x: x, example=X),
+    "sizes= names no size: add one": lambda: ngn.learn_sizes(MLP, {"0": None}, example=X),
+    "'exmaple'; did you mean example?": lambda: ngn.learn_sizes(MLP, exmaple=X),
+    "capacity= takes a function of a name and K": lambda: ngn.learn_sizes(MLP, example=X, capacity=ngn.CountGate(8)),
+    "Give several arguments as a tuple": lambda: ngn.learn_sizes(MLP, example=[X]),
+    "find_sizes takes a model": lambda: ngn.find_sizes(lambda x: x, X),
+    "1 is a Tanh; ngn.Rank takes an nn.Linear": lambda: ngn.learn_sizes(MLP, {"1": ngn.Rank(2)}),
+    "0 is a torch.ao.nn.quantized": lambda: ngn.learn_sizes(quantised(), {"0": ngn.Rank(2)}),
+    "no layer has a weight matrix": lambda: ngn.learn_sizes(quantised(), example=X),
+    "call learner.step(progress) after each optimizer.step()": lambda: ngn.learn_sizes(
+        mlp(), example=X, budget=ngn.Budget(parameters="50%")
+    ).deploy(),
+    "or a share of at least '58.2%'. Frozen parameters count, too; they are 25": lambda: ngn.learn_sizes(
+        mlp(), {"*": ngn.Rank(1)}, frozen=True, budget=ngn.Budget(parameters="50%")
+    ),
     "round_to=-8 is not a number of entries": lambda: ngn.Width(round_to=-8),
     "round_to='8' is not a number of entries": lambda: ngn.Heads(round_to="8"),
     "write a share as in '60%'": lambda: ngn.learn_sizes(
@@ -69,7 +104,40 @@ MISTAKES = {
     "load takes a model, then a file; the model is a str": lambda: ngn.load("small.safetensors", MLP),
     "save takes a model, then a file; the model is a str": lambda: ngn.save("small.safetensors", MLP),
     "is no file of safetensors, or is damaged": lambda: ngn.load(MLP, __file__),
-    "fit needs a loss function and an ngn.TrainPlan(steps=...), not 'mse'": lambda: fit(learner_at(1.0), X, "mse"),
+    "ngn.fit(learner, Tensor, Tensor, 'mse', TrainPlan): after the data, fit needs a loss": lambda: fit(
+        learner_at(1.0), X, "mse"
+    ),
+    "ngn.fit(learner, Tensor, Tensor, mse_loss, 100): after the data, fit needs a loss": lambda: ngn.fit(
+        learner_at(1.0), X, X, MSE, 100
+    ),
+    "MSELoss is a class: pass an object of it, MSELoss()": lambda: fit(learner_at(1.0), X, nn.MSELoss),
+    "None, TrainPlan): loss=None takes the loss of the model's output, and targets need a loss": lambda: fit(
+        learner_at(1.0), X, None
+    ),
+    "a loss must be a tensor with a gradient, not 1.0: leave .item() out": lambda: fit(
+        learner_at(1.0), X, lambda output, target: 1.0
+    ),
+    "but total(output) does not take two arguments": lambda: fit(learner_at(1.0), X, total),
+    "fit has no steps=: pass ngn.TrainPlan(steps=...)": lambda: ngn.fit(
+        learner_at(1.0), X, X, MSE, ngn.TrainPlan(steps=1), steps=3
+    ),
+    "fit has no batch_size=: did you mean batch=?": lambda: ngn.fit(
+        learner_at(1.0), X, X, MSE, ngn.TrainPlan(steps=1), batch_size=3
+    ),
+    "ngn.fit(learner, TensorDataset, None, mse_loss, TrainPlan): a data set yields single samples": lambda: ngn.fit(
+        learner_at(1.0), torch.utils.data.TensorDataset(X, X), None, MSE, ngn.TrainPlan(steps=1)
+    ),
+    "a tuple of tensors is no batches": lambda: ngn.fit(learner_at(1.0), (X, X), None, MSE, ngn.TrainPlan(steps=1)),
+    "targets come before the loss": lambda: ngn.fit(learner_at(1.0), X, MSE, ngn.TrainPlan(steps=1)),
+    "batch=2 is for tensors: a DataLoader has its own batches": lambda: ngn.fit(
+        learner_at(1.0), torch.utils.data.DataLoader(X), None, MSE, ngn.TrainPlan(steps=1), batch=2
+    ),
+    "batch must be a number of rows, such as 64, not 0": lambda: ngn.fit(
+        learner_at(1.0), X, X, MSE, ngn.TrainPlan(steps=1), batch=0
+    ),
+    "batch=1 takes rows of tensors of equal length, not of float32 [2, 1] and float32 [1, 1]": lambda: ngn.fit(
+        learner_at(1.0), X, X[:1], MSE, ngn.TrainPlan(steps=1), batch=1
+    ),
     "a DataLoader already yields the targets": lambda: fit(
         learner_at(1.0), torch.utils.data.DataLoader(X), MSE
     ),
@@ -133,6 +201,7 @@ def test_a_report_scores_what_is_trained_and_what_is_deployed() -> None:
     assert [*report.scores] == [*want]
     assert all(torch.allclose(report.scores[mode], want[mode]) for mode in want)
     assert len({round(float(v), 9) for v in want.values()}) == 3
-    values = (f"{mode} {float(v):.4g}" for mode, v in report.scores.items())
-    assert f"score: {', '.join(values)}" in str(report).splitlines()
+    soft, kept, hard = (f"{float(v):.4g}" for v in report.scores.values())
+    words = f"score: {soft} as trained (soft), {kept} with gates on what is kept (kept), {hard} as deployed (hard)"
+    assert words in str(report).splitlines()
     assert learner.report().scores == {}

@@ -1,6 +1,9 @@
 """Cut in place: the same model, optimiser and deployed copy as a masked twin's, with smaller tensors."""
 
 import copy
+import pickle
+import re
+import warnings
 
 import pytest
 import torch
@@ -11,6 +14,7 @@ from structures import STRUCTURES, awake
 from structures import model_of as stack_of
 from torch import nn
 from torch.nn.utils import parametrizations
+from traceable import AttentionUNet, C2f, DenseNet, Inception, UNet, example_of, network
 
 import ngn
 from ngn.shrinking import shrink
@@ -118,12 +122,13 @@ class Stack(nn.Module):
         return self.last(self.fused(x))
 
 
-def stack(**settings):
-    torch.manual_seed(1)
+def stack(seed=1, by_magnitude=False, **settings):
+    torch.manual_seed(seed)
+    heads, widths = (None, None) if by_magnitude else ([2, 0, 3, 1], [5, 0, 4, 2, 1, 3])
     sizes = {
         "layers": ngn.Depth(t0=1.0),
-        "layers.*.attn": ngn.Heads(t0=1.0, by_importance=[2, 0, 3, 1]),
-        "layers.*.mlp": ngn.Width(6, t0=2.0, by_importance=[5, 0, 4, 2, 1, 3]),
+        "layers.*.attn": ngn.Heads(t0=1.0, by_importance=heads),
+        "layers.*.mlp": ngn.Width(6, t0=2.0, by_importance=widths),
         "fused": ngn.Heads(t0=2.0),
         "last": ngn.Rank(4, t0=2.0),
     }
@@ -182,25 +187,158 @@ def test_our_adam_with_a_rate_for_each_replica_is_cut():
     torch.testing.assert_close(learner(x), twin(x), rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("buffers", [True, False])
-@pytest.mark.parametrize("of", ["learner", "model"])
-def test_averages_are_cut_with_the_model(of, buffers):
-    def average_of(learner):
-        part = learner if of == "learner" else learner.model
-        return torch.optim.swa_utils.AveragedModel(part, use_buffers=buffers)
+class ModelEma(nn.Module):
+    """An average like timm's: a copy, updated by the places of tensors in the state."""
 
+    def __init__(self, model):
+        super().__init__()
+        self.module = copy.deepcopy(model)
+
+    @torch.no_grad()
+    def update_parameters(self, model):
+        for mine, other in zip(self.module.state_dict().values(), model.state_dict().values(), strict=True):
+            mine.lerp_(other, 0.3)
+
+
+class ByName(dict):
+    """An average by hand: a dictionary of tensors by name."""
+
+    def __init__(self, tensors):
+        super().__init__({name: value.detach().clone() for name, value in tensors})
+
+    def update_from(self, tensors):
+        for name, value in tensors:
+            self[name] = 0.7 * self[name] + 0.3 * value.detach()
+
+
+def averaged(average, model):
+    """The model of an average."""
+    if isinstance(average, nn.Module):
+        return ngn.deploy(getattr(average.module, "model", average.module))
+    twin, prefix = copy.deepcopy(model), "model." if any(name.startswith("model.") for name in average) else ""
+    twin.load_state_dict({name.removeprefix(prefix): value for name, value in average.items()}, strict=False)
+    return ngn.deploy(twin)
+
+
+AVERAGES = {
+    "learner, buffers": lambda learner: torch.optim.swa_utils.AveragedModel(learner, use_buffers=True),
+    "learner": lambda learner: torch.optim.swa_utils.AveragedModel(learner),
+    "model, buffers": lambda learner: torch.optim.swa_utils.AveragedModel(learner.model, use_buffers=True),
+    "model": lambda learner: torch.optim.swa_utils.AveragedModel(learner.model),
+    "timm": lambda learner: ModelEma(learner.model),
+    "by name": lambda learner: ByName(learner.named_parameters()),
+    "state by name": lambda learner: ByName(learner.model.state_dict().items()),
+}
+
+
+@pytest.mark.parametrize("told", ["step", "callback"])
+@pytest.mark.parametrize("name", AVERAGES)
+def test_averages_are_cut_with_the_model(name, told):
     learner, twin = stack(), stack()
-    averages = [average_of(each) for each in (learner, twin)]
-    for cut, each, average in zip((True, False), (learner, twin), averages, strict=True):
+    averages = [AVERAGES[name](each) for each in (learner, twin)]
+    if told == "callback":
+        learner.on_cut(lambda cut: cut(averages[0]))
+    for each, average in zip((learner, twin), averages, strict=True):
         optimizer = optimizer_of(each)
         for n in range(6):
             steps(each, optimizer, X, 1)
-            average.update_parameters(each if of == "learner" else each.model)
-            each.set_progress((n + 1) / 6)
-            if cut:
-                assert each.shrink(optimizer, [average]) == (n == 2)
-    one, two = (ngn.deploy(average.module.model if of == "learner" else average.module) for average in averages)
+            part = each.model if "model" in name or name == "timm" else each
+            if name == "by name":
+                average.update_from(each.named_parameters())
+            elif name == "state by name":
+                average.update_from(each.model.state_dict().items())
+            else:
+                average.update_parameters(part)
+            passed = [average] if told == "step" else []
+            each.step((n + 1) / 6, optimizer if each is learner else None, passed if each is learner else [])
+    assert len(learner.model.layers) < 4
+    one, two = (averaged(*each) for each in zip(averages, (learner.model, twin.model), strict=True))
     torch.testing.assert_close(one(X), two(X), rtol=1e-9, atol=1e-11)
+
+
+class SAM(torch.optim.Optimizer):
+    """An optimiser like the usual one of that name, with another inside that has the same groups."""
+
+    def __init__(self, groups):
+        super().__init__(groups, {"rho": 0.05})
+        self.base_optimizer = torch.optim.SGD(self.param_groups, lr=1e-2, momentum=0.9)
+        self.param_groups = self.base_optimizer.param_groups
+
+    @torch.no_grad()
+    def first_step(self):
+        for p in (p for group in self.param_groups for p in group["params"] if p.grad is not None):
+            self.state[p]["old_p"] = p.data.clone()
+            p.add_(p.grad, alpha=0.05 / (p.grad.norm() + 1e-12))
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for p in (p for group in self.param_groups for p in group["params"] if p.grad is not None):
+            p.data = self.state[p]["old_p"]
+        self.base_optimizer.step()
+
+
+def sam(learner):
+    return [SAM([*learner.body_parameters(), *learner.controller_parameters()])]
+
+
+def two(learner, of_matrices=lambda p: torch.optim.SGD(p, lr=1e-2, momentum=0.9)):
+    body = learner.body_parameters()
+    others = [*(p for p in body if p.dim() != 2), *learner.controller_parameters()]
+    return [of_matrices([p for p in body if p.dim() == 2]), torch.optim.AdamW(others, lr=1e-2)]
+
+
+@pytest.mark.parametrize("make", [sam, two])
+def test_optimisers_within_others_and_beside_them_are_cut(make):
+    learner, twin = stack(), stack()
+    for each in (learner, twin):
+        optimizers = make(each)
+        for n in range(8):
+            for again in range(1 + (make is sam)):
+                each.zero_grad()
+                ((each(X) - X.sin()).square().mean() + each.penalty()).backward()
+                if make is sam and not again:
+                    optimizers[0].first_step()
+            for optimizer in optimizers:
+                optimizer.step()
+            each.step((n + 1) / 8, optimizers if each is learner else None)
+    assert learner.masked == [] != twin.masked
+    torch.testing.assert_close(learner(X), twin(X), rtol=1e-9, atol=1e-11)
+
+
+def test_muon_beside_adamw_trains_on_with_small_matrices():
+    learner = two_maps()
+    optimizers = two(learner, lambda p: torch.optim.Muon(p, lr=1e-2))
+    for n in range(10):
+        steps(learner, optimizers[1], X, 1)
+        optimizers[0].step()
+        learner.step((n + 1) / 10, optimizers)
+    assert learner.masked == []
+    for p, state in optimizers[0].state.items():
+        assert state["momentum_buffer"].shape == p.shape
+    assert learner.model[0].weight.shape == (int(learner.count()), 8) < (32, 8)
+
+
+@pytest.mark.parametrize("way", ["fit", "own loop"])
+@pytest.mark.parametrize("kind", [DenseNet, UNet, C2f, AttentionUNet, Inception], ids=lambda kind: kind.__name__)
+def test_branches_of_a_concatenation_are_cut_one_before_the_other(kind, way):
+    model, x, steps = network(kind), example_of(kind), 12 if kind is AttentionUNet else 20
+    learner = ngn.learn_sizes(model, example=x, budget=ngn.Budget(parameters="30%"))
+    if way == "fit":
+        ngn.fit(learner, [x], None, lambda m, b: m(b).square().mean(), ngn.TrainPlan(steps=steps), progress="never")
+    else:
+        body = learner.body_parameters()
+        first = torch.optim.SGD([p for p in body if p.dim() > 1], 1e-3, momentum=0.9)
+        both = [first, torch.optim.AdamW([p for p in body if p.dim() < 2], 1e-3)]
+        for n in range(steps):
+            learner(x).square().mean().backward()
+            for optimizer in both:
+                optimizer.step()
+            learner.step((n + 1) / steps, both)
+            learner.zero_grad()
+    assert learner.masked == []
+    assert learner.count().tolist() == [axis.K for axis in learner.axes] != [group.length for group in learner.found]
+    learner.eval()
+    torch.testing.assert_close(learner.deploy(example=x, unsettled="allow")(x), learner(x), rtol=1e-4, atol=1e-5)
 
 
 def committed(model, sizes, **settings):
@@ -242,25 +380,82 @@ def test_a_tensor_that_two_cuts_claim_stays_whole():
     assert learner.masked == ["a", "b"]
 
 
-def test_an_optimiser_that_cannot_be_cut_is_refused_before_anything_changes():
-    def made():
-        torch.manual_seed(0)
-        model = nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 8))
-        return ngn.learn_sizes(model, {"": ngn.Width(6, t0=2.0)}, example=X.float())
+def two_maps(seed=0, **settings):
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 8)).double()
+    return ngn.learn_sizes(model, example=X, budget=ngn.Budget(parameters="50%"), **settings)
 
-    learner = made()
-    factored = torch.optim.Adafactor(learner.body_parameters())
-    steps(learner, factored, X.float(), 1)
+
+UNCUTTABLE = {
+    "factored state": (lambda p: [torch.optim.Adafactor(p)], r"Adafactor keeps a state of shape \[32, 1\]"),
+    "history of all": (lambda p: [torch.optim.LBFGS(p, max_iter=1)], "LBFGS keeps a state that is larger"),
+    "one of two": (
+        lambda p: [torch.optim.SGD(p[:2])],
+        "no optimiser holds Linear.weight; pass all of them: learner.step",
+    ),
+    "quantised": (lambda p: [EightBit(p, momentum=0.9)], r"EightBit keeps a Quantised state"),
+    "aside": (lambda p: [Aside(p)], "Aside keeps tensors outside of its state"),
+}
+
+
+class Quantised(torch.Tensor):
+    """A tensor of another type, as moments of eight bits are."""
+
+
+class EightBit(torch.optim.SGD):
+    def step(self, closure=None):
+        super().step(closure)
+        for state in self.state.values():
+            state["momentum_buffer"] = state["momentum_buffer"].as_subclass(Quantised)
+
+
+class Aside(torch.optim.SGD):
+    def __init__(self, params):
+        super().__init__(params, lr=0.01)
+        self.slow = [p.detach().clone() for p in params]
+
+
+@pytest.mark.parametrize("name", UNCUTTABLE)
+def test_what_an_optimiser_cannot_follow_is_said_in_the_first_step_and_masked(name):
+    learner, (make, message) = two_maps(), UNCUTTABLE[name]
+    optimizers = make(learner.body_parameters())
+
+    def closure():
+        loss = (learner(X) - X.sin()).square().mean()
+        learner.zero_grad()
+        loss.backward()
+        return loss
+
+    for n in range(10):
+        closure()
+        for optimizer in optimizers:
+            optimizer.step(closure)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            learner.step((n + 1) / 10, optimizers)
+        assert [bool(re.search(message, str(w.message))) for w in said] == [True] * (n == 0)
+    assert learner.masked == learner.names
+    assert learner.deploy(example=X, unsettled="allow")[0].out_features == int(learner.count()) < 32
+
+
+def test_a_copy_of_a_learner_has_none_of_its_callbacks():
+    learner, calls = two_maps(t0=40.0), []
+    learner.on_cut(calls.append)
+    for copied in (copy.deepcopy(learner), pickle.loads(pickle.dumps(learner))):
+        copied.set_progress(1.0)
+        assert copied.shrink()
+    assert calls == []
     learner.set_progress(1.0)
-    before = {name: value.clone() for name, value in learner.state_dict().items()}
-    with pytest.raises(
-        ValueError, match=r"Adafactor keeps a state of shape .*leave the optimiser out of learner\.step"
-    ):
-        learner.shrink(factored)
-    with pytest.raises(ValueError, match=r"does not hold Linear\.weight.*leave the optimiser out"):
-        learner.shrink(torch.optim.SGD(learner.controller_parameters(), lr=0.1))
-    assert all(torch.equal(value, before[name]) for name, value in learner.state_dict().items())
-    assert learner.shrink(optimizer_of(learner))
+    assert learner.shrink()
+    assert len(calls) == 1
+
+
+def test_what_is_no_optimiser_and_no_average_is_refused():
+    learner = two_maps()
+    with pytest.raises(TypeError, match="expected an optimiser or several, not a StepLR"):
+        learner.step(0.1, torch.optim.lr_scheduler.StepLR(optimizer_of(learner), 1))
+    with pytest.raises(ValueError, match="average Sequential does not have the sizes"):
+        two_maps().step(0.1, optimizer_of(learner), nn.Sequential(nn.Linear(8, 8)))
 
 
 def test_no_size_ends_without_components():
@@ -335,7 +530,7 @@ def trainer_of(learner, folder=None, stop=None, steps=20):
 
 @pytest.mark.parametrize("stop", [5, 10, 11, 12, 19])  # the sizes are fixed and cut at the start of step 10
 def test_fit_resumes_to_the_last_bit(tmp_path, stop):
-    whole, first, second = stack(), stack(), stack()
+    whole, first, second = (stack(seed, by_magnitude=True) for seed in (1, 1, 2))
     expected = trainer_of(whole)
     trainer_of(first, tmp_path, stop)
     got = trainer_of(second, tmp_path)
@@ -350,9 +545,22 @@ def test_fit_resumes_to_the_last_bit(tmp_path, stop):
         assert (curve == got.curves[name]).all(), name
 
 
-@pytest.mark.parametrize("budget", [None, ngn.Budget(parameters="50%", round_to=2)])
-@pytest.mark.parametrize("stop", [4, 6, 8])
-def test_an_own_loop_resumes_to_the_last_bit(tmp_path, stop, budget):
+HALF = ngn.Budget(parameters="50%", round_to=2)
+
+
+@pytest.mark.parametrize(
+    ("stop", "budget", "by_magnitude", "cut"),
+    [
+        (4, None, True, True),
+        (8, None, True, True),
+        (4, None, True, False),
+        (12, None, True, False),
+        (4, HALF, True, True),
+        (6, HALF, False, True),
+        (8, HALF, True, False),
+    ],
+)
+def test_an_own_loop_resumes_to_the_last_bit_in_a_model_of_another_seed(tmp_path, stop, budget, by_magnitude, cut):
     def train(learner, optimizer, span):
         for n in span:
             loss = (learner(X) - X.sin()).square().mean() + learner.penalty()
@@ -360,11 +568,13 @@ def test_an_own_loop_resumes_to_the_last_bit(tmp_path, stop, budget):
             loss.backward()
             optimizer.step()
             layers = len(learner.model.layers)
-            learner.step((n + 1) / 12, optimizer)  # while the graph of ``loss`` is alive
-            assert (len(learner.model.layers) < layers) == (n == 5)
+            learner.step((n + 1) / 12, optimizer if cut else None)  # while the graph of ``loss`` is alive
+            assert (len(learner.model.layers) < layers) == (n == 5 and cut)
         return learner
 
-    whole, first, second = (stack(budget=budget) for _ in range(3))
+    whole, first, second = (stack(seed, by_magnitude, budget=budget) for seed in (1, 1, 2))
+    one, other = ([axis.order.tolist() for axis in each.axes if "layers." in axis.name] for each in (whole, second))
+    assert (one == other) != by_magnitude
     train(whole, optimizer_of(whole), range(12))
     optimizer = optimizer_of(train(first, saved := optimizer_of(first), range(stop)))
     torch.save({"learner": first.state_dict(), "optimizer": saved.state_dict()}, tmp_path / "checkpoint.pt")
@@ -376,9 +586,10 @@ def test_an_own_loop_resumes_to_the_last_bit(tmp_path, stop, budget):
     train(second, optimizer, range(stop, 12))
     one, other = whole.state(), second.state()
     assert [*one] == [*other]
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert [name for name in one if not torch.equal(one[name], other[name])] == []
     assert str(whole.report()) == str(second.report())
     assert str(whole.report(latency=X)).count("->") == str(second.report()).count("->") + 1
+    assert torch.equal(whole.deploy()(X), second.deploy(example=X)(X))
 
 
 @pytest.mark.filterwarnings("ignore")  # torch's own, of tensors that it looks at

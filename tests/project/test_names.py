@@ -49,7 +49,9 @@ def shared(root: Path) -> dict[str, list[str]]:
 
 def test_a_name_stands_for_one_type() -> None:
     found = shared(ROOT)
-    assert not {name: files for name, files in found.items() if name not in EXCEPTIONS}
+    wrong = [f"{name}: {', '.join(files)}" for name, files in sorted(found.items()) if name not in EXCEPTIONS]
+    rule = "one name must stand for one class or alias in all of ngn/, experiments/ and scripts/; rename one of each:"
+    assert not wrong, "\n  ".join((rule, *wrong))
     assert not EXCEPTIONS.keys() - found.keys(), "remove these exceptions: nothing shares their names any more"
 
 

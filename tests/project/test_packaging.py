@@ -59,12 +59,12 @@ def test_a_clean_environment_needs_the_wheel_alone(tmp_path: Path) -> None:
 def _do_what_they_say(printed: str) -> None:
     """The learned sizes of both examples are smaller than the candidates, and the deployed models as good."""
     units, before, after = re.search(r"64 -> (\d+) units(?:.*\n)+?parameters: (\d+) -> (\d+)", printed).groups()
-    assert 1 <= int(units) < 64
+    assert 1 <= int(units) < 0.95 * 64
     assert int(after) <= 0.6 * int(before)
     t, kept, soft, deployed = re.search(
         r"t = ([\d.]+), kept (\d+) of 16 components\nsoft MSE (\S+), deployed MSE (\S+)", printed
     ).groups()
     assert int(kept) == int(float(t) + 0.5) + 1
-    assert 1 <= int(kept) < 16
+    assert 1 <= int(kept) < 0.95 * 16
     assert float(soft) < 0.05
     assert float(deployed) < 0.05

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import pkgutil
 import sys
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import bench_zoo
-from zoo import checks, table
-from zoo.models import COLLECTIONS
+from zoo import checks, comparing, table
+from zoo.models import COLLECTIONS, Model
 
 SAMPLE = {
-    "transformers": (("qwen3", 4), ("qwen3_moe", 4), ("gpt2", 4), ("t5", 7)),
+    "transformers": (("qwen3_moe", 4), ("t5", 7)),
     "torchvision": (("resnet18", 12), ("shufflenet_v2_x0_5", 20)),
     "timm": (("resnext26ts", 15),),
 }
@@ -30,19 +33,80 @@ def test_all_checks_hold(collection, name, sizes, tmp_path):
     checks.check_loaded(model, row, tmp_path)
     assert table.failing(row) == []
     assert (row["groups"], row["kept"], row["failed_trial"]) == (sizes, sizes, [])
+    assert row["trained_left"] <= row["left"] < 0.9
+    assert [*row["differences"]] == ["equal", "masked", "deployed", "loaded", "resumed"]
+    assert all({*modes} == {*comparing.MODES} for modes in row["differences"].values())
 
 
-def test_a_wrong_cut_is_noticed(tmp_path, monkeypatch):
-    pytest.importorskip("transformers")
-    monkeypatch.setattr(checks, "zeroed", lambda whole, learner: whole)
-    row = {}
-    checks.check(COLLECTIONS["transformers"]()["gpt2"](), row, tmp_path)
-    assert table.failing(row) == ["comparing"]
-    assert row["difference"] > checks.EQUAL
+class Branches(nn.Module):
+    """Two branches that meet, a norm over the batch, dropout, and perhaps a head for the training."""
+
+    def __init__(self, head):
+        super().__init__()
+        self.one, self.two, self.out = nn.Linear(4, 8), nn.Linear(4, 24), nn.Linear(32, 3)
+        self.norm, self.drop = nn.BatchNorm1d(32), nn.Dropout(0.5)
+        self.head = nn.Linear(8, 3) if head else None
+
+    def forward(self, x):
+        one = self.one(x).relu()
+        out = self.out(self.drop(self.norm(torch.cat([one, self.two(x).relu()], 1))))
+        return (out, self.head(one)) if self.training and self.head is not None else out
+
+
+def checked(folder, head=False):
+    model, row = Model(lambda: Branches(head), lambda: torch.randn(2, 4), lambda: torch.randn(5, 4)), {}
+    checks.check(model, row, folder)
+    if row.get("saved") == "yes":
+        checks.check_loaded(model, row, folder)
+    return row
+
+
+@pytest.mark.parametrize("head", [False, True])
+def test_all_checks_hold_for_branches_that_meet_and_a_head_for_the_training(head, tmp_path):
+    row = checked(tmp_path, head)
+    assert {check: row.get(check) for check in table.CHECKS} == dict.fromkeys(table.CHECKS, "yes")
+    assert max(max(each.values()) for each in row["differences"].values()) < 1e-5
+
+
+def _doubled(cut):
+    """A cut in place that also changes a weight."""
+
+    def shrink(model, *given):
+        changed = cut(model, *given)
+        model.get_submodule("out").weight.data.mul_(2.0 if changed else 1.0)
+        return changed
+
+    return shrink
+
+
+def _in_front(load):
+    """A learner whose units have another order."""
+
+    def load_state_dict(self, state, *given):
+        return load(
+            self, {name: value.flip(0) if name.endswith("one.bias") else value for name, value in state.items()}
+        )
+
+    return load_state_dict
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "made", "fails"),
+    [
+        ("zoo.checks", "zeroed", lambda old: lambda whole, learner: whole, "comparing"),
+        ("ngn.learner", "shrink", _doubled, "cutting in place"),
+        ("ngn.learner.CapacityLearner", "load_state_dict", _in_front, "resuming"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_wrong_is_noticed(where, name, made, fails, tmp_path, monkeypatch):
+    holder = pkgutil.resolve_name(where)
+    monkeypatch.setattr(holder, name, made(getattr(holder, name)))
+    assert fails in table.failing(checked(tmp_path))
 
 
 def test_the_program_ends_with_a_status_that_says_whether_all_checks_hold(tmp_path, monkeypatch, capsys):
-    rows = {"a": {"ngn": {"found": "yes"}}, "b": {"ngn": {"found": "yes", "equal": "another shape"}}}
+    rows = {"a": {"ngn": dict.fromkeys(table.CHECKS, "yes")}, "b": {"ngn": {"found": "yes", "half": "yes"}}}
     monkeypatch.setattr(bench_zoo, "missing", lambda package: False)
     monkeypatch.setattr(bench_zoo, "version", lambda package: "1")
     monkeypatch.setattr(bench_zoo, "COLLECTIONS", {"timm": lambda: rows})
@@ -57,7 +121,8 @@ def test_the_program_ends_with_a_status_that_says_whether_all_checks_hold(tmp_pa
 
 def test_the_table_counts_what_holds_and_names_what_does_not():
     good = dict.fromkeys(table.CHECKS, "yes")
-    good |= {"parameters": 10**6, "groups": 3, "kept": 3, "kept_share": 1.0, "left": 0.3, "difference": 1e-7}
+    good |= {"parameters": 10**6, "groups": 3, "kept": 3, "kept_share": 1.0, "left": 0.3, "trained_left": 0.29}
+    good |= {"differences": {"equal": {"eval": 1e-7, "train": 2e-7}, "masked": {"eval": 3e-7, "train": 1e-7}}}
     good |= {"pass_seconds": 0.1, "find_seconds": 0.2, "last": ["fc"]}
     rival = {"cut": "yes", "runs": "yes", "equal": "yes", "step": "yes", "left": 0.3}
     rows = [
@@ -79,6 +144,7 @@ def test_the_table_counts_what_holds_and_names_what_does_not():
     assert "2 of 4 models of timm (Torch-Pruning: 1 of 3)" in text
     assert "NGN cuts 1 of all 4 models so that they compute something else, Torch-Pruning 1." in " ".join(text.split())
     assert "2.0 forward passes" in text
+    assert "| a | 1.00 | 3 of 3 | 100% | 30% | 29% | 3e-07 | 2e-07 | 2.0 | yes | 30% | right |" in text
     assert "| b | comparing | `differs by 1.0e-01` |" in text
     assert "| c | Torch-Pruning | `KeyError: x / y` |" in text
     assert "| f | cutting | `no size is found. What fixes them: a norm over it` |" in text

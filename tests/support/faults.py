@@ -209,7 +209,7 @@ FAULTS = {
     "kill_otherwise": Fault(
         "SIGKILL, then a member's fixed model first, or `force=true`", fault_places.killed_and_asked_otherwise, 2
     ),
-    "signals": Fault("SIGINT, SIGTERM, SIGUSR1, SIGUSR2 at five steps each", signals),
+    "signals": Fault("SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 at five steps each", signals),
     "damaged_checkpoints": Fault("newest checkpoint truncated or bit-flipped", damaged_checkpoints),
     "damaged_files": Fault(
         "SIGKILL, then any file that is left damaged or the code changed, every kind",

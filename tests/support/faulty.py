@@ -187,7 +187,7 @@ def recorded(root: Path, names: Sequence[str]) -> dict[str, Any]:
         if record is None:
             continue
         curves = store.curves(name) or {}
-        record.pop("time")
+        del record["time"], record["sha256"]
         record["execution"].pop("resumed")
         record["phases"] = untimed(record["phases"])
         models = sorted(store.path(name).parent.glob(f"{name}.*.safetensors"))

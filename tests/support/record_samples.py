@@ -14,7 +14,7 @@ from experiments.config.identity import run_id, scientific
 from experiments.config.numerics import numerics
 from experiments.config.schema import is_integer
 from experiments.contract.config import Component, Config
-from experiments.store.records import Store
+from experiments.store.records import Store, digest_of
 from experiments.tables import MACROS
 
 SIZE = {"parameters": {"candidate": 100, "deployed": 10}, "steps": 5, "seconds": 1.0}
@@ -91,6 +91,11 @@ def record(config: Config, phases: Mapping[str, Any], clean: bool = True, **chan
         "code": {**code, "numerics": numerics(config)},
         **changes,
     }
+
+
+def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a changed record with the digest of its new content, as if it had been written so."""
+    return {**content, "sha256": digest_of(content)}
 
 
 def answers(

@@ -15,11 +15,12 @@ import torch
 from torch import Tensor
 
 from experiments.models.depth import ChainBank, LayerStack, TanhBank
+from experiments.models.kernels import WIDEST
 from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel
 from ngn.components.base import Bank
 
-WIDTHS = (8, 16, 32, 64)
+WIDTHS = (8, 16, 32, WIDEST)
 """Compiled hidden widths. Other widths are padded with units that stay exactly zero."""
 VECTOR = 16
 """Floats in the widest vector registers."""

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from experiments.models.depth import ChainBank, LayerStack, TanhBank
-from experiments.models.kernels.array_layout import WIDTHS
+from experiments.models.kernels import WIDEST, training_problem
 from experiments.models.kernels.libraries import library
 from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel
@@ -44,12 +44,10 @@ def unsupported(learner: CapacityLearner, batches: Batches, loss: Loss, plan: Tr
     if not all(isinstance(v, Tensor) and v.shape == (len(target), width) and v.dtype == torch.float32
                for v in (x, target)):  # fmt: skip
         return f"the kernel needs float32 inputs and targets of shape [N, {width}]"
-    if plan.lr_boundary_shape.kind != "constant":
-        return "the kernel needs a constant learning rate of the boundary"
-    if plan.optimizer != "adam" or plan.warmup:
-        return "the kernel supports only Adam without a warm-up"
-    if not len(target) or plan.accumulate != 1 or plan.autocast != "none" or plan.steps < 1:
-        return "the kernel supports neither micro-batches nor autocast, and needs samples and steps"
+    if (reason := training_problem(plan)) is not None:
+        return reason
+    if not len(target) or plan.steps < 1:
+        return "the kernel needs samples and steps"
     return None if library("planar" if depth else "bank1d") is not None else "the kernel cannot be built here"
 
 
@@ -69,8 +67,8 @@ def _block_problem(learner: CapacityLearner) -> str | None:
     bank = model.group.bank
     if type(bank) is not MLPBank or len(bank.sizes) != 4 or bank.sizes[::3] != (1, 1) or bank.sizes[1] != bank.sizes[2]:
         return "the kernel needs MLP blocks of the sizes (1, h, h, 1)"
-    if bank.sizes[1] > WIDTHS[-1]:
-        return f"blocks of width {bank.sizes[1]} exceed the largest compiled width, {WIDTHS[-1]}"
+    if bank.sizes[1] > WIDEST:
+        return f"blocks of width {bank.sizes[1]} exceed the largest compiled width, {WIDEST}"
     return "there are no blocks" if bank.K < 1 else None
 
 
@@ -87,8 +85,8 @@ def _planar_problem(learner: CapacityLearner) -> str | None:
     bank = banks[0]
     if type(learner.model) is not ParallelModel or learner.model.head is not None or len(banks) != 1:
         return "the kernel needs a model with one chain and no head"
-    if type(bank) is not ChainBank or bank.out != 2 or bank.width > WIDTHS[-1]:
-        return f"the kernel needs a chain of maps of the plane with at most {WIDTHS[-1]} units"
+    if type(bank) is not ChainBank or bank.out != 2 or bank.width > WIDEST:
+        return f"the kernel needs a chain of maps of the plane with at most {WIDEST} units"
     return None
 
 

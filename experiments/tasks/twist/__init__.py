@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 class LayersComponent(Component):
     """Several layers of tanh maps, each with a boundary. f_0 is the identity in all layers but the last."""
 
+    kernels: ClassVar[tuple[str, ...]] = ("planar",)
+
     component: Literal["layers"]
     layers: Annotated[int, Field(ge=2, strict=True), Whole]
     r_last: Ratio | None = None
@@ -34,6 +36,8 @@ class LayersComponent(Component):
 
 class ChainComponent(Component):
     """One boundary over a chain of tanh updates with ``width`` hidden units."""
+
+    kernels: ClassVar[tuple[str, ...]] = ("planar",)
 
     component: Literal["chain"]
     width: Count

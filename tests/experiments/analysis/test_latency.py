@@ -14,7 +14,7 @@ from experiments.runs import launch, run_files
 from experiments.store.provenance import Code
 from experiments.store.records import Store
 from experiments.tables.model import Table, row
-from ngn import cost
+from ngn import measuring
 from scripts import build_report, measure_latency
 
 
@@ -27,7 +27,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     none = Selection.of({"task": "mnist", "gate": "mlp", "profile": "smoke"}, seeds=range(2))
     rows = tuple(row(key, seeds=2, runs=made) for key, made in (("cora", cora), ("mnist", none), ("story", None)))
     monkeypatch.setattr(measure_latency, "EIGHT", Table("eight", "", (), rows))
-    monkeypatch.setattr(cost, "PASSES", (1, 1))
+    monkeypatch.setattr(measuring, "PASSES", (1, 1))
     return measure_latency
 
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from record_samples import grown, record
+from record_samples import grown, record, sealed
 
 from experiments.analysis import overview
 from experiments.blocks import ConfigError
@@ -45,7 +45,9 @@ def test_lines_are_medians_in_the_order_of_the_values(folder: Path) -> None:
 def test_the_script_prints_writes_and_draws(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, picture = tmp_path / "runs.csv", tmp_path / "t.png"
     assert table.main([str(folder), "--by", "schedule.lambda0", "--csv", str(out), "--plot", str(picture)]) == 0
-    assert "0.0001     3" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "0.0001     3" in printed
+    assert printed.splitlines()[-2:] == [str(out), str(picture)]
     rows = list(csv.DictReader(out.read_text().splitlines()))
     assert sorted(float(row["grown.t"]) for row in rows) == [0, 1, 2, 10, 11, 12]
     assert picture.read_bytes().startswith(b"\x89PNG")
@@ -86,7 +88,7 @@ def test_a_setting_that_older_records_lack_has_its_default(folder: Path) -> None
     older, *_ = sorted(folder.glob("regression1d/*.json"))
     content = json.loads(older.read_text())
     del content["config"]["train"]["matmul"], content["config"]["train"]["warmup"]
-    older.write_text(json.dumps(content))
+    older.write_text(json.dumps(sealed(content)))
     Store(folder).write(
         record(compose({"method": "l0"}, {"schedule.lambda0": 1e-4}), {"grown": grown([9.0], 0.1, 0.1)})
     )
@@ -137,3 +139,18 @@ def test_refusals_say_what_was_meant(folder: Path, tmp_path: Path, capsys: pytes
         overview.grouped(overview.record_rows([folder]), ["schedule.lamda0"], [])
     assert table.main([str(tmp_path / "nothing")]) == 2
     assert "there are no records in" in capsys.readouterr().err
+
+
+def test_a_plot_needs_a_name_of_a_picture(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert table.main([str(folder), "--by", "schedule.lambda0", "--plot", str(tmp_path / "t.bmp")]) == 2
+    assert "t.bmp: the name of a plot must end in .png, .pdf or .svg" in capsys.readouterr().err
+
+
+def test_columns_that_do_not_fit_follow_below() -> None:
+    rows = [{"run": "first", "a": 1.0, "b": 2.0, "c": 3.0}, {"run": "second", "a": 10.0, "b": 20.0, "c": 30.0}]
+    wide = overview.format_rows(rows).splitlines()
+    assert wide == ["run      a   b   c", "first    1   2   3", "second  10  20  30"]
+    assert overview.format_rows(rows, room=15).splitlines() == [
+        "run      a   b", "first    1   2", "second  10  20", "run      c", "first    3", "second  30"
+    ]  # fmt: skip
+    assert overview.format_rows(rows, room=1).count("run") == 3, "at least one column beside the first"

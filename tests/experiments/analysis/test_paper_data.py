@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -259,6 +260,13 @@ def test_explain_shows_records_and_arithmetic(store: Store, capsys: pytest.Captu
     assert f"regression1d/{baseline_id(2)}.json (commit 0000000000): grown.t = 6" in text
     assert "median of grown.t: (4, 5, 6, 7, 8, 4, 5, 6, 7, 8) = 6" in text
     assert "printed: 6.00" in text
+    assert "no digest" not in text
+    older = store.path(baseline_id(2))
+    told = json.loads(older.read_text())
+    older.write_text(json.dumps({key: value for key, value in told.items() if key != "sha256"}))
+    assert "no digest, so a change would not show: 1 of 10" in explain(
+        Reader(store), *find("datafourbody.baseline.t")[0]
+    )
     store.path(baseline_id(7)).unlink()
     text = explain(Reader(store), *find("datafourbody.baseline.t")[0])
     assert f"missing: {baseline_id(7)}" in text

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import record_samples as samples
 
+from experiments.analysis.build import tex
 from experiments.analysis.tex import escape
 from experiments.paths import ROOT
 from experiments.store.records import Store
+from experiments.tables import MACROS
 from experiments.tables.one_d import BASELINE
 from scripts.build_paper_data import main
 
@@ -55,3 +58,10 @@ def test_no_text_of_a_record_reaches_the_macros(tmp_path: Path) -> None:
     assert main(["--results", str(store.root), "--output", str(output)]) == 0
     assert "passwd" not in output.read_text()
     assert output.read_text().isascii()
+
+
+@pytest.mark.parametrize("line", ["\n", "\r", "\x0b", "\x0c", "\x85", "\u2028", "\u2029", "\x1b"])
+def test_a_note_stays_in_its_comment_whatever_it_holds(line: str) -> None:
+    table = next(table for table in MACROS if not table.inline)
+    made = tex([table], lambda *_: "--", notes_of=lambda _: [f"data differ{line}\\input{{/etc/passwd}}"])
+    assert [row for row in made.splitlines() if "passwd" in row] == ["% data differ \\input{/etc/passwd}"]

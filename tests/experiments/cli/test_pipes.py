@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,9 +44,99 @@ def test_a_reader_that_has_gone_is_no_traceback(words: list[str], status: int) -
     assert (done.returncode, done.stderr) == (status, "")
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
-def test_every_script_ends_so(script: Path) -> None:
-    assert "exit_with(main)" in script.read_text()
+@pytest.mark.parametrize("script", [*SCRIPTS, ROOT / "run.py"], ids=lambda path: path.stem)
+def test_every_script_begins_and_ends_so(script: Path) -> None:
+    text = script.read_text()
+    assert "exit_with(main)" in text
+    before = text[: text.index("until_main()\n")]
+    imported = set(re.findall(r"^(?:from|import) (\S+)", before, re.M))
+    assert imported <= {"__future__", "sys", "pathlib"}, "Ctrl-C would show a traceback while these are imported"
+
+
+def program(*lines: str, **streams: Any) -> subprocess.CompletedProcess[str]:
+    """Run lines of Python after the import of the module."""
+    text = "\n".join(("import errno, os, signal, sys", "from experiments.cli import pipes", *lines))
+    words = [sys.executable, "-c", text]
+    return subprocess.run(words, cwd=ROOT, text=True, check=False, **{"capture_output": True} | streams)
+
+
+INTERRUPTED = "os.kill(os.getpid(), signal.SIGINT)"
+
+
+def test_ctrl_c_is_no_traceback() -> None:
+    early = program("pipes.until_main()", "try:", f"    {INTERRUPTED}", "except BaseException: pass", "print('on')")
+    assert (early.returncode, early.stdout, early.stderr) == (130, "", "\nstopped; nothing was started\n")
+    late = program("pipes.until_main()", "def main():", f"    {INTERRUPTED}", "pipes.exit_with(main)")
+    assert (late.returncode, late.stderr) == (130, "\nstopped\n")
+    ignored = program("signal.signal(signal.SIGINT, signal.SIG_IGN)", "pipes.until_main()", INTERRUPTED, "print('on')")
+    assert (ignored.returncode, ignored.stdout) == (0, "on\n")
+
+
+@pytest.mark.parametrize("code", ["ENOSPC", "EDQUOT", "EROFS", "EACCES", "EFBIG", "ENOTDIR"])
+def test_a_file_that_cannot_be_written_is_one_line(code: str) -> None:
+    fault = f"raise OSError(errno.{code}, os.strerror(errno.{code}), 'some/file')"
+    done = program("def main():", f"    {fault}", "pipes.exit_with(main)")
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("some/file: cannot be ")
+    assert os.strerror(getattr(errno, code)) in line
+
+
+def test_a_damaged_file_is_one_line() -> None:
+    done = program(
+        "from ngn.files import FileError", "def main(): raise FileError('a.json: damaged')", "pipes.exit_with(main)"
+    )
+    assert (done.returncode, done.stderr) == (1, "a.json: damaged\n")
+
+
+def test_a_full_disk_behind_the_output_is_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        done = program("pipes.exit_with(lambda: print('x' * 9999))", capture_output=False, stdout=full, stderr=-1)
+        assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+        assert done.stderr.startswith("the output: cannot be written (No space left on device)")
+        lines = ("pipes.print_line('a')", "pipes.print_line('b')", "print('done', file=sys.stderr)")
+        done = program(*lines, capture_output=False, stdout=full, stderr=-1)
+    assert (done.returncode, done.stderr.splitlines()[1:]) == (0, ["done"])
+
+
+def test_a_bug_shows_its_traceback() -> None:
+    done = program("pipes.exit_with(lambda: 1 / 0)")
+    assert done.returncode == 1
+    assert "ZeroDivisionError" in done.stderr
+
+
+def test_no_escape_sequence_reaches_the_terminal() -> None:
+    hostile = "a\x1b[2Jb\x9b\x07\rc\x7f\u202ed\udc9b\te\n"
+    lines = (
+        f"hostile = {hostile!r}",
+        "import logging",
+        "def main():",
+        "    print(hostile, end='')",
+        "    print(hostile, file=sys.stderr, end='')",
+        "    logging.warning('%s', hostile.strip())",
+        "    sys.stderr.write('\\r50 %'); sys.stderr.write('\\x1b[A')",
+        "pipes.exit_with(main)",
+    )
+    done = program(*lines)
+    clean = "a<U+001B>[2Jb<U+009B><U+0007><U+000D>c<U+007F><U+202E>d<U+DC9B>\te\n"
+    assert done.stdout == clean
+    assert done.stderr.replace("\r", "\n") == f"{clean}WARNING:root:{clean}\n50 %\x1b[A", "bars may still go back"
+
+
+def test_rich_draws_in_colour_and_its_contents_are_clean() -> None:
+    lines = (
+        "from rich.console import Console",
+        "from experiments.analysis.collect import Problem",
+        "from experiments.analysis.terminal import print_problems",
+        "def main():",
+        "    console = Console(force_terminal=True)",
+        "    console.print('green', style='green')",
+        "    print_problems([Problem('foreign', 'run', 'x\\x1b[2Jy')], console)",
+        "pipes.exit_with(main)",
+    )
+    first, second = program(*lines).stdout.splitlines()
+    assert first == "\x1b[32mgreen\x1b[0m"
+    assert second == "foreign: run: x<U+001B>[2Jy"
 
 
 def test_runs_go_on_when_their_reader_has_gone() -> None:

@@ -248,3 +248,11 @@ def test_completion_offers_presets_words_and_the_gates_that_fit(
     with pytest.raises(SystemExit):
         app.main(["-sc", "query=bash"])
     assert capsys.readouterr().out.split() == offered
+
+
+@pytest.mark.parametrize("name", ["..yaml", "...yaml", ".yaml", "a\x1b[2J.yaml"])
+def test_a_study_has_a_name_that_a_folder_can_have(tmp_path, name):
+    """``..yaml`` would put its plans among the folders of all studies."""
+    with pytest.raises(ConfigError, match="rename it") as refused:
+        print(OwnStudy(tmp_path / name).name)
+    assert str(refused.value).isprintable()

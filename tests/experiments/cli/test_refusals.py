@@ -97,6 +97,8 @@ REFUSED = {
     "train.lr=interval(0,1)": "interval",
     "schedule=glob(z*)": "matches no choice",
     "method=fixed": "method.count=N",
+    "task=gsm8k model=local model.path=/x model.file=../../x.gguf": "must be the name of a file in model.path",
+    "tag=a/b": "tag: must have the form",
     "seed.value=1e300": "must be a whole number",
     # missing or impossible things
     "task=mnist gate=conv gate.K=60000": "60,000 components with open gates need at least",

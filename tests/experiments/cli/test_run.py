@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 from experiments import paths
 from experiments.blocks import ConfigError
-from experiments.cli import app, session
+from experiments.cli import app, forecast, session
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.contract.config import Config
@@ -38,6 +39,7 @@ def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tu
     monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
     monkeypatch.setenv("NGN_SCRATCH", "")  # main sets it; monkeypatch restores it after the test
     monkeypatch.setattr(paths, "SCRATCH", tmp_path / "project" / "scratch")
+    monkeypatch.setattr(forecast, "RESULTS", tmp_path / "no records")
     monkeypatch.chdir(tmp_path)
 
     def run(line: str, engine: Engine = _outcome) -> tuple[int, list[Config]]:
@@ -72,6 +74,22 @@ def test_ten_seeds_are_ten_runs_with_one_line_each(command: Any, capsys: pytest.
     shown = capsys.readouterr()
     assert shown.out.splitlines() == [f"[{i}/10] seed={i - 1}: complete" for i in range(1, 11)]
     assert shown.err == ""
+
+
+def test_the_time_is_told_first_and_only_if_something_is_trained(
+    command: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(app, "forecast", lambda runs: f"{len(runs)} runs: long")
+
+    def engine(config: Config) -> Any:
+        assert capsys.readouterr().err.startswith("3 runs: long\n")
+        raise ConfigError("looked at")
+
+    present = Run.of(compose(overrides={"seed.value": 0, "results": str(tmp_path)}))
+    present.path.parent.mkdir()
+    present.path.touch()
+    command(f"seed=0..3 results={tmp_path}", engine)
+    assert "long" not in (command(f"seed=0 results={tmp_path}"), capsys.readouterr().err)[1]
 
 
 def test_the_checked_configurations_are_run(command: Any) -> None:
@@ -111,6 +129,46 @@ def test_an_error_for_the_reader_prints_its_message_with_status_1(
     assert command("", engine)[0] == 1
     shown = capsys.readouterr()
     assert shown.err == f"{error}\n"
+
+
+@pytest.mark.parametrize(("code", "why"), [("ENOSPC", "free some space"), ("EROFS", "that can be written")])
+def test_a_folder_that_cannot_be_written_refuses_the_command_once(
+    command: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, code: str, why: str
+) -> None:
+    def write(path: Path, content: bytes) -> None:
+        raise OSError(getattr(errno, code), os.strerror(getattr(errno, code)), str(path))
+
+    monkeypatch.setattr(Path, "write_bytes", write)
+    for line, other in (("seed=0..4", "NGN_OUTPUT=DIR"), ("seed=0..4 hydra.sweep.dir=/", "NGN_OUTPUT=DIR")):
+        status, ran = command(line)
+        assert (status, ran) == (2, [])
+        (told,) = capsys.readouterr().err.splitlines()
+        assert told.startswith("refused: /")
+        assert why in told
+        assert told.endswith(f"Another folder: {other} python run.py ...")
+
+
+@pytest.mark.parametrize("key", ["results", "hydra.sweep.dir"])
+def test_a_folder_of_the_command_that_cannot_be_written_is_named(
+    command: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path, key: str
+) -> None:
+    (file := tmp_path / "file").write_text("")
+    status, ran = command(f"seed=0..4 {key}={file}/below")
+    assert (status, ran) == (2, [])
+    told = capsys.readouterr().err
+    assert told == f"refused: {file}: cannot be read or written (Not a directory). Another folder: {key}=DIR\n"
+
+
+def test_one_reason_is_told_once(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    def engine(config: Config) -> Any:
+        raise StorageError("the disk is full")
+
+    assert command("seed=0..4", engine)[0] == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "[1/5] seed=0: the disk is full",
+        "5 of 5 runs failed:",
+        "  [1/5] seed=0: the disk is full (and 4 more)",
+    ]
 
 
 def test_missing_data_are_an_error_for_the_reader(command: Any, capsys: pytest.CaptureFixture[str]) -> None:

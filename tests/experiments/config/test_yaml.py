@@ -1,5 +1,7 @@
 """Hostile YAML is refused with its file's name, at once."""
 
+import os
+
 import pytest
 
 from experiments.blocks import ConfigError
@@ -17,7 +19,7 @@ HOSTILE = {
     "no text": (b"\xff\xfe\x00", "is not a YAML file in UTF-8"),
     "a control character": ("a: \x00", "is not a YAML file"),
     "no settings": ("- a\n", "has no settings"),
-    "too long": ("a: 1  # " + "x" * 2**20, "is larger than"),
+    "too long": ("a: 1  # " + "x" * 2**20, "more than the limit of 1048576"),
     "a tag of Python": ("a: !!python/object/apply:os.system ['true']\n", "tag"),
 }
 
@@ -31,11 +33,13 @@ def test_a_hostile_file_is_refused(tmp_path, name):
         read_yaml(path)
 
 
-@pytest.mark.parametrize("place", ["folder", "circle", "nowhere", "unreadable"])
+@pytest.mark.parametrize("place", ["folder", "circle", "nowhere", "unreadable", "pipe"])
 def test_what_stands_in_place_of_a_file_is_named(tmp_path, place):
     path = tmp_path / "mine.yaml"
     if place == "folder":
         path.mkdir()
+    elif place == "pipe":
+        os.mkfifo(path)
     else:
         path.symlink_to({"circle": "mine.yaml", "nowhere": "x", "unreadable": "/proc/self/mem"}[place])
     with pytest.raises(ConfigError, match=r"mine\.yaml: unreadable"):

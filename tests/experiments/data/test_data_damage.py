@@ -66,11 +66,17 @@ def test_the_manifest_of_a_root_vouches_for_a_substitute_and_is_named(tmp_path):
         ('{"provenance": "x", "files": {"a": "12"}}', "not a sha256"),
         ('{"provenance": " ", "files": {}}', "provenance"),
         (json.dumps({"provenance": "x" * 501, "files": {}}), "501 characters"),
+        (json.dumps({"provenance": "mine\x1b[2J", "files": {}}), r"control character U\+001B"),
+        ('{"provenance": "x", "files": {}, "files": {}}', "'files' stands there twice"),
+        (None, "no regular file"),
     ],
 )
 def test_a_manifest_that_is_none_is_refused(tmp_path, content, fault):
     files, _ = samples.mnist()
-    samples.put(tmp_path / "mnist", files | {"manifest.json": content.encode()})
+    samples.put(tmp_path / "mnist", files | {"manifest.json": (content or "").encode()})
+    if content is None:
+        (tmp_path / "mnist" / "manifest.json").unlink()
+        os.mkfifo(tmp_path / "mnist" / "manifest.json")
     with pytest.raises(DataError, match=rf"manifest\.json: .*{fault}"):
         read_mnist(tmp_path, samples.official(files))
 

@@ -68,7 +68,7 @@ HOSTILE = {
     "no columns": ("wikisql", wikisql(tables=[TABLE | {"header": []}]), r"header: .* at least 1 item"),
     "a table twice": ("wikisql", wikisql(tables=[TABLE, TABLE]), r"tables\.jsonl: the id 't' stands there twice"),
     "a key twice": ("gsm8k", gsm8k('{"question": "", "answer": "#### 1", "answer": "#### 2"}'), r"'answer' stands"),
-    "not a number": ("wikisql", wikisql([sql(conds=[[0, 0, float("nan")]])]), r"NaN is no number"),
+    "not a number": ("wikisql", wikisql([sql(conds=[[0, 0, float("nan")]])]), r"NaN is not a finite number"),
     "a list for a line": ("gsm8k", gsm8k([SUM]), r"line 1: unreadable \(Input should be a valid dict"),
     "a number for a line": ("gsm8k", gsm8k(3), r"line 1: unreadable"),
     "half a line": ("gsm8k", gsm8k(SUM, '{"question": "'), r"train\.jsonl, line 2: unreadable"),

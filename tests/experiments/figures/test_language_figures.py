@@ -124,7 +124,8 @@ def test_thirds_give_the_remainder_to_the_front() -> None:
 def test_a_rival_that_adapts_other_weights_does_not_count(store: Store) -> None:
     path = next(store.root.glob("wikisql_easy/*-svd-*.json"))
     record = json.loads(path.read_text())
-    path.write_text(json.dumps({**record, "base": {"name": "x", "sha256": "1" * 64, "provenance": "elsewhere"}}))
+    base = {"name": "x", "sha256": "1" * 64, "provenance": "elsewhere"}
+    path.write_text(json.dumps(samples.sealed({**record, "base": base})))
     cell = reduce_cell(Reader(store), LORA, LORA.row("wikisql_easy-svd"), "score")
     assert cell.text == "--"
     assert [problem.kind for problem in cell.problems] == ["data"]

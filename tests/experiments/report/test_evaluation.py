@@ -28,7 +28,7 @@ RIVALS = {name: runs for name, runs in RUNS.items() if runs.about in dict(runs.c
 def test_the_command_of_a_row_trains_its_runs(name: str) -> None:
     runs = RUNS[name].with_seeds(RUNS[name].seeds[:2])
     program, script, *words = shlex.split(evaluation.command_of(runs, "any"))
-    assert (program, script, words[-1]) == ("python", "run.py", "results=mine")
+    assert (program, script) == ("python", "run.py")
     _, jobs = app.prepare(words)
     assert [job.run.id for job in jobs] == [run.id for run in selected_runs(runs)]
 
@@ -38,7 +38,7 @@ def test_the_command_of_a_rival_is_its_study_which_trains_it(tmp_path: Path) -> 
     found = {row.cell: row for row in evaluation.rows(Reader(Store(tmp_path)))}
     for cell, runs in RIVALS.items():
         _, script, _, study, *rest = found[cell].command.split()
-        assert (script, rest) == ("scripts/sweep.py", ["--results", "mine"])
+        assert (script, rest) == ("scripts/sweep.py", ["--results", "runs"])
         (first,) = selected_runs(runs)
         assert any(selected_runs(one)[0].id == first.id and runs.about in dict(one.companions)
                    for one in STUDIES[study].make())  # fmt: skip

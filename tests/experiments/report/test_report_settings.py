@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from experiments.analysis.selection import Selection
+from experiments.blocks import ConfigError
 from experiments.config.compose import compose
 from experiments.config.identity import flatten, scientific
 from experiments.report import settings
@@ -28,8 +29,8 @@ def test_every_scientific_key_of_every_study_has_an_origin() -> None:
         for key in flatten(scientific(config)):
             try:
                 word, phrase = origin_of(key, config)
-            except KeyError as error:
-                missing.add(error.args[0])
+            except ConfigError as error:
+                missing.add(str(error))
                 continue
             assert word in (PAPER, CHOSEN), key
             assert phrase, key
@@ -38,7 +39,7 @@ def test_every_scientific_key_of_every_study_has_an_origin() -> None:
 
 def test_a_key_without_a_mark_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "marks", lambda path: {})
-    with pytest.raises(KeyError, match=r"'train\.lr' has no origin"):
+    with pytest.raises(ConfigError, match=r"regression1d-mlp\.yaml: 'train\.lr' has no origin; write '# paper: where'"):
         origin_of("train.lr", compose())
 
 

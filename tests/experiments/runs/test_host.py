@@ -118,7 +118,7 @@ def test_flushing_changes_no_bit_of_losses_and_boundaries(name, engine) -> None:
             with torch.no_grad():  # like the last maps of far components, which are still close to zero
                 learner.axes[0].bank.W3.fill_(NEARLY_ZERO)
         batches, plan = task.batches(config.train, 0), plan_of(Stack.of(config), task.samples(config.train))
-        kind = trainer_of(engine, learner, batches, task, plan)
+        kind = trainer_of(config.model_copy(update={"engine": engine}), learner, batches, task, plan)
         history = kind(learner, batches, task.loss, plan, progress="never").fit()
         return history.curves, learner
 

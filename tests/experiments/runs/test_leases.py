@@ -1,7 +1,9 @@
 """Leases, and how processes share runs. tests/support/faults.py injects the faults."""
 
+import errno
 import json
 import os
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +13,7 @@ from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.runs import launch, outcome, phases, sharing, training
 from experiments.runs.run_files import runs_of
+from experiments.store import leases
 from experiments.store.leases import Leases
 from experiments.store.records import RecordError, Store
 from experiments.sweeps import plan as plans
@@ -85,8 +88,18 @@ def test_only_the_leases_of_dead_owners_are_cleared(tmp_path):
 
 def test_an_unwritable_folder_is_reported_before_training(tmp_path):
     (tmp_path / "results").write_text("a file")
-    with pytest.raises(RecordError, match="name another folder with results=DIR"):
+    with pytest.raises(RecordError, match=r"Nothing was started. Another folder: results=DIR"):
         launch.launch(smoke(tmp_path, [0]))
+
+
+@pytest.mark.parametrize(("code", "advice"), [(errno.ENOSPC, "free some space"), (errno.EACCES, "permissions")])
+def test_the_advice_fits_the_reason(tmp_path, monkeypatch, code, advice):
+    def refused(self, name):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(Leases, "_take", refused)
+    with pytest.raises(RecordError, match=rf"{os.strerror(code)}.*{advice}"), Leases(tmp_path) as leases:
+        leases.take(["run"])
 
 
 def test_runs_of_a_living_process_are_not_taken(tmp_path, monkeypatch):
@@ -103,6 +116,43 @@ def test_runs_of_a_living_process_are_not_taken(tmp_path, monkeypatch):
         other.take([run_id(configs[1])])
         assert worker.run_task(path, 0, patience=0.05)[run_id(configs[1])] == "held"
     assert worker.run_task(path, 0)[run_id(configs[1])] == "complete"
+
+
+def test_waiting_writes_nothing_and_looks_ever_less_often(tmp_path, monkeypatch):
+    """Twenty held runs for a minute: each lease is read once, and then only its file's facts."""
+    configs, now, pauses, reads, writes = smoke(tmp_path, range(20)), [0.0], [], [], []
+
+    def sleep(seconds):
+        pauses.append(seconds)
+        now[0] += seconds
+
+    real, temporary = leases.read_regular, leases.temporary_path
+    with Leases(tmp_path / "results") as other:
+        other.take([run_id(config) for config in configs])
+        monkeypatch.setattr(sharing, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: now[0]))
+        monkeypatch.setattr(leases, "read_regular", lambda *given: reads.append(given) or real(*given))
+        monkeypatch.setattr(leases, "temporary_path", lambda path: writes.append(path) or temporary(path))
+        with pytest.raises(sharing.HeldElsewhere, match="training 20 runs"):
+            launch.launch(configs, patience=60.0)
+    assert pauses[:3] == [0.5, 0.75, 1.125]
+    assert max(pauses) == sharing.MAX_POLL
+    assert 60 < sum(pauses) < 61
+    assert (len(reads), writes) == (2 * 20, [])  # by this command, and by the owner as it releases them
+
+
+def test_a_lease_of_a_dead_process_is_taken_over_though_its_owner_is_known(tmp_path):
+    """Also if the next lease has got the number of the file that was read."""
+    with Leases(tmp_path) as here, Leases(tmp_path) as there:
+        here.take(["a"])
+        assert there.owner("a") is not None
+        path = here.path("a")
+        told = json.loads(path.read_text())
+        path.write_text(json.dumps({**told, "pid": 2**30}))
+        assert there.owner("a") is not None
+        there._seen.clear()
+        assert there.take(["a"]) == ["a"]
+        there._seen["a"] = replace(there._seen["a"], owner=replace(there._seen["a"].owner, pid=2**30))
+        assert there.owner("a").pid == os.getpid()
 
 
 def test_any_command_re_forms_an_interrupted_stack(tmp_path, monkeypatch):

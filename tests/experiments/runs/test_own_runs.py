@@ -18,9 +18,8 @@ from experiments.cli.rewrite import rewrite
 from experiments.config.compose import compose
 from experiments.contract.config import Config
 from experiments.paths import ROOT
-from experiments.runs import outcome, run_files
+from experiments.runs import run_files
 from experiments.runs.launch import launch
-from experiments.runs.run_files import Run
 from experiments.store import provenance
 from experiments.store.records import RecordError, Store
 
@@ -29,7 +28,6 @@ from experiments.store.records import RecordError, Store
 def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A clean checkout with folders of its own."""
     monkeypatch.setattr(run_files, "RUNS", tmp_path / "runs")
-    monkeypatch.setattr(outcome, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(run_files, "code", lambda: provenance.Code("c", True, "git"))
     return tmp_path
 
@@ -39,53 +37,32 @@ def short(**overrides: object) -> Config:
     return compose({}, {"train.steps": 12, "gate.K": 4, "progress": "never", **keys})
 
 
-def test_the_suites_records_are_reported_and_never_replaced(clean: Path) -> None:
+def test_a_run_with_a_committed_record_is_trained_into_runs(clean: Path) -> None:
     (made,) = launch([short(results=str(clean / "results"))])
     before = made.path.read_bytes()
-
-    (found,) = launch([short()])
-    assert (found.status, found.path) == ("reference", made.path)
-    assert "came with the suite: grown t = " in found.message
-    assert not (clean / "runs").exists()
-
-    (other,) = launch([short(force=True)])
-    assert (other.status, other.path.parent.parent) == ("complete", clean / "runs")
-    assert launch([short()])[0].path == other.path, "an own record comes first"
-    other.path.unlink()
-    assert launch([short(results=str(clean / "runs"))])[0].status == "complete"
+    (own,) = launch([short()])
+    assert (own.status, own.path.parent.parent) == ("complete", clean / "runs")
+    assert "(" in own.message
+    assert launch([short()])[0].status == "present", "what runs/ has is not trained again"
     assert made.path.read_bytes() == before
 
 
-def test_a_stale_record_of_the_suite_is_not_reported(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    launch([short(results=str(clean / "results"))])
-    monkeypatch.setattr(outcome, "numerics", lambda config: {"regression1d": 99, "ngn": 1})
-    assert outcome.reference(Run.of(short())) is None
-
-
-@pytest.mark.parametrize("where", [{"results": "elsewhere"}, {"profile": "smoke"}])
-def test_commands_with_their_own_folder_ignore_the_suites_records(clean: Path, where: dict[str, str]) -> None:
-    launch([short(results=str(clean / "results"))])
-    assert outcome.reference(Run.of(short())) is not None
-    profile = {key: where[key] for key in where.keys() & {"profile"}}
-    asked = compose(profile, {"train.steps": 12, "gate.K": 4, "progress": "never", **(where if not profile else {})})
-    launch([asked.model_copy(update={"results": str(clean / "results")})])
-    assert outcome.reference(Run.of(asked)) is None
-
-
 def commands() -> list[list[str]]:
-    """The training commands that the README shows."""
+    """The commands of run.py that the README shows."""
     text = (ROOT / "README.md").read_text()
     block = text.partition("## Run a study")[2].split("```")[1]
     lines = [line.partition(" #")[0].split() for line in block.splitlines()[1:]]
     return [line[2:] for line in lines if line[:2] == ["python", "run.py"] and not {"--cfg", "--list"} & {*line}]
 
 
-def test_commands_of_the_readme_train(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_of_the_readme_train_into_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_files, "code", lambda: provenance.Code("c", True, "git"))
-    assert len(commands()) >= 5
-    for command in commands():
-        for job in expand(rewrite(expand_experiment(command))):
-            assert outcome.reference(job.run) is None, f"{' '.join(command)} only shows the record of {job.run.id}"
+    training = [command for command in commands() if "show=true" not in command]
+    assert len(training) >= 5
+    assert len(training) == len(commands()) - 1, "one command shows the committed records"
+    for command in training:
+        roots = {job.run.root for job in expand(rewrite(expand_experiment(command)))}
+        assert roots <= {run_files.RUNS, run_files.SCRATCH / "results"}, " ".join(command)
 
 
 LOAD = """
@@ -127,7 +104,10 @@ def test_saved_models_load_in_another_process(tmp_path: Path) -> None:
 
 
 def test_a_missing_or_damaged_model_is_named(tmp_path: Path) -> None:
+    from experiments.runs import models
     from experiments.runs.models import load_model
+    from ngn.files import digest
+    from ngn.tensor_files import contents_digest
 
     (made,) = launch([short(results=str(tmp_path), tag="mine")])
     assert json.loads(made.path.read_text())["execution"]["tag"] == "mine"
@@ -143,6 +123,8 @@ def test_a_missing_or_damaged_model_is_named(tmp_path: Path) -> None:
     assert again.message.endswith("add force=true to run it again")
     load_model(made.path)
     (model,) = tmp_path.rglob("*.grown.safetensors")
+    assert json.loads(made.path.read_text())["phases"]["grown"]["model_sha256"] == contents_digest(model)
+    models._check(model, digest(model))  # of the file, as older records have it
     content = model.read_bytes()
     for damaged in (content[:-1] + bytes([content[-1] ^ 1]), content[:99], b""):
         model.write_bytes(damaged)

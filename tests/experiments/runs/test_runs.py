@@ -4,10 +4,13 @@ import json
 
 import pytest
 import torch
+from record_samples import sealed
 from whole_runs import ALL, checked
 
+from experiments.blocks import ConfigError
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
+from experiments.data.sets import DataInfo
 from experiments.runs import run_files, training
 from experiments.runs.launch import launch
 from experiments.runs.phases import fixed_configuration, learner_of
@@ -86,7 +89,8 @@ def test_the_fixed_phase_takes_the_record_of_the_fixed_run(tmp_path):
     record = json.loads(fixed.path.read_text())
     assert record["phases"]["fixed"]["truncated"] == trained["truncated"]
     outcome.path.unlink()
-    fixed.path.write_text(json.dumps(record | {"execution": {**record["execution"], "engine": "fused-branches"}}))
+    other = {**record["execution"], "engine": "fused-branches"}
+    fixed.path.write_text(json.dumps(sealed(record | {"execution": other})))
     (again,) = launch([grown])
     rewritten = json.loads(again.path.read_text())
     taken = rewritten["phases"]["fixed"]
@@ -176,3 +180,31 @@ def test_a_scheduled_boundary_learning_rate_uses_torch(tmp_path):
     assert run_id(flat) != run_id(falling)
     (outcome,) = launch([falling])
     assert json.loads(outcome.path.read_text())["execution"]["engine"] == "torch"
+
+
+def test_data_of_another_name_are_refused_before_the_training(tmp_path, monkeypatch):
+    """No table counts a record whose data have another name than its task."""
+    asked = compose({}, {"results": str(tmp_path), "train.steps": 12, "gate.K": 4, "progress": "never"})
+    named = DataInfo("synthetic-images", "0" * 64, "generated: here")
+    real = Regression1D.make
+
+    def make(settings, config, device):
+        task = real(settings, config, device)
+        task.info = named
+        return task
+
+    monkeypatch.setattr(Regression1D, "make", make)
+    with pytest.raises(ConfigError, match="task=regression1d: the name of its data is 'synthetic-images', but must be"):
+        launch([asked])
+    assert list(tmp_path.rglob("*.json")) == []
+    smoke_data = compose({"profile": "smoke"}, {})
+    assert make_task(smoke_data, torch.device("cpu")).info is named, "smoke data have names of their own"
+
+
+def test_runs_of_a_stack_tell_the_time_that_passed(tmp_path):
+    single, *pair = launch([smoke(tmp_path, seed__value=s, gate__K=k) for s, k in ((0, 3), (0, 4), (1, 4))])
+    for outcome in pair:
+        record = json.loads(outcome.path.read_text())
+        passed = 2 * record["time"]["seconds"]
+        assert f"({passed:.1f} s for 2 runs together) -> " in outcome.message
+    assert "together" not in single.message

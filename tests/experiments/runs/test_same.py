@@ -15,7 +15,7 @@ from experiments.contract.config import Config
 from experiments.data import MissingData, sets
 from experiments.language import base
 from experiments.paths import ROOT
-from experiments.runs import outcome, run_files, same, training
+from experiments.runs import run_files, same, training
 from experiments.runs.launch import launch, share
 from experiments.runs.run_files import Run
 from experiments.store import provenance, sources
@@ -139,24 +139,6 @@ def test_other_data_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     images(monkeypatch, sets.DataError("a damaged file"))
     (error,) = share([Run.of(asked)]).values()
     assert str(error) == "a damaged file"
-
-
-def test_a_record_of_the_suite_on_other_data_is_not_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(outcome, "RESULTS", tmp_path)
-    monkeypatch.setattr(run_files, "RUNS", tmp_path / "runs")
-    monkeypatch.setattr(run_files, "code", lambda: provenance.Code("c", True, "git"))
-    monkeypatch.setattr(outcome, "changed_since", lambda commit: ["ngn/gate.py"])
-    asked = Run.of(compose({"task": "mnist", "gate": "mlp"}))
-    Store(tmp_path).write(record(asked.config, {"grown": grown([2.0], 90.0, 90.0, "accuracy")}))
-    images(monkeypatch, "0" * 64)
-    found = outcome.reference(asked)
-    assert found is not None
-    assert "; changed since its commit 0000000000, under the same numerics version: ngn/gate.py" in found.message
-    images(monkeypatch, "1" * 64)
-    assert outcome.reference(asked) is None
-    assert "the suite's record was trained on other data" in caplog.text
 
 
 def test_other_weights_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,14 @@ import torch
 
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
+from experiments.methods.ngn import NGN
 from experiments.models.kernels import supported
-from experiments.runs import launch, phases, training
+from experiments.runs import launch, phases
 from experiments.runs.run_files import runs_of
-from experiments.runs.stack import LARGEST, LARGEST_FUSED, Stack, largest_stack, stacks_of, why_no_kernel
+from experiments.runs.stack import LARGEST, LARGEST_FUSED, Stack, kernel_of, largest_stack, stacks_of, why_no_kernel
 from experiments.tasks import make_task
+from experiments.tasks.regression1d import Regression1D
+from experiments.tasks.settings import MLPComponent
 
 
 def runs(count, **overrides):
@@ -46,9 +49,13 @@ def test_the_name_of_a_stack_depends_on_its_runs():
     assert len({Stack.of(*part).id for part in (configs, configs[:2], configs[1:], configs[::-1])}) == 4
 
 
-def test_a_stack_is_split_without_a_compiler(tmp_path, monkeypatch):
+@pytest.mark.parametrize("lacking", ["compiler", "model"])
+def test_a_stack_is_split_if_no_kernel_trains_it(tmp_path, monkeypatch, lacking):
     """The stack was planned for the kernel, whose stacks are larger than torch's."""
-    monkeypatch.setattr(training, "library", lambda kernel: None)
+    if lacking == "compiler":
+        monkeypatch.setattr(supported, "library", lambda kernel: None)
+    else:
+        monkeypatch.setattr(phases, "unsupported", lambda *_: "the kernel does not support this model")
     settings = {"results": str(tmp_path / "r"), "progress": "never", "train.steps": 2, "phases": ["grown"]}
     configs = runs(LARGEST + 2, **settings)
     assert largest_stack(configs[0]) == LARGEST_FUSED
@@ -63,6 +70,56 @@ def test_a_stack_is_split_without_a_compiler(tmp_path, monkeypatch):
     outcomes = launch.launch(configs)
     assert sizes == [LARGEST, 2]
     assert [json.loads(o.path.read_text())["execution"]["replicas"] for o in outcomes] == [LARGEST] * LARGEST + [2] * 2
+
+
+class Bumps(MLPComponent):
+    pass
+
+
+class OtherLine(Regression1D):
+    pass
+
+
+class OtherGate(NGN):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("block", "own", "reason"),
+    [
+        ("gate", Bumps, "there is no compiled kernel for gate=mlp"),
+        ("task", OtherLine, "there is no compiled kernel for task=regression1d"),
+        ("method", OtherGate, "the compiled kernels do not support method=ngn"),
+    ],
+)
+def test_a_kernel_trains_no_new_part_that_does_not_name_it(block, own, reason):
+    """Not even one derived from a part that the kernel trains: fifteen seeds are stacks of torch."""
+    configs = []
+    for config in runs(15):
+        part = own.model_validate(getattr(config, block).model_dump())
+        configs.append(config.model_copy(update={block: part}))
+    assert why_no_kernel(configs[0]) == reason
+    assert [len(stack) for stack in stacks_of(runs_of(configs))] == [LARGEST, 5]
+
+
+@pytest.mark.parametrize(
+    ("choices", "engine", "largest"),
+    [
+        ({"task": "regression1d"}, "bank1d", LARGEST_FUSED),
+        ({"task": "regression1d", "method": "fixed"}, "bank1d", LARGEST_FUSED),
+        ({"task": "regression1d", "method": "budget"}, "bank1d", LARGEST_FUSED),
+        ({"task": "regression1d", "method": "l0"}, None, LARGEST),
+        ({"task": "twist", "gate": "layers"}, "planar", LARGEST),
+        ({"task": "twist", "gate": "chain"}, "planar", LARGEST),
+        ({"task": "mnist", "gate": "mlp"}, None, LARGEST),
+        ({"task": "manifold"}, None, 1),
+        ({"task": "tinystories", "gate": "heads"}, None, 1),
+    ],
+)
+def test_engines_and_stacks_of_the_suite_stay_as_they_are(choices, engine, largest):
+    size = {"method.count": 3} if choices.get("method") in ("fixed", "budget") else {}
+    config = compose(choices, size)
+    assert (kernel_of(config), largest_stack(config)) == (engine, largest)
 
 
 ONE_D, DEPTH = {"task": "regression1d"}, {"task": "twist", "gate": "layers"}

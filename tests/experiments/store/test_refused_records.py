@@ -32,7 +32,7 @@ def _text(store: Store, change: Any) -> None:
 
 
 def _edited(store: Store, **changes: Any) -> None:
-    _text(store, lambda text: json.dumps({**json.loads(text), **changes}))
+    _text(store, lambda text: json.dumps(samples.sealed({**json.loads(text), **changes})))
 
 
 def _other_configuration(store: Store) -> None:
@@ -47,6 +47,10 @@ def _not_finite(store: Store) -> None:
 
 def _other_data(store: Store) -> None:
     _edited(store, data={"name": "regression1d", "sha256": "1" * 64, "provenance": "elsewhere"})
+
+
+def _line_break(store: Store) -> None:
+    _edited(store, data={"name": "regression1d", "sha256": "0" * 64, "provenance": "mine\n\\input{/etc/passwd}"})
 
 
 def _synthetic_data(store: Store) -> None:
@@ -75,6 +79,7 @@ def _two_gates(store: Store) -> None:
         (lambda store: _edited(store, schema=7), "damaged", "schema version 7"),
         (lambda store: _edited(store, run_id=baseline_id(4)), "damaged", "in the file's name"),
         (_other_configuration, "foreign", "schedule.lambda0"),
+        (_line_break, "damaged", "data.provenance has the control character U+000A"),
         (_not_finite, "damaged", "not a finite number"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 
 import pytest
@@ -106,12 +107,15 @@ def put_odd(path, place):
     path.unlink(missing_ok=True)
     if place == "folder":
         (path / "below").mkdir(parents=True)
+    elif place == "pipe":
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.mkfifo(path)
     else:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.symlink_to(PLACES[place] or path.name)
 
 
-@pytest.mark.parametrize("place", ["folder", *PLACES])
+@pytest.mark.parametrize("place", ["folder", "pipe", *PLACES])
 @pytest.mark.parametrize("file", ["plan", "older plan", "jobs", "failure", "lease", "record", "curves"])
 def test_what_stands_in_place_of_a_file_ends_no_command(complete, tmp_path, capsys, caplog, monkeypatch, file, place):
     runs = list(STUDIES["tiny"].runs())

@@ -18,6 +18,8 @@ from experiments.runs.run_files import runs_of
 from experiments.studies import STUDIES
 from experiments.studies.model import Study
 from experiments.sweeps import plan as plans
+from experiments.sweeps import slurm
+from experiments.sweeps.settings import Cluster
 from experiments.sweeps.worker import failure_path, run_task
 from scripts import sweep
 
@@ -75,6 +77,29 @@ def test_the_settings_of_the_cluster_come_first(submitted, tmp_path, capsys):
     assert "tiny needs a GPU of 40 GB and 8 GiB of memory, but the cluster's settings say gpus=0" in (
         capsys.readouterr().err
     )
+
+
+@pytest.mark.parametrize(
+    ("queued", "tasks", "settings", "dependency"),
+    [
+        ([], 3, {"workers": 1}, None),
+        ([], 3, {"workers": 1, "max_array_size": 2}, "afterany:77"),
+        ([], 3, {"workers": 3, "max_array_size": 2}, None),
+        ([], 3, {"max_array_size": 2}, None),
+        (["70_1", "71_0"], 1, {"workers": 2}, "afterany:70:71"),
+        (["70_1"], 1, {"workers": 2}, None),
+        (["70_1"], 1, {"workers": 1, "more": {"dependency": "singleton"}}, "singleton,afterany:70"),
+    ],
+)
+def test_workers_limits_the_sweep_and_not_each_array(
+    submitted, tmp_path, monkeypatch, queued, tasks, settings, dependency
+):
+    """The last array waits for those before it, also of earlier commands, if together they were too many."""
+    runs = runs_of(compose({"profile": "smoke"}, {"gate.K": count}) for count in range(2, 2 + tasks))
+    plan = plans.read_plan(plans.freeze(tmp_path / "plans", "tiny", tmp_path / "results", runs, 1))
+    monkeypatch.setattr(slurm, "in_queue", lambda jobs: dict.fromkeys(queued, "RUNNING"))
+    assert len(slurm.submit(plan, range(tasks), Cluster(kind="slurm", **settings))) == tasks
+    assert asked(tmp_path).get("dependency") == dependency
 
 
 def test_a_machine_without_a_gpu_refuses_before_it_plans(submitted, tmp_path, capsys):

@@ -1,5 +1,6 @@
 """Planning and status, with the real script."""
 
+import errno
 import json
 from types import SimpleNamespace
 
@@ -100,6 +101,11 @@ def test_status_distinguishes_all_states(tiny, capsys):
     for state in ("running", "failed", "missing", "stale", "refused"):
         assert f"      1 {state}" in shown, state
     assert "out of luck (node1)" in shown
+    assert "digest" not in shown
+    told = json.loads(Store(tiny.results).path(names[0]).read_text())
+    Store(tiny.results).path(names[0]).write_text(json.dumps({k: v for k, v in told.items() if k != "sha256"}))
+    tiny("status")
+    assert "1 of the records have no digest" in capsys.readouterr().out
     assert tiny("status", "--strict") == 1
     assert tiny("run", "--strict") == 2
     assert "add --again to run them again" in capsys.readouterr().err
@@ -118,6 +124,19 @@ def test_unknown_arguments_are_refused(tiny, capsys):
         assert settings.load_cluster(name).kind in ("local", "slurm")
     with pytest.raises(ConfigError, match="task_minutes"):
         settings.load_cluster("local", ["task_minutes=-1"])
+
+
+def test_a_plan_that_cannot_be_written_is_refused(tiny, tmp_path, monkeypatch, capsys):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "plan"))
+
+    monkeypatch.setattr(plans, "write_atomically", full)
+    for verb in ("plan", "run"):
+        assert tiny(verb) == 2
+        told = capsys.readouterr().err
+        assert told.endswith(
+            f"refused: {tmp_path}/plan: cannot be written (No space left on device); free some space\n"
+        )
 
 
 def test_several_studies_run_one_after_the_other(tiny, capsys, monkeypatch):

@@ -10,7 +10,7 @@ import zipfile
 import numpy as np
 import programs
 import pytest
-from record_samples import curves, grown, record
+from record_samples import curves, grown, record, sealed
 
 from experiments.config.compose import compose
 from experiments.paths import ROOT
@@ -81,7 +81,7 @@ def _change(content, **block):
     told = json.loads(content)
     for name, change in block.items():
         told[name] |= change
-    return json.dumps(told).encode()
+    return json.dumps(sealed(told)).encode()
 
 
 CASES = {

@@ -172,6 +172,37 @@ def test_lightning_trainer(accumulate):
 
 
 @pytest.mark.filterwarnings("ignore")  # Lightning's own
+@pytest.mark.parametrize("limit", [{"max_steps": 40}, {"max_epochs": 5}])  # Lightning counts the steps of both
+def test_lightning_with_two_optimisers_learns_what_one_does(limit):
+    lightning = pytest.importorskip("lightning.pytorch")
+    from ngn.integrations.lightning import SizesCallback
+
+    class Manual(lightning_module(lightning)):
+        automatic_optimization = False
+
+        def training_step(self, batch):
+            optimizers = self.optimizers()
+            for each in optimizers:
+                each.zero_grad()
+            self.manual_backward(super().training_step(batch))
+            for each in optimizers:
+                each.step()
+
+        def configure_optimizers(self):
+            return [torch.optim.Adam(part.parameters(), lr=1e-3) for part in (self.model.mlp[0], self.model.mlp[2])]
+
+    def trained(Module, limit):
+        learner = made("price")
+        settings = QUIET | {"enable_checkpointing": False} | limit
+        trainer = lightning.Trainer(callbacks=[SizesCallback(learner, lr=0.2)], **settings)
+        trainer.fit(Module(learner.model), LOADER)
+        assert learner.masked == []
+        return learner
+
+    assert alike(trained(Manual, limit), trained(lightning_module(lightning), {"max_steps": 20}))
+
+
+@pytest.mark.filterwarnings("ignore")  # Lightning's own
 @pytest.mark.parametrize("at", [4, 12])  # before and after a budget fixes its size
 @pytest.mark.parametrize("way", WAYS)
 def test_lightning_resumes_exactly(tmp_path, way, at):

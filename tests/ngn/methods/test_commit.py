@@ -22,7 +22,7 @@ from modes import hard_output
 import ngn
 from experiments.methods.decay.capacity import DecayGate
 from experiments.methods.ste.capacity import StraightThrough
-from experiments.models.kernels import KernelTrainer
+from experiments.models.kernels.trainer import KernelTrainer
 from ngn.schedules import CONSTANT, DELAYED_LINEAR, POWER_DECAY, shape_at
 from ngn.train.trainer import Trainer
 

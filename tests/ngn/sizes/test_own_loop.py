@@ -17,8 +17,8 @@ from ngn.report import SizeReport
 X = torch.linspace(-2, 2, 64).unsqueeze(-1)
 
 
-def network():
-    torch.manual_seed(0)
+def network(seed=0):
+    torch.manual_seed(seed)
     return nn.Sequential(nn.Linear(1, 12), nn.Tanh(), nn.Linear(12, 1))
 
 
@@ -69,7 +69,7 @@ def test_what_is_missing_is_said(missing, message, frozen):
 def test_a_size_that_no_forward_pass_meets_is_said():
     class Around(nn.Sequential):
         def forward(self, x):
-            return x * self[0].bias.mean() if self.training else super().forward(x)
+            return x if self.training else super().forward(x)
 
     learner = trained(Around(*network()), steps=4)
     with pytest.warns(UserWarning, match="not learned: model was never part of a forward pass"):
@@ -94,12 +94,48 @@ def test_a_sum_beside_sizes_by_name_is_met_by_the_forward_pass():
     assert not any("no forward pass" in str(warning.message) for warning in said)
 
 
-def test_what_was_trained_elsewhere_was_learned():
-    learner, again = trained(network()), ngn.learn_sizes(network(), {"": ngn.Width(12)}, example=X)
-    again.restore(learner.state())
+@pytest.mark.parametrize("score", [None, "magnitude"])
+@pytest.mark.parametrize("way", ["state_dict", "resume", "restore"])
+def test_what_was_trained_elsewhere_was_learned(way, score):
+    """The model is built anew from another seed, and its units are sorted by its own weights."""
+    learner = trained(network(), by_importance=score)
+    again = ngn.learn_sizes(network(seed=1), {"": ngn.Width(12)}, example=X)
+    assert not torch.equal(again.axes[0].order, learner.axes[0].order)
+    if way == "restore":
+        again.restore(learner.state())
+    else:
+        again.load_state_dict(learner.state_dict())
+    if way == "resume":
+        again.resume(60, 1.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert again.deploy(example=X)[0].out_features == learner.deploy()[0].out_features
+        small = again.deploy(example=X)
+    assert torch.equal(small(X), learner.deploy(example=X, unsettled="allow")(X))
+
+
+@pytest.mark.parametrize("change", ["old", "half", "averaged"])
+def test_a_state_without_an_order_loads_and_a_damaged_order_is_refused(change):
+    def made(seed, width=600):
+        torch.manual_seed(seed)
+        model = nn.Sequential(nn.Linear(1, width), nn.Tanh(), nn.Linear(width, 1))
+        return ngn.learn_sizes(model, {"": ngn.Width(width, t0=3.0)}, example=X)
+
+    first, again = made(0), made(1)
+    state = {name: value.clone() for name, value in first.state_dict().items()}
+    (order,) = (name for name in state if name.endswith(".order"))
+    before = again.axes[0].order
+    if change == "old":
+        del state[order]
+        again.load_state_dict(state)
+        assert torch.equal(again.axes[0].order, before)
+    elif change == "half":
+        state[order] = state[order].half().bfloat16()
+        with pytest.raises(ValueError, match="the order of its components in this state is damaged"):
+            again.load_state_dict(state)
+    else:  # as a hand-made average of equal orders leaves it
+        state[order] = 0.9 * state[order] + 0.1 * first.state_dict()[order]
+        again.load_state_dict(state)
+        assert torch.equal(again.axes[0].order, first.axes[0].order)
 
 
 def test_a_commit_that_is_not_heard_is_said():
@@ -136,8 +172,8 @@ def test_fit_says_nothing():
 @pytest.mark.parametrize("way", ["resume", "restore"])
 @pytest.mark.parametrize("at", [0.6, 0.95])
 def test_what_goes_on_behind_the_commit_was_not_left_where_it_started(way, at, recwarn):
-    def made():
-        return ngn.learn_sizes(network(), {"": ngn.Width(12, t0=8.0)}, example=X, lambda0=1.0, commit=0.5)
+    def made(seed=0):
+        return ngn.learn_sizes(network(seed), {"": ngn.Width(12, t0=8.0)}, example=X, lambda0=1.0, commit=0.5)
 
     def part(learner, steps):
         optimizer = torch.optim.Adam(
@@ -149,7 +185,7 @@ def test_what_goes_on_behind_the_commit_was_not_left_where_it_started(way, at, r
             optimizer.zero_grad()
             learner.step((step + 1) / 100)
 
-    first, again = made(), made()
+    first, again = made(), made(seed=1)
     part(first, range(int(100 * at)))
     if way == "resume":
         again.load_state_dict(first.state_dict())
@@ -199,13 +235,15 @@ def test_the_report_says_what_changes(capsys, monkeypatch):
     before = sum(p.numel() for p in learner.body_parameters())
     learner.deploy(verbose=True)
     assert capsys.readouterr().out.splitlines() == [
-        "mlp: 6 -> 2 slices, 12 -> 4, -24 parameters (t = 1.03)",
-        "last: 4 -> 2 terms, -4 parameters (t = 2.00)",
+        "size  before -> after  entries  change  parameters     t",
+        "mlp   6 -> 2 slices    12 -> 4    -67%         -24  1.03",
+        "last  4 -> 2 terms                -50%          -4  2.00",
         f"parameters: {before} -> {before - 28} ({-28 / before:+.0%})",
+        "t: the boundary between kept and cut components",
     ]
     assert "medians, this machine" in str(report)
     timed = []
-    monkeypatch.setattr(ngn.sized, "latency_of", lambda model, example: timed.append(model) or 1.0)
+    monkeypatch.setattr(ngn.sized, "latencies_of", lambda *given: timed.extend(given[:2]) or (1.0, 1.0))
     small = learner.deploy()
     learner.report(latency=X, deployed=small)
     whole, after = timed

@@ -58,7 +58,7 @@ class Alone(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.works, self.idle = chain(8, 12, 8), chain(8, 12, 8)
+        self.works, self.idle = chain(8, 12, 8), chain(8, 20, 8)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.works(x)
@@ -95,7 +95,7 @@ X, IMAGES = torch.randn(2, 5, 8), torch.randn(2, 3, 4, 4)
         (
             Alone,
             {"idle": ngn.Width(4)},
-            "idle: no slices to cut .* nothing reads it.* The model has slices in works",
+            "idle: no slices to cut .* no pass reaches idle.0.weight.* The model has slices in works",
         ),
         (
             lambda: Whole(Gated()),
@@ -138,6 +138,7 @@ X, IMAGES = torch.randn(2, 5, 8), torch.randn(2, 3, 4, 4)
         (Gated, {"": ngn.Width(4, order=ngn.Order("annealed"))}, "r < 1|r below 1"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:no pass reaches")
 def test_what_cannot_be_sized_is_said_and_the_model_left_as_it_was(model, sizes, message):
     model = model()
     before = [(name, type(m), dict(m._forward_pre_hooks), dict(m._forward_hooks)) for name, m in model.named_modules()]
@@ -346,6 +347,16 @@ def test_every_capacity_is_tried_on_the_example(made):
     learner = ngn.learn_sizes(chain(8, 12, 8), sizes, example=x, capacity=capacity)
     assert [type(axis.capacity) for axis in learner.axes] == [made]  # the trial's capacity is gone
     assert [axis.mode for axis in learner.axes] == ["soft"]
+
+
+@pytest.mark.parametrize("budget", [None, ngn.Budget(parameters="60%")])
+def test_one_gate_for_several_sizes_is_refused_before_the_training(budget):
+    model, x, gate = nn.Sequential(chain(8, 12, 8), chain(8, 12, 8)), torch.randn(5, 8), ngn.CountGate(6, t0=9.0)
+    sizes = {"*": ngn.Width(6)}
+    with pytest.raises(ValueError, match=r"0, 1 share one CountGate.*return a new one at each call of capacity="):
+        ngn.learn_sizes(model, sizes, example=x, capacity=lambda name, K: gate, budget=budget)
+    learner = ngn.learn_sizes(model, sizes, example=x, capacity=lambda name, K: ngn.CountGate(K, t0=9.0), budget=budget)
+    assert learner.names == ["0", "1"]
 
 
 def test_of_several_sizes_the_one_that_cannot_be_cut_is_named():

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 import ngn
-from ngn.checks import outputs_on, rounding_bounds
+from ngn.checks import outputs_on
+from ngn.comparison import rounding_bounds
 
 
 class Coarse(nn.Module):

@@ -6,7 +6,7 @@ from torch import nn
 from transformers import EfficientNetConfig, EfficientNetModel
 
 import ngn
-from ngn.cost import multiply_adds
+from ngn.measuring import multiply_adds
 
 IMAGES = torch.randn(3, 3, 8, 8)
 

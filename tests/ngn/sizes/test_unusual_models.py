@@ -1,6 +1,7 @@
 """Models that hold, hide or share their parts in ways that a cut could silently miss."""
 
 import functools
+import types
 import weakref
 
 import numpy as np
@@ -25,28 +26,123 @@ class Holding(nn.Module):
         self.mlp = chain(8, 16, 8)
         if way == "weak reference":
             self.reached = weakref.ref(self.mlp)
+        elif way == "weak table":
+            table = weakref.WeakKeyDictionary({self: weakref.WeakValueDictionary({"mlp": self.mlp})})
+            self.reached = lambda: table[self]["mlp"]
         elif way == "cache":
-            self.called = functools.lru_cache(maxsize=1)(self._called)
+            self.reached = functools.lru_cache(maxsize=1)(lambda: self.mlp)
+        elif way == "closure":
+            self.forward = functools.wraps(self.forward)(lambda x: self.mlp(x))
+        elif way == "method":
+            self.forward = types.MethodType(lambda own, x: self.mlp(x), self)
+        elif way == "compiled":
+            self.reached = torch.compile(lambda: self.mlp, backend="eager")
         elif way == "object":
-            self.strategy = type("Strategy", (), {"call": staticmethod(lambda x: self.mlp(x))})()
-        self.way = way
-
-    def _called(self, x):
-        return self.mlp(x)
+            self.reached = type("Strategy", (), {"call": staticmethod(lambda: self.mlp)})().call
+        elif way == "global":
+            HELD["mlp"] = self.mlp
+            self.reached = lambda: HELD["mlp"]
 
     def forward(self, x):
-        if self.way == "weak reference":
-            return self.reached()(x)
-        return self.called(x) if self.way == "cache" else self.strategy.call(x)
+        return self.reached()(x)
 
 
-@pytest.mark.parametrize("way", ["weak reference", "cache", "object"])
-def test_a_copy_that_would_call_the_original_is_refused(way):
+HELD: dict[str, nn.Module] = {}
+
+
+@pytest.mark.parametrize("way", ["weak reference", "weak table", "cache", "closure", "method", "compiled", "object"])
+def test_a_copy_calls_its_own_modules_only(way):
     model = Holding(way)
+    small = ngn.learn_sizes(model, {"mlp": ngn.Width(16, t0=2.0)}, example=X).deploy(example=X, unsettled="allow")
+    with torch.no_grad():
+        wanted = small(X)
+        for p in model.parameters():
+            p.zero_()
+        assert torch.equal(small(X), wanted)
+        assert small.mlp[0].out_features == 3
+
+
+def test_a_copy_that_would_call_the_original_is_refused():
+    model = Holding("global")
     with pytest.raises(ValueError, match="calls a Sequential of the trained model"):
         ngn.learn_sizes(model, {"mlp": ngn.Width(16)}, example=X)
     with torch.no_grad():
         assert model(X).shape == (6, 8), "it may still be called itself"
+
+
+class Tapped(nn.Module):
+    """Hooks keep an activation that the forward pass, or another hook, reads later."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.first, self.mlp, self.last = nn.Linear(8, 8), chain(8, 16, 8), nn.Linear(16, 3)
+        self.taps = taps = [] if way in ("method of a list", "default") else {}
+        if way == "closure":
+            self.first.register_forward_hook(lambda module, args, output: taps.__setitem__("h", output))
+        elif way == "partial":
+            self.first.register_forward_hook(functools.partial(lambda held, m, args, out: held.update(h=out), taps))
+        elif way == "before":
+            self.mlp.register_forward_pre_hook(lambda module, args: taps.update(h=args[0]))
+        elif way == "default":
+            self.first.register_forward_hook(lambda module, args, output, held=taps: held.append(output))
+        elif way == "method of a list":
+            keep = taps.append
+            self.first.register_forward_hook(lambda module, args, output: keep(output))
+        elif way == "between hooks":
+            held = {}
+            self.first.register_forward_hook(lambda module, args, output: held.update(h=output))
+            self.last.register_forward_pre_hook(lambda module, args: torch.cat([args[0][:, :8], held["h"]], -1))
+        elif way == "around the class":
+            self.taps = None
+            self.first.register_forward_hook(lambda module, args, output: OUTSIDE.update(h=output))
+
+    def forward(self, x):
+        y = self.mlp(self.first(x))
+        held = OUTSIDE if self.taps is None else self.taps
+        h = held.pop() if isinstance(held, list) else held.get("h", y)
+        return self.last(torch.cat([y, h], -1))
+
+
+OUTSIDE: dict[str, torch.Tensor] = {}
+TAPS = ["closure", "partial", "before", "default", "method of a list", "between hooks", "around the class"]
+
+
+@pytest.mark.parametrize("way", TAPS)
+def test_what_hooks_keep_is_that_of_the_copy(way):
+    torch.manual_seed(0)
+    model, x = Tapped(way), torch.randn(6, 8)
+    learner = ngn.learn_sizes(model, {"mlp": ngn.Width(16, t0=2.0)}, example=x)
+    model(x).sum().backward()  # the tensors that are kept have a graph
+    small = learner.deploy(example=x, unsettled="allow")
+    other = torch.randn(5, 8)
+    with torch.no_grad(), learner.mode("hard"):
+        torch.testing.assert_close(small(other), model.eval()(other))
+
+
+def test_a_hook_with_what_cannot_be_copied_is_refused():
+    model, held = chain(8, 16, 8), (n for n in range(3))
+    handle = model[0].register_forward_hook(lambda module, args, output: None if held else output)
+    with pytest.raises(ValueError, match=r"0: a hook holds what cannot be copied \(.*generator.*\).* Remove it before"):
+        ngn.learn_sizes(model, example=X)
+    handle.remove()
+    assert ngn.learn_sizes(model, example=X).names == ["0"]
+
+
+def test_state_that_a_copy_cannot_have_shows_on_another_input():
+    class Stale(nn.Module):
+        """Its hook keeps what it sees in a place that no copy reaches, and reads its own."""
+
+        def __init__(self):
+            super().__init__()
+            self.mlp, self.kept = chain(8, 16, 8), {}
+            held = type("Held", (), {"kept": self.kept, "__deepcopy__": lambda self, memo: self})()
+            self.mlp[0].register_forward_hook(lambda module, args, output: held.kept.update(h=args[0]))
+
+        def forward(self, x):
+            return self.mlp(x) + self.kept["h"]
+
+    with pytest.raises(ValueError, match="on an input of other values"):
+        ngn.learn_sizes(Stale(), {"mlp": ngn.Width(16)}, example=X)
 
 
 @pytest.mark.parametrize("way", [nn.DataParallel, lambda model: nn.Sequential(nn.DataParallel(model))])

@@ -45,7 +45,8 @@ def test_the_model_is_not_modified():
     model.encoder = nn.TransformerEncoderLayer(8, 2, batch_first=True)
     model.train()
     before = [(type(module), str(vars(module))) for module in model.modules()]
-    ngn.find_sizes(model, example_of(ResNet))
+    with pytest.warns(UserWarning, match=r"no pass reaches 12 parameters: encoder\.self_attn\.in_proj_weight, "):
+        ngn.find_sizes(model, example_of(ResNet))
     assert [(type(module), str(vars(module))) for module in model.modules()] == before
 
 
@@ -77,7 +78,7 @@ class Unknown(nn.Module):
 @pytest.mark.parametrize(
     ("between", "reason"),
     [
-        (lambda h: torch.fft.fft(h).real, "the operation _fft_r2c in the model"),
+        (lambda h: torch.fft.fft(h).real, "fft_r2c over it in the model"),
         (lambda h: h.softmax(-1), "softmax over it in the model"),
         (lambda h: nn.functional.normalize(h, dim=-1), "linalg_vector_norm over it in the model"),
         (lambda h: h - h.mean(-1, keepdim=True), "mean over it in the model"),
@@ -90,6 +91,39 @@ def test_what_mixes_the_units_fixes_them(between, reason):
     found = ngn.find_sizes(Unknown(between), torch.randn(2, 4))
     assert not found.groups
     assert any(reason in fixed.reason for fixed in found.fixed if "up" in fixed.members)
+
+
+def edges(h):
+    """Sums over neighbours, as graph networks write them without a package."""
+    to, index = torch.tensor([0, 1, 1]), torch.tensor([1, 0, 1])
+    summed = torch.zeros(len(h), h.shape[1]).scatter_add(0, to[:, None].expand(-1, h.shape[1]), h[index])
+    return summed + torch.zeros_like(h).scatter_add_(0, to.view(-1, 1).repeat(1, h.size(1)), h[index])
+
+
+def filled(h):
+    out = h.new_empty(len(h), 2 * h.shape[1])
+    out[:, : h.shape[1]], out[:, h.shape[1] :] = h, h.relu()
+    return sum(out.chunk(2, 1))
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        edges,
+        filled,
+        lambda h: h * torch.ones(len(h), 1).expand(-1, h.shape[1]),
+        lambda h: torch.maximum(h, torch.full((len(h), h.shape[1]), 0.1)) + torch.ones(h.shape[-1]),
+        lambda h: sum(torch.broadcast_tensors(torch.ones(1, 1), h)) + torch.ones(1).tile(h.shape[1]),
+        lambda h: torch.view_as_real(torch.polar(h.abs(), h) * 1j).sum(-1),
+        lambda h: torch.fft.irfft(torch.fft.rfft(h, dim=0), n=len(h), dim=0),
+        lambda h: torch.sparse.mm(torch.eye(len(h)).to_sparse(), h),
+    ],
+)
+def test_what_a_program_makes_as_long_as_the_units_goes_with_them(between):
+    model, x = Unknown(between), torch.randn(2, 4)
+    learner = ngn.learn_sizes(model, example=x, t0=2.2)
+    assert learner.names == ["up"]
+    assert learner.deploy(example=x, unsettled="allow").up.out_features == 3
 
 
 @pytest.mark.parametrize("between", [torch.cos, lambda h: h.exp() + 1, lambda h: h * torch.ones(2, 1)])
@@ -151,7 +185,7 @@ class Routed(nn.Module):
         self.up, self.down = (nn.Parameter(torch.randn(3, *shape, dtype=dtype) / 4) for shape in ((8, 48), (48, 8)))
 
     def forward(self, x):
-        ends = torch.tensor([2, 5, 6], dtype=torch.int32)
+        ends = torch.tensor([2, 5, len(x)], dtype=torch.int32)
         return torch._grouped_mm(torch._grouped_mm(x, self.up, offs=ends).relu(), self.down, offs=ends)
 
 
@@ -224,3 +258,60 @@ def test_units_with_a_buffer_that_no_file_holds_are_fixed(tmp_path):
     ngn.save(small, tmp_path / "small.safetensors")
     other = ngn.load(ngn.learn_sizes(Scaled(True), example=x), tmp_path / "small.safetensors")
     torch.testing.assert_close(other(x), small(x))
+
+
+class Queries(nn.Module):
+    """Attention whose heads read the same keys, which are expanded, repeated or all there is."""
+
+    def __init__(self, shared: int, outer: bool) -> None:
+        super().__init__()
+        self.heads, self.shared, self.outer = 4, shared, outer
+        self.q, self.k, self.v, self.out = (nn.Linear(8, n) for n in (16, 4 * shared, 4 * shared, 8))
+        self.out = nn.Linear(16, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, n, _ = x.shape
+        q = self.q(x).view(b, n, self.heads, 4).transpose(1, 2)
+        k, v = (self._all(part(x).view(b, n, self.shared, 4).transpose(1, 2)) for part in (self.k, self.v))
+        return self.out(nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(b, n, -1))
+
+    def _all(self, h: Tensor) -> Tensor:
+        times, (b, _, n, w) = self.heads // self.shared, h.shape
+        if self.outer:
+            return h[:, None].expand(b, times, self.shared, n, w).reshape(b, self.heads, n, w)
+        return h[:, :, None].expand(b, self.shared, times, n, w).reshape(b, self.heads, n, w)
+
+
+@pytest.mark.parametrize(("shared", "outer", "heads"), [(1, False, 4), (2, False, 2), (2, True, 2)])
+def test_heads_that_share_keys_go_with_these_or_alone(shared, outer, heads):
+    model, x = Queries(shared, outer), torch.randn(2, 5, 8)
+    (group,) = ngn.find_sizes(model, x)
+    assert (group.length, group.unit) == (heads, "heads")
+    learner = ngn.learn_sizes(model, example=x)
+    assert difference(model, learner.axes, x, lambda axis: 1) is None
+
+
+def test_pooled_channels_in_channels_last_are_found():
+    convs = nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 2)
+    model = nn.Sequential(*convs).to(memory_format=torch.channels_last)
+    x = torch.randn(2, 3, 6, 6).to(memory_format=torch.channels_last)
+    learner = ngn.learn_sizes(model, example=x, t0=2.2)
+    assert learner.deploy(example=x, unsettled="allow")[4].in_features == 3
+
+
+class Mixer(nn.Module):
+    """Layers over channels and over tokens: what a layer over tokens reads has the channels in another dimension."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.place = nn.Linear(4, 16), nn.Parameter(torch.randn(10, 16))
+        self.tokens, self.back, self.head = nn.Linear(10, 12), nn.Linear(12, 10), nn.Linear(16, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.embed(x)[:, None].expand(-1, 10, -1) + self.place
+        return self.head(h + self.back(self.tokens(h.mT).relu()).mT).mean(1)
+
+
+def test_sizes_that_meet_in_one_activation_are_tried_together():
+    learner = ngn.learn_sizes(Mixer(), example=torch.randn(2, 4))
+    assert sorted(learner.names) == ["place", "tokens"]

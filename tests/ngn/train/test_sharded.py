@@ -21,20 +21,20 @@ STEPS = 40
 
 
 class Two(nn.Module):
-    def __init__(self):
+    def __init__(self, seed=0):
         super().__init__()
-        torch.manual_seed(0)
+        torch.manual_seed(seed)
         self.a, self.b = (nn.Sequential(nn.Linear(8, n), nn.Tanh(), nn.Linear(n, 8)) for n in (32, 16))
 
     def forward(self, x):
         return self.b(self.a(x))
 
 
-def made(budget):
+def made(budget, seed=0):
     if budget:
         sizes = {"a": ngn.Width(16), "b": ngn.Width(8)}
-        return ngn.learn_sizes(Two().double(), sizes, example=X, budget=ngn.Budget(parameters="50%"))
-    return ngn.learn_sizes(Two().double(), SIZES, example=X, lambda0=1e-2)
+        return ngn.learn_sizes(Two(seed).double(), sizes, example=X, budget=ngn.Budget(parameters="50%"))
+    return ngn.learn_sizes(Two(seed).double(), SIZES, example=X, lambda0=1e-2)
 
 
 def optimizer_of(learner):
@@ -121,7 +121,7 @@ def test_cut_and_wrapped_again_processes_follow_the_joint_batch(tmp_path, budget
 @pytest.mark.parametrize("budget", [True, False])
 def test_sharded_weights_stay_masked_and_are_deployed_from_the_whole_state(tmp_path, budget):
     state, _ = two_processes.results(tmp_path, sharded, budget)
-    learner = made(budget)
+    learner = made(budget, seed=1)
     learner.load_state_dict(state)
     learner.resume(STEPS, 1.0)
     other = alone(budget)

@@ -13,10 +13,10 @@ from kernel_cases import BANK, assert_close, assert_same, needs_kernel, plan, st
 from torch import Tensor
 
 from experiments.config.compose import compose
-from experiments.models.kernels import KernelTrainer
 from experiments.models.kernels import trainer as module
 from experiments.models.kernels.array_layout import layout_of
 from experiments.models.kernels.libraries import library
+from experiments.models.kernels.trainer import KernelTrainer
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task

@@ -22,7 +22,7 @@ from kernel_cases import (
     stop_after,
 )
 
-from experiments.models.kernels import KernelTrainer
+from experiments.models.kernels.trainer import KernelTrainer
 from ngn.allocation import BudgetLearner
 from ngn.budget import Budget
 from ngn.orders import Order

@@ -16,9 +16,9 @@ import torch
 from kernel_cases import BANK, LOSS, needs_kernel, plan
 from waiting import leave_partial
 
-from experiments.models.kernels import unsupported
 from experiments.models.kernels.build import BuildError, _run, build_kernel, compiler, load_library
 from experiments.models.kernels.libraries import FOLDER, Library, library, struct_type
+from experiments.models.kernels.supported import unsupported
 
 
 def fake_compiler(folder: Path, body: str) -> Path:

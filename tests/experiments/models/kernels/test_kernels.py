@@ -28,7 +28,7 @@ from kernel_cases import (
 )
 
 from experiments.config.compose import compose
-from experiments.models.kernels import KernelTrainer
+from experiments.models.kernels.trainer import KernelTrainer
 from experiments.runs import run_files, training
 from experiments.runs.stack import LARGEST, LARGEST_FUSED, Stack, largest_stack
 from ngn.methods.ngn import CountGate

@@ -19,7 +19,8 @@ from torch import Tensor
 
 from experiments.methods.decay.capacity import DecayGate
 from experiments.methods.ste.capacity import StraightThrough
-from experiments.models.kernels import KernelTrainer, unsupported
+from experiments.models.kernels.supported import unsupported
+from experiments.models.kernels.trainer import KernelTrainer
 from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel, StackedLinear
 from experiments.tasks.base import MiniBatches
@@ -89,8 +90,8 @@ BATCHES: list[tuple[Batches, str]] = [
 ]
 PLANS = [
     (plan(5, accumulate=2), "micro-batches"),
-    (plan(5, optimizer="adamw"), "only Adam"),
-    (plan(5, warmup=0.1), "warm-up"),
+    (plan(5, optimizer="adamw"), "only train.optimizer=adam"),
+    (plan(5, warmup=0.1), "without train.warmup"),
     (plan(5, autocast="bf16"), "autocast"),
     (plan(5, lr_boundary_shape=COSINE), "learning rate of the boundary"),
 ]

@@ -1,0 +1,215 @@
+"""The committed records and the published values of a command's runs. Imports no torch.
+
+A command ends with its numbers beside the committed and the published ones (:func:`closing`). ``show=true`` prints the
+committed records alone (:func:`show`), and writes nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.analysis import overview, published
+from experiments.analysis.collect import Reader
+from experiments.analysis.reduce import reduce_cell
+from experiments.analysis.selection import keys_of
+from experiments.analysis.terminal import tex_to_text
+from experiments.cli.forecast import Found, counted, record_of
+from experiments.cli.pipes import print_line, room
+from experiments.config.compose import DEFAULT_CHOICES
+from experiments.config.identity import identity_keys
+from experiments.config.numerics import numerics
+from experiments.contract.config import Config
+from experiments.paths import RESULTS
+from experiments.runs.outcome import relative, summary
+from experiments.runs.run_files import Run
+from experiments.runs.same import data_differences, named
+from experiments.store.provenance import changed_since
+from experiments.store.records import RecordError, Store
+from experiments.store.sources import sources_digest
+from experiments.tables import MACROS
+from experiments.tables.model import Row, Table
+
+Rows = Mapping[str, overview.FlatRecord]
+"""Run id → the row of its record."""
+Labelled = Sequence[tuple[str, Run]]
+"""The runs of a command, each with the overrides that distinguish it."""
+FEW = 3
+"""Most runs that a note names; of more it says the number."""
+
+
+def show(jobs: Labelled, verbose: bool = False) -> int:
+    """Print the record of every run, in ``results/`` or in the folder of ``results=``. Nothing is written.
+
+    Args:
+        verbose: also say which sources changed since the commit of each record.
+
+    Returns:
+        the exit status: 1 if a run has no record, or a damaged one.
+    """
+    status, found, notes = 0, dict[str, overview.FlatRecord](), dict[str, list[str]]()
+    for label, run in jobs:
+        store = Store(run.config.results or RESULTS)
+        name = label if len(jobs) > 1 else run.id
+        try:
+            record = store.get(run.id)
+        except RecordError as damaged:
+            record, why = None, str(damaged)
+        else:
+            why = f"no record in {relative(store.root)}"
+        if record is None:
+            status = 1
+            notes.setdefault(why, []).append(name)
+            continue
+        found[run.id] = overview.record_row(record)
+        for note in _notes(record, run.config, verbose):
+            notes.setdefault(note, []).append(name)
+        if len(jobs) == 1:
+            print_line(f"{name}: {summary(record)} in {relative(store.path(run.id))}")
+    if len(jobs) > 1 and found:
+        print_line(_by_run(jobs, found, {}))
+    for note, names in notes.items():
+        listed = ", ".join(names) if len(names) <= FEW else f"{len(names)} of {len(jobs)} runs"
+        print_line(note if len(jobs) == 1 else f"{note}: {listed}")
+    if told := _paper(jobs, {}):
+        print_line(told)
+    return status
+
+
+def _notes(record: Found, config: Config, verbose: bool) -> list[str]:
+    """Return in what a record differs from what would be trained now, in short phrases."""
+    code = record["code"]
+    if code["numerics"] != numerics(config):
+        return [f"made by numerics version {code['numerics']}, which is out of date"]
+    notes = [f"trained {how}" for how in data_differences(record, config)]
+    if code.get("sources") != sources_digest():
+        changed = changed_since(code["commit"]) if verbose and code["commit"] else None
+        since = f" (since {code['commit'][:10]} changed: {named(changed)})" if changed else ""
+        notes.append(f"made by other sources of the same numerics version{since}")
+    return notes
+
+
+def closing(jobs: Labelled, made: Sequence[Path]) -> str:
+    """Return the end of a command's output: its numbers beside the committed and the published ones.
+
+    Args:
+        made: the records of the command's runs, which it has made or found.
+
+    Returns:
+        lines that fit the terminal; empty for a single run that nobody has recorded.
+    """
+    table = overview.record_rows(made)
+    own = {row["run_id"]: row for row in table}
+    committed: dict[str, overview.FlatRecord] = {}
+    for _, run in jobs:
+        if run.id in own and run.store.root.resolve() != RESULTS and (record := record_of(run.id, Store(RESULTS))):
+            committed[run.id] = overview.record_row(record)
+    parts = []
+    if committed:
+        parts.append(f"yours, and in brackets the committed record of the same run:\n{_by_run(jobs, own, committed)}")
+    paper = _paper(jobs, own)
+    if len(jobs) > 1 and not (committed and paper and _only_seeds(jobs)):
+        found = overview.grouped(table, overview.varied(table), overview.usual_columns(table))
+        parts.append(f"medians:\n{overview.format_rows(found, room())}")
+    parts += [paper] if paper else []
+    if len(jobs) > 1 and sys.stdout.isatty():  # where the line of a run is cut before its record
+        parts.append(f"records: {', '.join(sorted({relative(path.parent) for path in made}))}")
+    return "\n".join(parts)
+
+
+def _only_seeds(jobs: Labelled) -> bool:
+    return all(label in ("", f"seed={run.config.seed.value}") for label, run in jobs)
+
+
+def _by_run(jobs: Labelled, rows: Rows, beside: Rows) -> str:
+    """Return one line per run with the size and the score of every phase; those of ``beside`` in brackets."""
+    names = overview.usual_columns([*rows.values()])
+    names = [name for name in names if not name.endswith(".count") or f"{name[:-5]}t" not in names]
+    lines = []
+    for label, run in jobs:
+        if run.id in rows and (run.id in beside or not beside):
+            head = {"seed": run.config.seed.value} if _only_seeds(jobs) else {"run": label}
+            values = [_value(name, rows[run.id].get(name)) for name in names]
+            if beside:
+                theirs = (_value(name, beside[run.id].get(name)) for name in names)
+                values = [f"{text} ({other})" for text, other in zip(values, theirs, strict=True)]
+            titles = (name.replace(".truncated", "").replace(".", " ") for name in names)
+            lines.append(head | dict(zip(titles, values, strict=True)))
+    return overview.format_rows(lines, room())
+
+
+def _value(name: str, value: float | None) -> str:
+    if value is None:
+        return "--"
+    return f"{value:.2e}" if name.endswith("mse") else f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
+def _paper(jobs: Labelled, own: Rows) -> str:
+    """Return the rows of the paper that have the runs of a command: yours, the committed and the published values.
+
+    Of several rows with the same runs, it is those of the fewest seeds that are no fewer than the command's.
+    """
+    seeds: dict[str, list[int]] = {}
+    roots: dict[str, Path] = {}
+    for _, run in jobs:
+        key = _settings(identity_keys(run.config))
+        if own:
+            roots.setdefault(key, run.root)
+        seeds.setdefault(key, []).extend([run.config.seed.value] if run.id in own or not own else [])
+    tasks = {run.config.task.name for _, run in jobs}
+    same: dict[str, list[tuple[Table, Row]]] = {}
+    for table in MACROS:
+        for row in table.rows:
+            runs = row.runs
+            if runs is None or runs.about or dict(runs.choices).get("task", DEFAULT_CHOICES["task"]) not in tasks:
+                continue
+            if (key := _settings(keys_of(runs, 0))) in seeds:
+                same.setdefault(key, []).append((table, row))
+    lines: list[overview.FlatRecord] = []
+    if not published.PATH.is_file():  # a copy of the sources alone
+        return ""
+    values, committed = published.load_published(), Reader(Store(RESULTS))
+    for key, rows in same.items():
+        enough = sorted({row.seeds for _, row in rows}, key=lambda n: (n < len(seeds[key]), n))[0]
+        mine = Reader(Store(roots[key]), allow_dirty=True) if own else None
+        lines += _paper_lines([each for each in rows if each[1].seeds == enough], seeds[key], mine, committed, values)
+    if not lines:
+        return ""
+    if len(titles := {line["row"] for line in lines}) == 1:
+        lines = [{name: text for name, text in line.items() if name != "row"} for line in lines]
+    about = f"the paper's row {next(iter(titles))}" if len(titles) == 1 else "the paper's rows"
+    return f"{about}:\n{overview.format_rows(lines, room())}"
+
+
+def _paper_lines(
+    rows: Iterable[tuple[Table, Row]], seeds: Sequence[int], mine: Reader | None, committed: Reader, values: Any
+) -> list[overview.FlatRecord]:
+    """Return a line for each quantity of these rows, which have the same runs; the one that says most of it."""
+    lines: dict[str, overview.FlatRecord] = {}
+    title = ""
+    for table, row in rows:
+        title = title or tex_to_text(row.title or table.title)
+        for column in table.columns:
+            paper = published.value_of(values, table, row, column.key)
+            if paper is None or row.runs is None:
+                continue
+            line: overview.FlatRecord = {"row": title, "number": tex_to_text(column.title)}
+            if mine is not None:
+                cell = reduce_cell(mine, table, row, column.key, row.runs.with_seeds(seeds))
+                if cell.value is None:
+                    continue  # it needs runs that the command does not have
+                line[f"yours ({counted(len(seeds), 'seed')})"] = tex_to_text(cell.text)
+            cell = reduce_cell(committed, table, row, column.key)
+            line[f"committed ({cell.wanted})"] = tex_to_text(cell.printed)
+            line[f"published ({row.seeds})"] = text = tex_to_text(paper[0].render(paper[1]))
+            before = lines.get(table.quantity(row, column.key))
+            if before is None or len(before[f"published ({row.seeds})"]) < len(text):
+                lines[table.quantity(row, column.key)] = line
+    return list(lines.values())
+
+
+def _settings(keys: Mapping[str, Any]) -> str:
+    """Return the settings that a run has in common with its other seeds."""
+    return repr({key: value for key, value in sorted(keys.items()) if key != "seed.value"})

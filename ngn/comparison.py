@@ -1,0 +1,241 @@
+"""Checks that a deployed copy is faithful: it computes the same on any input, and it does not call the original."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map
+
+from ngn.checks import FAULTS, ExampleError, called, calls_of, evaluating, floating, outputs_on, summary, untouched
+
+
+def varied(example: Any, strength: float = 0.1, longer: bool = False) -> Any:
+    """An input like ``example`` with other values.
+
+    Real numbers get noise of ``strength`` standard deviations. If there are none, integers move by one place, or are
+    drawn anew from their range for a strength of 1 and more. ``longer`` repeats the first sample at the end: no index
+    then leaves its range.
+    """
+    source = torch.Generator().manual_seed(0)
+    tensors = [part for part in tree_leaves(example) if isinstance(part, Tensor)]
+    real = any(part.is_floating_point() or part.is_complex() for part in tensors)
+    samples = next((len(part) for part in tensors if part.dim()), 0)
+
+    def vary(part: Any) -> Any:
+        if not isinstance(part, Tensor):
+            return part
+        part = part.detach()
+        if part.is_meta:
+            pass  # without values
+        elif part.is_floating_point() or part.is_complex():
+            known = part[part.isfinite()].abs().float()
+            spread = float(known.std(correction=0)) or float(known.mean()) or 1.0 if known.numel() else 1.0
+            part = part + (strength * spread * torch.randn(part.shape, generator=source)).to(part)
+        elif not real and part.dtype != torch.bool and part.numel() and part.dim():
+            low, high = int(part.min()), int(part.max())
+            drawn = torch.randint(low, high + 1, part.shape, generator=source).to(part)
+            part = drawn if strength >= 1 else part.roll(1, -1)
+        return torch.cat([part, part[:1]]) if longer and part.dim() and len(part) == samples else part
+
+    return tree_map(vary, example)
+
+
+@torch.no_grad()
+def check_equal(
+    model: nn.Module,
+    deployed: nn.Module,
+    example: Any,
+    replica: int | None = None,
+    also: Mapping[str, Sequence[Any]] = MappingProxyType({}),
+) -> None:
+    """Compare the outputs of two models, with the same random numbers and fresh copies of the input.
+
+    They are compared on ``example``, on the calls of ``also``, and on inputs of other values with one more sample, if
+    the model takes them.
+
+    Raises:
+        ValueError: if they differ by more than rounding explains: 6e-5 of the largest output in float32, 1e-2 in
+            float16, 8e-2 in bfloat16, or more where :func:`rounding_bounds` finds that the model amplifies it. Also if
+            the deployed model calls a module of ``model``.
+    """
+    for call in calls_of(example, also):
+        compare(model, deployed, call, replica)
+        compare_varied(model, deployed, call, replica)
+
+
+def compare_varied(model: nn.Module, deployed: nn.Module, call: tuple[str, Any], replica: int | None = None) -> None:
+    """:func:`compare` two models on other values, in one more sample if the model takes it."""
+    method, example = call
+    for longer in (True, False):
+        try:
+            return compare(model, deployed, (method, varied(example, longer=longer)), replica, varies=True)
+        except ExampleError:  # the model is not for this input, which says nothing about its copy
+            continue
+
+
+@torch.no_grad()
+def compare(
+    model: nn.Module, deployed: nn.Module, call: tuple[str, Any], replica: int | None = None, varies: bool = False
+) -> None:
+    """Compare two models on one call, a method and an input; for errors see :func:`check_equal`.
+
+    Args:
+        varies: the input is not the user's. The deployed model then comes first: a tensor that it shares with ``model``
+            is still that of another input.
+    """
+    where = "an input of other values" if varies else "the example"
+    method, example = call
+    fault: Exception | None = None
+    outputs: list[Tensor] = []
+    with evaluating(model), torch.random.fork_rng():
+        for turn in ("deployed", "model") if varies else ("model", "deployed"):
+            torch.manual_seed(0)
+            if turn == "model":
+                wanted = outputs_on(model, example, method)
+                continue
+            try:
+                with _refusing_calls(model, deployed):
+                    outputs = floating(called(deployed, example, method))
+            except FAULTS as error:
+                fault = error
+    if fault is not None:
+        raise ValueError(f"on {where} the deployed model fails: {type(fault).__name__}: {summary(fault)}") from fault
+    if not wanted:
+        raise ValueError("the model returns no floating-point tensor on the example, so there is nothing to compare")
+    if len(wanted) != len(outputs):
+        raise ValueError(
+            f"on {where} the deployed model returns {len(outputs)} tensors, but the truncated model {len(wanted)}"
+        )
+    wanted = [want if replica is None else want[replica] for want in wanted]
+    for want, got in zip(wanted, outputs, strict=True):
+        if want.shape != got.shape:
+            raise ValueError(f"the deployed model returns {list(got.shape)} on {where}, not {list(want.shape)}")
+    differing = [apart(want, got) for want, got in zip(wanted, outputs, strict=True)]
+    if any(worst is not None for worst in differing):
+        bounds = rounding_bounds(deployed, lambda: outputs_on(deployed, example, method))
+        differing = [beyond(worst, bound) for worst, bound in zip(differing, bounds, strict=True)]
+    for worst in differing:
+        if worst is not None:
+            raise ValueError(
+                f"on {where} the deployed model differs from the truncated model, by {worst:.1e} of the largest "
+                "output. Perhaps a tensor with the axis has no cut, or a layer mixes components."
+            )
+
+
+def in_training(model: nn.Module, part: nn.Module, call: tuple[str, Any]) -> tuple[str | None, list[Tensor]]:
+    """A call of ``part``, a model or its copy, in train mode; both are put back.
+
+    Returns:
+        Why it fails, None if it does not; and the values that it writes into parameters of ``model``.
+    """
+    method, example = call
+    with untouched(part), untouched(model) as written, written, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        part.train()
+        try:
+            outputs_on(part, example, method)
+        except ExampleError as fault:
+            return str(fault.__cause__).partition("\n")[0], []
+        own = (written.own[number][0] for number in sorted(written.kept))
+        return None, [value.detach().clone() for value in own if isinstance(value, nn.Parameter)]
+
+
+def apart(want: Tensor, got: Tensor) -> float | None:
+    """The difference of two tensors relative to the largest of ``want``; None if rounding explains it."""
+    worst = _relative(want, got)
+    return None if worst <= _tolerance(want.dtype) else worst
+
+
+def beyond(worst: float | None, bound: float) -> float | None:
+    """A difference of :func:`apart`, unless a bound of :func:`rounding_bounds` explains it."""
+    return None if worst is None or worst <= bound else worst
+
+
+@torch.no_grad()
+def _relative(want: Tensor, got: Tensor) -> float:
+    if not want.numel():
+        return 0.0
+    want, got = want.detach(), got.detach()  # a model may return gradients that have some themselves
+    same = (want == got) | (want.isnan() & got.isnan())  # covers infinities
+    differing = torch.where(same, torch.zeros_like(want), want - got).abs()
+    largest = torch.where(want.isfinite(), want, torch.zeros_like(want)).abs().max()
+    return float(differing.max()) / max(1e-30, float(largest))
+
+
+def _tolerance(dtype: torch.dtype) -> float:
+    eps = torch.finfo(dtype).eps
+    return min(100 * eps**0.9, max(10 * eps, 1e-4))
+
+
+@torch.no_grad()
+def rounding_bounds(model: nn.Module, collect: Callable[[], list[Tensor]]) -> list[float]:
+    """How far rounding alone may move tensors that ``model`` computes, relative to the largest of each.
+
+    A product of another size may add in another order, and a deep model amplifies that: on a GPU, 30 layers in float32
+    move by 1e-4. So three passes move all outputs of the innermost modules up or down at random, by the rounding of the
+    largest number in their last dimension. A bound is ten times the largest change, but at most 20 times the usual
+    tolerance and 0.3, because a model with a decision in it may jump by any amount. It is 0 if the outputs of a module
+    cannot be moved.
+
+    Args:
+        collect: runs ``model`` and returns the tensors, as many at each call.
+    """
+    source = torch.Generator().manual_seed(0)
+
+    def moved(module: nn.Module, args: Any, output: Any) -> Any:
+        def move(part: Any) -> Any:
+            if not isinstance(part, Tensor) or not part.is_floating_point():
+                return part
+            signs = torch.randint(2, part.shape, generator=source, dtype=torch.int8).to(part.device)
+            largest = part.abs().amax(-1, keepdim=True) if part.dim() else part.abs()
+            return part + largest * torch.finfo(part.dtype).eps * (2 * signs - 1)
+
+        return tree_map(move, output)
+
+    def run() -> list[Tensor]:
+        torch.manual_seed(0)
+        return collect()
+
+    innermost = [part for part in _hookable(model) if next(part.children(), None) is None]
+    with evaluating(model), torch.random.fork_rng():
+        exact = run()
+        handles = [part.register_forward_hook(moved) for part in innermost]
+        try:
+            changes = [[_relative(want, got) for want, got in zip(exact, run(), strict=True)] for _ in range(3)]
+        except (RuntimeError, ValueError, TypeError):  # an output that cannot be moved, or another length behind it
+            return [0.0] * len(exact)
+        finally:
+            for handle in handles:
+                handle.remove()
+    most = [10 * max(each) for each in zip(*changes, strict=True)]
+    return [min(bound, 20 * _tolerance(want.dtype), 0.3) for bound, want in zip(most, exact, strict=True)]
+
+
+def _hookable(model: nn.Module) -> Iterator[nn.Module]:
+    """The modules of ``model`` that take hooks; scripted code does not."""
+    return (part for part in model.modules() if not isinstance(part, torch.jit.ScriptModule))
+
+
+@contextmanager
+def _refusing_calls(model: nn.Module, deployed: nn.Module) -> Iterator[None]:
+    """Refuse calls of modules of ``model`` from its copy, except of those that copies share."""
+    shared = {*deployed.modules()}
+
+    def refuse(module: nn.Module, args: Any) -> None:
+        raise ValueError(
+            f"the deployed model calls a {type(module).__name__} of the trained model: a function, a weak reference or "
+            "a global holds it and is not copied; make it a submodule"
+        )
+
+    handles = [part.register_forward_pre_hook(refuse) for part in _hookable(model) if part not in shared]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

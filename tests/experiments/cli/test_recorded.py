@@ -1,0 +1,145 @@
+"""What a command says of the committed records: how long such runs took, what they found, and ``show=true``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from record_samples import grown, record
+
+from experiments import paths
+from experiments.cli import app, forecast, recorded
+from experiments.config.compose import compose
+from experiments.config.identity import run_id
+from experiments.runs.run_files import Run
+from experiments.store import provenance
+from experiments.store.records import Store
+from experiments.tables import MACROS
+
+
+@pytest.fixture
+def committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """A folder of committed records, and no git that could say what has changed since."""
+    for module in (forecast, recorded):
+        monkeypatch.setattr(module, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(recorded, "changed_since", lambda commit: ["ngn/gate.py", "run.py", "a.py", "b.py"])
+    monkeypatch.setattr(paths, "SCRATCH", tmp_path / "scratch")
+    return Store(tmp_path / "results")
+
+
+def made(store: Store, seed: int, t: float = 6.0, mse: float = 1e-3, seconds: float = 60.0, **changes: Any) -> Run:
+    """Write a record of one seed of the 1D study; return its run, which writes to another folder."""
+    config = compose({}, {"seed.value": seed, "phases": ["grown"], **changes})
+    execution = {"device": "cpu", "engine": "torch", "replicas": 20, "threads": 2}
+    time = {"started": "2026-01-01T00:00:00+00:00", "seconds": seconds}
+    blocks = {"execution": execution, "time": time, "hardware": {"cpu": "Some CPU"}}
+    store.write(record(config, {"grown": grown([t], mse, mse)}, **blocks))
+    return Run.of(config)
+
+
+def test_the_time_of_the_same_runs_is_that_of_their_records(committed: Store) -> None:
+    runs = [made(committed, seed) for seed in range(3)]
+    assert forecast.forecast(runs) == (
+        "3 runs to train: about 1.0 min each, 3.0 min in all\n"
+        "  by records of the same runs: 20 trained at once, on Some CPU, 2 threads, engine torch"
+    )
+    assert forecast.forecast(runs[:1]).startswith("1 run to train: about 1.0 min\n")
+    assert forecast.forecast(runs * 100).startswith("300 runs to train: about 1.0 min each, 5.0 h in all\n")
+
+
+def test_the_time_of_other_runs_follows_from_their_kind_and_steps(committed: Store) -> None:
+    made(committed, 0, **{"train.steps": 1000})
+    longer = compose({}, {"seed.value": 7, "phases": ["grown"], "train.steps": 5000})
+    assert "1 run to train: about 5.0 min\n  by records of this task and method: 20" in forecast.forecast(
+        [Run.of(longer)]
+    )
+    other = Run.of(compose({"task": "cora"}))
+    assert "2 runs to train: about 5.0 min each, 5.0 min in all; of 1 run no record tells" in forecast.forecast(
+        [Run.of(longer), other]
+    )
+    assert forecast.forecast([other]) == "", "nothing is guessed"
+    assert forecast.forecast([Run.of(compose({}, {"train.steps": 10, "phases": ["grown"]}))]) == "", "too short to tell"
+    assert forecast.forecast([Run.of(compose({"method": "ste"}))]) == "", "of another method"
+    for typed in ({"engine": "fused"}, {"device": "cuda"}):
+        assert forecast.forecast([Run.of(longer.model_copy(update=typed))]) == "", f"of another {typed}"
+
+
+def test_an_engine_that_is_gone_is_named(committed: Store) -> None:
+    run = made(committed, 0)
+    content = committed.path(run.id).read_text().replace('"torch"', '"fused-step"')
+    committed.path(run.id).write_text(content)
+    assert forecast.forecast([run]).endswith("2 threads, by an engine that is gone (fused-step)")
+
+
+def shown(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    status = app.main(line.split())
+    told = capsys.readouterr()
+    assert told.err == ""
+    return status, told.out
+
+
+def test_show_prints_committed_records_and_writes_nothing(
+    committed: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed in range(2):
+        made(committed, seed, t=6.0 + seed)
+    before = sorted(tmp_path.rglob("*"))
+    status, out = shown("phases=[grown] seed=0..1 show=true", capsys)
+    assert status == 0
+    lines = out.splitlines()
+    assert lines[:3] == ["seed  grown t  grown mse", "   0     6.00   1.00e-03", "   1     7.00   1.00e-03"]
+    assert lines[3] == "made by other sources of the same numerics version: seed=0, seed=1"
+    assert "ngn/gate.py" not in out, "only if it is asked for"
+    told = shown("phases=[grown] show=true hydra.verbose=true", capsys)[1]
+    assert "(since 0000000000 changed: ngn/gate.py, run.py, a.py and 1 more)" in told
+    status, out = shown("phases=[grown] seed=1..2 show=true", capsys)
+    assert status == 1
+    assert f"no record in {tmp_path / 'results'}: seed=2" in out.splitlines()
+    (committed.path(run_id(compose({}, {"phases": ["grown"], "seed.value": 1})))).write_text("{")
+    status, out = shown("phases=[grown] seed=1 show=true", capsys)
+    assert status == 1
+    assert "unreadable" in out
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_show_starts_no_git(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """``git status`` and ``git diff`` may write the index of the checkout."""
+    monkeypatch.setattr(provenance, "_git", lambda *words: pytest.fail(f"git {words}"))
+    provenance.code.cache_clear()
+    status, out = shown("task=regression1d seed=0..1 show=true", capsys)
+    assert status == 0
+    assert "published (" in out
+
+
+def test_a_command_ends_with_its_numbers_beside_the_others(
+    committed: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    row = next(row for table in MACROS for row in table.rows if row.key == "baseline" and row.runs is not None)
+    assert row.runs is not None
+    own, runs = Store(tmp_path / "runs"), []
+    for seed in range(2):
+        config = row.runs.config(seed)
+        phases = {name: grown([6.0 + seed], 1e-3, 1e-3) for name in config.phases}
+        committed.write(record(config, phases))
+        own.write(record(config, {name: grown([5.0], 2e-3, 2e-3) for name in config.phases}))
+        runs.append(Run.of(config.model_copy(update={"results": str(own.root)})))
+    jobs = [(f"seed={run.config.seed.value}", run) for run in runs]
+    lines = recorded.closing(jobs, [own.path(run.id) for run in runs]).splitlines()
+    assert lines[0] == "yours, and in brackets the committed record of the same run:"
+    assert "5.00 (6.00)  2.00e-03 (1.00e-03)" in lines[2]
+    assert "5.00 (7.00)  2.00e-03 (1.00e-03)" in lines[3]
+    text = "\n".join(lines)
+    assert "yours (2 seeds)" in text
+    assert "published (10)" in text
+    assert not any(line.startswith("medians") for line in lines)
+    assert max(map(len, lines)) <= 60
+
+
+def test_runs_that_nobody_has_recorded_end_with_medians(committed: Store, tmp_path: Path) -> None:
+    own = Store(tmp_path / "runs")
+    jobs = [(f"seed={seed}", made(own, seed, **{"train.steps": 77})) for seed in range(2)]
+    told = recorded.closing(jobs, [own.path(run.id) for _, run in jobs])
+    assert told.splitlines()[0] == "medians:"
+    assert recorded.closing(jobs[:1], [own.path(jobs[0][1].id)]) == ""
