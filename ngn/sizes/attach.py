@@ -96,7 +96,7 @@ def learn_sizes(
     (['0.mlp', '1.mlp'], [16, 16])
     >>> ngn.learn_sizes(model, {"*.mpl": ngn.Width(16)})
     Traceback (most recent call last):
-    ValueError: no module matches '*.mpl'; did you mean *.mlp, *.mlp.*, *.norm?
+    ValueError: no module matches '*.mpl'; did you mean *.mlp, *.mlp.2, *.mlp.1?
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"learn_sizes takes a model, an nn.Module, first; this is a {kind_of(model)}")

@@ -22,7 +22,7 @@ def test_the_list_has_every_study_with_its_runs_and_outputs() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     rows = dict(re.findall(r"^(\w+) {2,}(\S.*)$", done.stdout, re.M))
     assert rows.keys() == STUDIES.keys() | {"study"}
-    assert rows["schedules"].startswith("60 ")
+    assert rows["schedules"].startswith("300 ")
     assert "GiB" in rows["vision"], "its records tell"
     assert rows["lora_llama3"].split()[-2:] == ["?", "?"], "the records of a small model tell nothing of a large one"
     shown = {name for line in re.findall(r"→((?:.*\n {6})*.*)", done.stdout) for name in re.split(r"[,\s]+", line)}

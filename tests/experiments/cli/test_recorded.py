@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from record_samples import grown, record
+from record_samples import grown, record, sealed
 
 from experiments import paths
 from experiments.cli import app, forecast, recorded
@@ -67,8 +68,8 @@ def test_the_time_of_other_runs_follows_from_their_kind_and_steps(committed: Sto
 
 def test_an_engine_that_is_gone_is_named(committed: Store) -> None:
     run = made(committed, 0)
-    content = committed.path(run.id).read_text().replace('"torch"', '"fused-step"')
-    committed.path(run.id).write_text(content)
+    content = json.loads(committed.path(run.id).read_text().replace('"torch"', '"fused-step"'))
+    committed.path(run.id).write_text(json.dumps(sealed(content)))
     assert forecast.forecast([run]).endswith("2 threads, by an engine that is gone (fused-step)")
 
 

@@ -71,10 +71,10 @@ def test_an_unreadable_disk_loses_no_checkpoint(tmp_path, monkeypatch):
     write(tmp_path, 1)
     before = sorted(tmp_path.iterdir())
 
-    def fail(path):
+    def fail(*_):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("pathlib.Path.read_bytes", fail)
+    monkeypatch.setattr("ngn.files.open_regular", fail)
     with pytest.raises(OSError, match="Input/output"):
         checkpoint.latest(tmp_path)
     assert sorted(tmp_path.iterdir()) == before
