@@ -6,6 +6,7 @@ import importlib.util
 import os
 import pickle
 import shutil
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,8 @@ for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[_name] = "1"
 # Programs that tests start keep their compiled sources, as is the default, so that the next one need not compile them.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Under nohup a closed terminal is ignored, and programs that tests start would inherit that.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 import filelock  # noqa: E402
 import hypothesis  # noqa: E402
