@@ -83,7 +83,7 @@ def read_only_results(folder: Path) -> Count:
         (results if when == "before" else results / "regression1d").unlink()
         again = child(lambda place=place, wanted=wanted: train(place, wanted))
         missing = lost(expected, found(place, wanted))
-        reason = "cannot write records" if when == "before" else "cannot be written"
+        reason = "Nothing was started" if when == "before" else "cannot be written"
         clear = reason in told and bool(trained) == (when == "middle")
         good = (status, again, missing) == (1, 0, 0) and clear
         result.add(missing, good, f"{when}: {status}, {again}, {missing}\n{told}")
