@@ -123,11 +123,12 @@ def update_adapters(model: nn.Module, cut: Collection[int] | None = None) -> Non
         if isinstance(configs := getattr(module, "peft_config", None), dict):
             holders.setdefault(id(configs), []).append(module)
     for outer, *_, base in ([*modules, modules[-1]] for modules in holders.values()):
-        layers, faults = _adapted(base), [_cut_beside(outer, cut or ())]
+        layers = _adapted(base)
+        faults: list[str | None] = []
         for adapter, config in outer.peft_config.items():
             if any(id(term) in changed for layer in layers.values() for term in _terms(layer).get(adapter, ())):
                 faults.append(_name_ranks(config, adapter, layers))
-        if cut is not None and (fault := next(filter(None, faults), None)):
+        if cut is not None and (fault := next(filter(None, [*faults, _cut_beside(outer, cut)]), None)):
             outer.save_pretrained = functools.partial(_no_folder, fault)
 
 
