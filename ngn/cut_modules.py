@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+import math
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, NoReturn
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
@@ -89,6 +92,98 @@ def breaks_groups(module: nn.Module, dim: int, size: int) -> bool:
 def _group(module: _ConvNd) -> int:
     """The entries of one group along dimension 0 of the weight, which has the inputs in a transposed convolution."""
     return (module.in_channels if module.transposed else module.out_channels) // module.groups
+
+
+def update_adapters(model: nn.Module, cut: Collection[int] | None = None) -> None:
+    """Let the LoRA layers of peft in ``model``, and its configurations, name the ranks that are left after a cut.
+
+    peft loads an adapter into layers that it builds from a configuration. Their scale follows from alpha and the rank,
+    so alpha is changed with the rank. If no configuration describes a deployed copy, its ``save_pretrained`` says so.
+
+    Args:
+        cut: of a deployed copy, the ids of the tensors and lists of layers that were cut.
+
+    Raises:
+        ValueError: if a merged adapter was cut, since the base holds all of its components.
+    """
+    changed = set(cut or ())
+    for path, layer in _adapted(model).items():
+        for adapter, terms in _terms(layer).items():
+            r, scale, alpha = layer.r[adapter], layer.scaling[adapter], layer.lora_alpha[adapter]
+            rank = terms[0].shape[0] // getattr(layer, "num_experts", 1)
+            if rank == r:
+                continue
+            if adapter in getattr(layer, "merged_adapters", ()):
+                raise ValueError(f"{path} has merged the adapter {adapter!r}: call model.unmerge_adapter() before")
+            rooted = getattr(layer, "use_rslora", {}).get(adapter, math.isclose(scale * math.sqrt(r), alpha))
+            layer.r[adapter], layer.lora_alpha[adapter] = rank, scale * (math.sqrt(rank) if rooted else rank)
+            changed |= {id(term) for term in terms}
+    holders: dict[int, list[Any]] = {}  # a PeftModel, its tuner, and last the base, where names begin
+    for module in model.modules():
+        if isinstance(configs := getattr(module, "peft_config", None), dict):
+            holders.setdefault(id(configs), []).append(module)
+    for outer, *_, base in ([*modules, modules[-1]] for modules in holders.values()):
+        layers = _adapted(base)
+        faults: list[str | None] = []
+        for adapter, config in outer.peft_config.items():
+            if any(id(term) in changed for layer in layers.values() for term in _terms(layer).get(adapter, ())):
+                faults.append(_name_ranks(config, adapter, layers))
+        if cut is not None and (fault := next(filter(None, [*faults, _cut_beside(outer, cut)]), None)):
+            outer.save_pretrained = functools.partial(_no_folder, fault)
+
+
+def _adapted(model: nn.Module) -> dict[str, Any]:
+    """The LoRA layers of peft in ``model``, by their paths."""
+    return {path: part for path, part in model.named_modules() if _terms(part)}
+
+
+def _terms(layer: nn.Module) -> dict[str, list[Tensor]]:
+    """The tensors with the rank of each adapter of a LoRA layer, the first along dimension 0; {} for other modules."""
+    ranks = getattr(layer, "r", None)
+    if not isinstance(ranks, dict) or hasattr(layer, "lora_E"):  # AdaLoRA has other ranks
+        return {}
+    maps = [getattr(layer, f"lora_{name}", {}) for name in ("A", "B", "embedding_A", "embedding_B")]
+    found = {key: [getattr(each[key], "weight", each[key]) for each in maps if key in each] for key in ranks}
+    return {key: terms for key, terms in found.items() if terms}
+
+
+def _cut_beside(model: nn.Module, cut: Collection[int]) -> str | None:
+    """Why an adapter alone does not make a deployed copy: more was cut than ranks, or an axis still multiplies."""
+    ranks = {id(term) for layer in _adapted(model).values() for terms in _terms(layer).values() for term in terms}
+    held = {id(part) for part in (*model.parameters(), *model.buffers(), *model.modules())}
+    scaled = any(isinstance(part, OrderedAxis) and part.scale is not None for part in model.modules())
+    if not scaled and not held & {*cut} - ranks:
+        return None
+    alone = 'find_sizes(...).only("**.lora_A.*").without("**.base_layer")'
+    return f"other sizes than ranks of LoRA were learned, too. To learn the ranks alone, take {alone}"
+
+
+def _name_ranks(config: Any, adapter: str, layers: Mapping[str, Any]) -> str | None:
+    """Write the ranks of ``layers``, by their paths in the base, into a configuration; say why that does not do."""
+    ranks: dict[str, int] = {}
+    alphas: dict[str, float] = {}
+    for path, layer in layers.items():
+        if adapter in _terms(layer):
+            variant = type(getattr(layer, "lora_variant", {}).get(adapter)).__name__
+            if not variant.startswith(("NoneType", "Dora", "ALora")):
+                return f"{variant} may depend on the rank"
+            if isinstance(parameter := getattr(layer, "parameter_name", None), str):  # one of target_parameters
+                path = f"{re.sub(r'([.]base_layer)+$', '', path)}.{parameter}"
+            key = f"^{re.escape(path)}"  # without ^, peft also takes it for longer paths that end so
+            ranks[key], alphas[key] = layer.r[adapter], layer.lora_alpha[adapter]
+    config.rank_pattern = {key: rank for key, rank in ranks.items() if rank != config.r}
+    config.alpha_pattern = {key: alpha for key, alpha in alphas.items() if alpha != config.lora_alpha}
+    if getattr(config, "target_modules_to_tie", None):
+        return "ensure_weight_tying ties adapters, but their ranks were learned one by one"
+    if config.init_lora_weights == "orthogonal":  # it refuses odd ranks, and loading overwrites it
+        config.init_lora_weights = True
+    if config.init_lora_weights in (True, False, "gaussian", "eva"):
+        return None
+    return f"init_lora_weights={config.init_lora_weights!r} changes the base by as many components as the rank had"
+
+
+def _no_folder(fault: str, *args: object, **options: object) -> NoReturn:
+    raise ValueError(f"stock peft could not load this adapter: {fault}. ngn.save keeps the whole model")
 
 
 def renumber_layers(layers: nn.ModuleList) -> None:

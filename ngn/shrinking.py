@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_map
 
 from ngn.axis import GONE, Cut, OrderedAxis
 from ngn.checks import axes_of
-from ngn.cut_modules import TrainingHook, renumber_layers, update_attributes
+from ngn.cut_modules import TrainingHook, renumber_layers, update_adapters, update_attributes
 from ngn.cuttable import held_by, why_whole
 from ngn.cutting import (
     Choice,
@@ -206,6 +206,7 @@ def _cut(model: nn.Module, choices: Mapping[OrderedAxis, Choice], optimizers: Se
                     held[name] = buffers.get(id(value), value)  # type: ignore[assignment]
                     update_attributes(module, name, plans[id(value)][0].dim)
     _remove_layers(model, choices, optimizers)
+    update_adapters(model)
     for axis, choice in choices.items():
         axis.shrunk(choice.kept)
     for axis in axes_in(model):

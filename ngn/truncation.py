@@ -21,6 +21,7 @@ from ngn.copying import duplicate
 from ngn.cut_modules import (
     remove_idle_axes,
     renumber_layers,
+    update_adapters,
     update_attributes,
     value_of,
     with_stock_attention,
@@ -166,6 +167,7 @@ def truncated(
         if id(axis) in memo:  # else it was in a removed layer
             memo[id(axis)].truncated(choice.kept, choice.scale)
     remove_idle_axes(result)
+    update_adapters(result, {*changed, *(id(memo[id(layers)]) for layers, _ in lists)})
     return _without_empty_bottlenecks(result)
 
 
