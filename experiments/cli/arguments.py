@@ -53,12 +53,12 @@ class Arguments:
     overrides: tuple[str, ...]
 
 
-def _refuse_flags(fault: str) -> NoReturn:
+def _refuse_flags(message: str) -> NoReturn:
     from experiments.config.compose import nearest
 
-    unknown = fault.removeprefix("unrecognized arguments: ")
-    if unknown == fault:
-        raise ConfigError(fault.removeprefix("argument "))
+    unknown = message.removeprefix("unrecognized arguments: ")
+    if unknown == message:
+        raise ConfigError(message.removeprefix("argument "))
     raise ConfigError(f"{unknown}: no such flag.{nearest(unknown, FLAGS)} The flags are: {', '.join(FLAGS)}")
 
 
