@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from pathlib import Path
 
@@ -15,6 +16,17 @@ SCRATCH = Path(OUTPUT).absolute() if OUTPUT else ROOT / "scratch"
 """Files that are not committed: checkpoints, plans, records of trials."""
 RUNS = SCRATCH / "results" if OUTPUT else ROOT / "runs"
 """The records of users' own runs."""
+
+
+def folder_of_records(text: str) -> Path:
+    """Return the folder that ``--results`` of a script names.
+
+    Raises:
+        argparse.ArgumentTypeError: if there is no such folder. Without records every number would be missing.
+    """
+    if not (folder := Path(text)).is_dir():
+        raise argparse.ArgumentTypeError(f"{text}: no such folder")
+    return folder
 
 
 def paper_folder(results: Path) -> Path:

@@ -37,7 +37,7 @@ from experiments.config.compose import compose, nearest
 from experiments.config.messages import parse_value
 from experiments.figures import FIGURES
 from experiments.figures.model import Data
-from experiments.paths import RESULTS, paper_folder
+from experiments.paths import RESULTS, folder_of_records, paper_folder
 from experiments.store.records import Store
 from ngn.files import remove_stale_files
 
@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
         "--only", nargs="+", metavar="FIGURE", help="names of figures from the list below (default: all)"
     )
     parser.add_argument("--force", action="store_true", help="also redraw unchanged figures")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the records")
+    parser.add_argument("--results", type=folder_of_records, default=RESULTS, help="folder of the records")
     parser.add_argument(
         "--output",
         type=Path,

@@ -29,7 +29,7 @@ from experiments.analysis.reduce import Cell
 from experiments.analysis.rehearsal import RehearsalReader
 from experiments.blocks import printable
 from experiments.cli.pipes import exit_with
-from experiments.paths import RESULTS, SCRATCH, paper_folder
+from experiments.paths import RESULTS, SCRATCH, folder_of_records, paper_folder
 from experiments.store.records import Store
 from experiments.tables import MACROS, macro
 from experiments.tables.numbers import figure_of, tables_of
@@ -39,7 +39,7 @@ from ngn.files import remove_stale_files, write_atomically
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, help="folder of the records (results/)")
+    parser.add_argument("--results", type=folder_of_records, help="folder of the records (results/)")
     parser.add_argument("--rehearsal", action="store_true", help="smoke records (scratch/results/); the output says so")
     parser.add_argument(
         "--output", type=Path, help="file to write (default: paper/data_generated.tex; of other records RESULTS-paper/)"

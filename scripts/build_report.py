@@ -27,7 +27,7 @@ from experiments.analysis.collect import Reader
 from experiments.analysis.rehearsal import RehearsalReader
 from experiments.blocks import ConfigError
 from experiments.cli.pipes import exit_with
-from experiments.paths import RESULTS, SCRATCH, paper_folder
+from experiments.paths import RESULTS, SCRATCH, folder_of_records, paper_folder
 from experiments.report.content import build_content
 from experiments.report.provenance import document
 from experiments.store.provenance import code
@@ -38,7 +38,7 @@ from ngn.files import remove_stale_files, write_atomically
 def main(argv: list[str] | None = None) -> int:
     """Run the script; the exit status: 1 if the latencies are damaged or a setting of conf/ has no origin."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, help="folder of the records (results/)")
+    parser.add_argument("--results", type=folder_of_records, help="folder of the records (results/)")
     parser.add_argument("--rehearsal", action="store_true", help="smoke records (scratch/results/); the page says so")
     parser.add_argument(
         "--output", type=Path, help="folder of the report (default: paper/; of other records RESULTS-paper/)"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NoReturn
 
 import ngn
 from experiments.blocks import ConfigError
@@ -40,6 +40,9 @@ OPEN_GROUPS = {
 SHELL_KEYS = ("setup", "teardown", "python", "additional_parameters", "srun_args")
 """Settings of cluster launchers that name commands or programs to run."""
 
+FLAGS = ["--help", "--list", "--version", "--cfg", "--package", "--info", "--run", "--multirun", "--hydra-help"]
+"""The flags that a refusal names."""
+
 
 @dataclass(frozen=True)
 class Arguments:
@@ -50,12 +53,21 @@ class Arguments:
     overrides: tuple[str, ...]
 
 
+def _refuse_flags(message: str) -> NoReturn:
+    from experiments.config.compose import nearest
+
+    unknown = message.removeprefix("unrecognized arguments: ")
+    if unknown == message:
+        raise ConfigError(message.removeprefix("argument "))
+    raise ConfigError(f"{unknown}: no such flag.{nearest(unknown, FLAGS)} The flags are: {', '.join(FLAGS)}")
+
+
 def split(argv: Sequence[str]) -> Arguments:
     """Split a command line (without the program's name) into flags and overrides, in any order.
 
     Raises:
-        ConfigError: on flags that would load other configuration files or a pickled configuration.
-        SystemExit: with status 2, from argparse, on unknown flags; with 0 after ``--version`` and ``--list``.
+        ConfigError: on unknown flags, and on those that would load other configuration files or a pickled one.
+        SystemExit: with status 0, after ``--version`` and ``--list``.
     """
     from hydra._internal.utils import get_args_parser
 
@@ -69,7 +81,9 @@ def split(argv: Sequence[str]) -> Arguments:
     if "--version" in argv:
         print(f"ngn-suite {ngn.__version__}")
         raise SystemExit(0)
-    args = get_args_parser().parse_intermixed_args(list(argv))
+    parser = get_args_parser()
+    parser.error = _refuse_flags  # type: ignore[method-assign]  # Hydra's usage names closed flags, and not --list
+    args = parser.parse_intermixed_args(list(argv))
     closed = {
         "--config-dir": args.config_dir,
         "--config-path": args.config_path,

@@ -96,8 +96,10 @@ PROBE = 2**16
 def require_room(jobs: Sequence[Job], tokens: Sequence[str]) -> None:
     """Refuse folders that cannot be written: read-only ones, those of others, and those on a full disk.
 
+    Refuse, too, a folder or a special file in the place of a record, which would stop the run after its training.
+
     Raises:
-        ConfigError: with the folder. Nothing has been started then.
+        ConfigError: with the folder or the file. Nothing has been started then.
     """
     if processes.rank():
         return
@@ -107,6 +109,8 @@ def require_room(jobs: Sequence[Job], tokens: Sequence[str]) -> None:
         if key in ("hydra.run.dir", "hydra.sweep.dir") and "$" not in value:
             wanted[Path(value)] = f"{key}=DIR"
     for job in jobs:
+        if os.path.lexists(job.run.path) and not job.run.path.is_file():
+            raise ConfigError(f"{job.run.path}: is no regular file; remove it. Another folder: results=DIR")
         if not recorded(job.run):
             wanted |= dict.fromkeys((job.run.root, job.run.path.parent), "results=DIR")
     for folder, other in wanted.items():

@@ -73,7 +73,8 @@ def show(jobs: Labelled, verbose: bool = False) -> int:
     for note, names in notes.items():
         listed = ", ".join(names) if len(names) <= FEW else f"{len(names)} of {len(jobs)} runs"
         print_line(note if len(jobs) == 1 else f"{note}: {listed}")
-    if told := _paper(jobs, {}):
+    elsewhere = any(Store(run.config.results or RESULTS).root.resolve() != RESULTS.resolve() for _, run in jobs)
+    if (found or not elsewhere) and (told := _paper(jobs, found if elsewhere else {})):
         print_line(told)
     return status
 
@@ -180,7 +181,11 @@ def _paper(jobs: Labelled, own: Rows) -> str:
     if len(titles := {line["row"] for line in lines}) == 1:
         lines = [{name: text for name, text in line.items() if name != "row"} for line in lines]
     about = f"the paper's row {next(iter(titles))}" if len(titles) == 1 else "the paper's rows"
-    return f"{about}:\n{overview.format_rows(lines, room())}"
+    about += " (mean ± sd over seeds)" if any("±" in str(line) for line in lines) else ""
+    alike: dict[tuple[str, ...], list[overview.FlatRecord]] = {}
+    for line in lines:  # the columns name the numbers of seeds, in which rows may differ
+        alike.setdefault(tuple(line), []).append(line)
+    return "\n".join([f"{about}:", *(overview.format_rows(some, room()) for some in alike.values())])
 
 
 def _paper_lines(

@@ -66,9 +66,13 @@ class Budgeted(Method):
     def _one_limit(self) -> Budgeted:
         given = [value for value in (self.count, self.parameters, self.macs) if value is not None]
         if not given:
-            raise PydanticCustomError("incomplete", "a budget needs its size: add method.count=N")
+            raise PydanticCustomError(
+                "incomplete", "a budget needs its size: add method.count=N, method.parameters=60% or method.macs=60%"
+            )
         if len(given) > 1:
             raise ValueError("a budget is one of method.count, method.parameters and method.macs: give only one")
+        if isinstance(given[0], str) and float(given[0][:-1]) > 100:
+            raise ValueError(f"a budget of {given[0]} limits nothing: give at most 100% of the largest model")
         return self
 
     def check(self, config: Config) -> None:

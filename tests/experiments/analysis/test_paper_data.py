@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,6 +30,7 @@ from experiments.store.records import Store
 from experiments.tables import MACROS, macro
 from experiments.tables.one_d import BASELINE
 from experiments.tables.transfer import EIGHT, EIGHT_FULL
+from scripts import build_figures, build_paper_data, build_report
 from scripts.build_paper_data import main
 
 SCRIPT = ROOT / "scripts" / "build_paper_data.py"
@@ -155,7 +157,7 @@ def test_of_several_data_those_that_differ_are_named() -> None:
 
 
 def test_without_records_every_number_is_a_dash_and_every_label_stands(tmp_path: Path) -> None:
-    status, text = build(Store(tmp_path / "nowhere"))
+    status, text = build(Store(tmp_path))
     assert status == 0
     assert text.count(r"\newcommand") == 22
     assert r"\newcommand{\stdT}{--}" in text
@@ -233,6 +235,17 @@ def test_the_fixed_model_is_the_one_that_the_trainer_would_train(store: Store) -
 
 
 # the script
+
+
+@pytest.mark.parametrize("script", [build_paper_data, build_figures, build_report])
+def test_a_misspelt_folder_of_records_is_refused(
+    script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        script.main(["--results", str(tmp_path / "rnus")])
+    assert ended.value.code == 2
+    assert "rnus: no such folder" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir()), "nor is rnus-paper made"
 
 
 def test_strict_lists_what_is_missing_and_writes_nothing(store: Store, capsys: pytest.CaptureFixture[str]) -> None:

@@ -104,6 +104,27 @@ def test_show_prints_committed_records_and_writes_nothing(
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_show_puts_rows_of_different_numbers_of_seeds_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    """Their columns differ: "committed (10)" and "committed (50)"."""
+    status, out = shown("task=regression1d method=ngn,awnn seed=0..1 show=true", capsys)
+    assert status == 0
+    heads = [line.split("  ") for line in out.splitlines() if "committed (" in line]
+    assert len(heads) == 2
+    assert "mean ± sd over seeds" in out
+
+
+def test_show_of_another_folder_has_its_numbers_in_the_row_of_the_paper(
+    committed: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = Store(tmp_path / "mine")
+    for seed in range(2):
+        made(own, seed)
+    assert "yours (2 seeds)" in shown(f"phases=[grown] seed=0..2 show=true results={own.root}", capsys)[1]
+    status, out = shown(f"phases=[grown] seed=0..2 show=true results={tmp_path / 'none'}", capsys)
+    assert status == 1
+    assert out.splitlines() == [f"no record in {tmp_path / 'none'}: seed=0, seed=1, seed=2"]
+
+
 def test_show_starts_no_git(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """``git status`` and ``git diff`` may write the index of the checkout."""
     monkeypatch.setattr(provenance, "_git", lambda *words: pytest.fail(f"git {words}"))

@@ -247,3 +247,14 @@ def test_an_interruption_ends_the_multirun(command: Any, capsys: pytest.CaptureF
     assert "stopped by SIGINT; all progress is saved. To continue:" in told
     assert "  python " in told
     assert told.rstrip().endswith("seed=0..3")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("nowhere", path)])
+def test_a_special_file_in_the_place_of_a_record_is_refused_before_the_training(
+    make: Callable[[Path], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "regression1d" / f"{run_id(compose({'profile': 'smoke'}))}.json"
+    place.parent.mkdir()
+    make(place)
+    assert app.main(["profile=smoke", f"results={tmp_path}", "force=true"]) == 2
+    assert f"refused: {place}: is no regular file; remove it" in capsys.readouterr().err

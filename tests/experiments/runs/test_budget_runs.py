@@ -51,6 +51,7 @@ def test_no_run_deploys_more_than_its_budget(tmp_path, task, gate, limits):
         ({"method.count": 2, "continue_with": [0.1]}, "no price"),
         ({"method.count": [2, 2]}, "method.count=N"),
         ({"method.parameters": "half"}, "method.parameters"),
+        ({"method.parameters": "150%"}, "limits nothing"),
         ({"method.parameters": "50%", "gate.K": None}, "needs a largest model"),
     ],
 )
