@@ -51,7 +51,7 @@ def table(rows: list[Row], names: dict[str, list[str]]) -> str:
     """
     ran = [row for row in rows if "not_run" not in row]
     parts = [_summary(ran)]
-    for collection in dict.fromkeys(row["collection"] for row in rows):
+    for collection in names:
         these = [row for row in ran if row["collection"] == collection]
         left_out = [row for row in rows if row["collection"] == collection and "not_run" in row]
         lines = [

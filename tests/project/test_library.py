@@ -22,7 +22,7 @@ def test_every_public_name_has_an_entry_in_the_reference() -> None:
 
 def test_the_library_has_few_lines() -> None:
     lines = sum(len(path.read_text().splitlines()) for path in (ROOT / "ngn").rglob("*.py"))
-    assert lines <= 12_700
+    assert lines <= 12_900
 
 
 def test_what_moved_is_named_with_the_place_where_it_is() -> None:
