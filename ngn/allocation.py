@@ -253,8 +253,9 @@ class BudgetLearner(LimitedLearner):
         """
         if self.gates[0].committed:
             return
-        value, taus = loss(number), [gate.tau for gate in self.gates]
-        slopes = self._slopes(torch.autograd.grad(value.sum(), taus, allow_unused=True))
+        value, taus = loss(number), [gate.tau for gate in self.gates if gate.tau.requires_grad]  # not of removed layers
+        slope_of = dict(zip(taus, torch.autograd.grad(value.sum(), taus, allow_unused=True), strict=True))
+        slopes = self._slopes([slope_of.get(gate.tau) for gate in self.gates])
         gain, value = (self.sizes * slopes).sum(-1), value.detach().clone()
         if distributed.is_available() and distributed.is_initialized():
             for each in (gain, value):

@@ -98,7 +98,8 @@ def _held(value: Any) -> Iterator[nn.Module]:
 
 
 def _has_axis(module: nn.Module) -> bool:
-    return any(isinstance(part, OrderedAxis) for part in module.modules())
+    """Whether ``module`` has an axis; a learner also lists those of removed layers, which cut nothing any more."""
+    return any(isinstance(part, OrderedAxis) and part._cuts != () for part in module.modules())
 
 
 def floating(outputs: Any) -> list[Tensor]:
@@ -275,7 +276,8 @@ def calls_of(example: Any, also: Mapping[str, Sequence[Any]]) -> list[tuple[str,
         TypeError: if ``also`` is not a dictionary of lists.
     """
     if not isinstance(also, Mapping) or not all(isinstance(given, (list, tuple)) for given in also.values()):
-        raise TypeError(f"also= takes a dictionary, method -> list of inputs: also={{'forward': [x]}}, not {also!r}")
+        kind = type(also).__name__ + " with other values" * isinstance(also, Mapping)
+        raise TypeError(f"also= takes a dictionary, method -> list of inputs: also={{'forward': [x]}}, not a {kind}")
     further = [(method, given) for method, several in also.items() for given in several]
     return [("forward", example), *further]
 

@@ -200,8 +200,8 @@ class CapacityLearner(Learner):
     def penalty(self) -> Tensor:
         """Sum of the capacities' penalties, [*R]; fixed sizes have none."""
         if all(axis.capacity.committed for axis in self.axes):
-            like = next(self.axes[0].capacity.parameters())
-            return torch.zeros(() if self.replicas is None else self.replicas, dtype=torch.float64, device=like.device)
+            device = self.axes[0].capacity.size().device
+            return torch.zeros(() if self.replicas is None else self.replicas, dtype=torch.float64, device=device)
         capacities: list[Any] = [axis.capacity for axis in self.axes]
         batched = all(getattr(each, "batch", None) is not None for each in capacities)
         penalty = of_gates(capacities) if batched else torch.stack([each.penalty() for each in capacities]).sum(0)

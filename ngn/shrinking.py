@@ -224,8 +224,12 @@ def _moved(cut: Cut, plans: Mapping[int, tuple[Cut, TensorCuts]]) -> Cut:
 
 
 def _remove_layers(model: nn.Module, choices: Mapping[OrderedAxis, Choice], optimizers: Sequence[Optimizer]) -> None:
-    """Remove closed layers from their lists and the optimisers. The axes that cut them keep the capacities within."""
+    """Remove closed layers from their lists and the optimisers. The axes that cut them keep the capacities within.
+
+    Those have buffers instead of parameters, so that an optimiser that is made later numbers its parameters alike.
+    """
     removed: list[nn.Module] = []
+    gates: list[nn.Parameter] = []
     for axis in choices:
         for layers, parts in ((owned(cut), parts) for cut, parts in plans_of({axis: choices[axis]}).values()):
             if not is_stack(layers):
@@ -237,6 +241,11 @@ def _remove_layers(model: nn.Module, choices: Mapping[OrderedAxis, Choice], opti
             if GONE not in axis._modules:
                 axis.add_module(GONE, nn.ModuleList())
             axis.get_submodule(GONE).extend(capacities)  # type: ignore[operator]
+            for part in (part for capacity in capacities for part in capacity.modules()):
+                for name, p in [*part.named_parameters(recurse=False)]:  # nothing trains them any more
+                    delattr(part, name)
+                    part.register_buffer(name, p.detach())
+                    gates.append(p)
             for part in inside:
                 if isinstance(part, OrderedAxis):
                     part._cuts, part.counts = (), ()
@@ -245,7 +254,7 @@ def _remove_layers(model: nn.Module, choices: Mapping[OrderedAxis, Choice], opti
             renumber_layers(layers)
             removed += lost
     left = {id(p) for p in model.parameters()}
-    dead = {p for layer in removed for p in layer.parameters() if id(p) not in left}
+    dead = {p for layer in removed for p in layer.parameters() if id(p) not in left} | {*gates}
     for optimizer in optimizers:
         for p in dead:
             optimizer.state.pop(p, None)

@@ -39,7 +39,7 @@ def deploy(
     """Return a copy of ``model`` in eval mode with only the retained components of every axis and no capacity.
 
     Args:
-        model: any module with ordered axes; other modules are copied unchanged.
+        model: any module with ordered axes, or a learner of one; other modules are copied unchanged.
         replica: which model of a stack.
         share_frozen: share frozen parameters that are not cut with ``model``; do not copy them.
         most: keep at most this many leading components of every axis.
@@ -55,6 +55,8 @@ def deploy(
     >>> small[0], small[3]
     (Linear(in_features=3, out_features=5, bias=True), Linear(in_features=5, out_features=2, bias=True))
     """
+    if hasattr(model, "controller_parameters"):  # a learner, such as an average of one
+        model = model.model  # type: ignore[assignment]
     return with_stock_attention(deploy_axes(model, axes_of(model), replica, share_frozen, most))
 
 

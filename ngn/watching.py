@@ -98,11 +98,13 @@ class LoopWatch:
             "all boundaries are frozen": not controllers and all(capacity.has_boundary for capacity in capacities),
             "this state was saved before the sizes were fixed": self._stepped and early,
             "learner.penalty() was never part of a loss: add it to every loss": (
-                self.by_optimizer and not self._priced and bool(controllers) and not elsewhere
+                self.by_optimizer and not self._priced and bool(controllers) and not (elsewhere or unseen)
             ),
         }
         named = zip(self.names, self.axes, strict=True)
-        never = [f"{name} was never part of a forward pass" for name, axis in named if not (axis.called or elsewhere)]
+        gone = self.continued  # and without cuts: in a layer that was removed before the checkpoint
+        idle = [name for name, axis in named if not (axis.called or elsewhere or (gone and not axis.cuts))]
+        never = [f"{name} was never part of a forward pass" for name in idle]
         return [reason for reason, holds in reasons.items() if holds] + (never or self._moving())
 
     def _moving(self) -> list[str]:

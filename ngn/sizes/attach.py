@@ -129,8 +129,12 @@ def learn_sizes(
     def maker(gate_of: Callable[[int, dict[str, Any]], CountGate]) -> Maker:
         def make(name: str, K: int) -> Capacity:
             made = gate_of(K, common) if capacity is None else capacity(name, K)
+            if not isinstance(made, Capacity):
+                raise TypeError(f"capacity= returned a {kind_of(made)} for {name}: return one such as ngn.CountGate(K)")
+            if made.K != K:
+                raise ValueError(f"capacity= returned one of {made.K} components for {name}, which has {K}: pass it K")
             device = next((p.device for p in model.parameters() if not p.is_meta), None)
-            return made if device is None or not isinstance(made, Capacity) else made.to(device)
+            return made if device is None else made.to(device)
 
         return make
 

@@ -81,6 +81,8 @@ MISTAKES = {
     "sizes= names no size: add one": lambda: ngn.learn_sizes(MLP, {"0": None}, example=X),
     "'exmaple'; did you mean example?": lambda: ngn.learn_sizes(MLP, exmaple=X),
     "capacity= takes a function of a name and K": lambda: ngn.learn_sizes(MLP, example=X, capacity=ngn.CountGate(8)),
+    "capacity= returned a NoneType": lambda: ngn.learn_sizes(MLP, example=X, capacity=lambda name, K: None),
+    "capacity= returned one of 3 comp": lambda: ngn.learn_sizes(MLP, example=X, capacity=lambda _, K: ngn.CountGate(3)),
     "Give several arguments as a tuple": lambda: ngn.learn_sizes(MLP, example=[X]),
     "find_sizes takes a model": lambda: ngn.find_sizes(lambda x: x, X),
     "1 is a Tanh; ngn.Rank takes an nn.Linear": lambda: ngn.learn_sizes(MLP, {"1": ngn.Rank(2)}),

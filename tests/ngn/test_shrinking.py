@@ -214,7 +214,7 @@ class ByName(dict):
 def averaged(average, model):
     """The model of an average."""
     if isinstance(average, nn.Module):
-        return ngn.deploy(getattr(average.module, "model", average.module))
+        return ngn.deploy(average.module)
     twin, prefix = copy.deepcopy(model), "model." if any(name.startswith("model.") for name in average) else ""
     twin.load_state_dict({name.removeprefix(prefix): value for name, value in average.items()}, strict=False)
     return ngn.deploy(twin)
@@ -254,6 +254,62 @@ def test_averages_are_cut_with_the_model(name, told):
     assert len(learner.model.layers) < 4
     one, two = (averaged(*each) for each in zip(averages, (learner.model, twin.model), strict=True))
     torch.testing.assert_close(one(X), two(X), rtol=1e-9, atol=1e-11)
+
+
+def test_a_loop_goes_on_behind_the_removal_of_layers(recwarn):
+    learners = learner, again = stack(), stack(seed=2)
+    optimizer = torch.optim.Adam(learner.parameters(), 1e-2)
+    steps(learner, optimizer, X)
+    learner.step(0.6, optimizer)
+    assert len(learner.model.layers) < 4
+    again.load_state_dict(learner.state_dict())
+    second = torch.optim.Adam(again.parameters(), 1e-2)
+    second.load_state_dict(copy.deepcopy(optimizer.state_dict()))  # by number
+    again.resume(1, 0.6)
+    for each, its in zip(learners, (optimizer, second), strict=True):
+        names = {p: name for name, p in each.named_parameters()}
+        assert [names.get(p) for p in its.param_groups[0]["params"]] == [*names.values()]
+        steps(each, its, X)
+        each.step(1.0, its)
+    one, two = (each.deploy(example=X) for each in learners)
+    assert torch.equal(one(X), two(X))
+    assert not [str(w.message) for w in recwarn if "never part" in str(w.message)]
+
+
+class Tower(nn.Module):
+    def __init__(self):
+        super().__init__()
+        mlps = (nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 8)) for _ in range(9))
+        self.layers = nn.ModuleList(map(Plus, mlps))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class Plus(nn.Module):
+    def __init__(self, mlp):
+        super().__init__()
+        self.mlp = mlp
+
+    def forward(self, x):
+        return x + self.mlp(x)
+
+
+@pytest.mark.slow
+def test_held_out_data_judge_after_layers_were_removed_on_the_way_to_a_budget():
+    torch.manual_seed(0)
+    sizes, x = {"layers": ngn.Depth(), "layers.*": ngn.Width(6)}, X.float()
+    learner = ngn.learn_sizes(Tower(), sizes, example=x, budget=ngn.Budget(parameters="15%"), commit=0.9)
+    optimizer = torch.optim.Adam(learner.parameters(), 1e-3)
+    for n in range(17):
+        steps(learner, optimizer, x, 1)
+        learner.step((n + 1) / 20, optimizer if n > 13 else None)
+    assert len(learner.model.layers) < 9
+    assert not learner.axes[0].capacity.committed
+    learner.judge(lambda number: learner(x).square().mean(), 0)
+    assert learner.confirmation.given
 
 
 class SAM(torch.optim.Optimizer):

@@ -195,7 +195,7 @@ def test_what_goes_on_behind_the_commit_was_not_left_where_it_started(way, at, r
         again.step(at)
     part(again, range(int(100 * at), 100))
     again.deploy()
-    assert not [str(w.message) for w in recwarn if "where it started" in str(w.message)]
+    assert not [str(w.message) for w in recwarn if "not learned" in str(w.message)]
     assert again.count().tolist() != [12]
 
 
