@@ -9,7 +9,6 @@ from pathlib import Path
 from experiments.blocks import ConfigError
 from experiments.contract.config import Config
 from experiments.data import DataError
-from experiments.runs.errors import StorageError
 from experiments.runs.outcome import RunOutcome, existing_outcome, renewed
 from experiments.runs.run_files import Run, runs_of
 from experiments.runs.sharing import HeldElsewhere, Sharing, Work, divide_into_work, remove_leftovers
@@ -92,7 +91,5 @@ def _train(work: Work) -> dict[str, RunOutcome | Exception]:
         # The error may concern one run only, such as a budget out of reach: train each run alone.
         if isinstance(error, ConfigError) and len(names) > 1:
             return {name: done for run in work.missing for name, done in _train(Work((run,))).items()}
-        # A process that was suspended for long loses its runs to another, which removes their checkpoints at its end.
-        ended = {run.id: _present(run) for run in work.missing} if isinstance(error, StorageError) else {}
-        return {name: ended.get(name) or error for name in names}
+        return dict.fromkeys(names, error)
     return {name: outcomes[name] for name in names}

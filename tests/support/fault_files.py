@@ -19,7 +19,7 @@ from experiments import paths
 from experiments.cli import app
 from experiments.models.kernels import build
 from experiments.models.kernels.libraries import FOLDER, library
-from experiments.runs import launch, run_files
+from experiments.runs import run_files
 from experiments.store import provenance
 from experiments.store.leases import Leases
 from experiments.store.records import Store
@@ -88,7 +88,6 @@ def killed_and_damaged(folder: Path, count: int) -> Count:
             def resumes(other: bool, place: Path = place, wanted: list = wanted) -> None:
                 if other:
                     provenance._sources = lambda: "other sources"  # type: ignore[assignment]
-                launch.Leases = lambda results: Leases(results, lease=0.3)  # type: ignore[assignment, misc]
                 train(place, wanted)
 
             first = child(dies)
@@ -101,10 +100,7 @@ def killed_and_damaged(folder: Path, count: int) -> Count:
                 how = harm(harmed, random, RESUMED)
             again = child(lambda how=how, resumes=resumes: resumes(how == "the code"), place / "log")
             got, remains = found(place, wanted), faulty.left(place)
-            if harmed is not None and harmed.suffix == ".lease":
-                missing = seeds - len(got)  # while the holder of a run is unknown, others train without it
-            else:
-                missing = lost(expected, got)
+            missing = lost(expected, got)
             good = (first, again, missing, remains) == (-signal.SIGKILL, 0, 0, [])
             said = (place / "log").read_text()
             told = f"{kind} at {at}, {how} {harmed}: {first}, {again}, {missing}, {remains}\n{said}"
