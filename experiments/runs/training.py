@@ -24,14 +24,11 @@ from experiments.runs import host, outcome
 from experiments.runs.errors import StorageError
 from experiments.runs.memory import replicas_that_fit
 from experiments.runs.outcome import RunOutcome
-from experiments.runs.phases import PhaseSetup, fixed_configuration, learner_of, plan_of, train_phase, trainer_of
+from experiments.runs.phases import PhaseSetup, learner_of, plan_of, train_phase, trainer_of
 from experiments.runs.result import Phase, prunes_back
-from experiments.runs.run_files import Run
-from experiments.runs.same import differences
 from experiments.runs.sharing import note_stack
 from experiments.runs.stack import Stack, kernel_of, largest_in_torch, largest_stack
 from experiments.store.provenance import code
-from experiments.store.records import RecordError
 from experiments.store.result import Result
 from experiments.tasks import make_task
 from ngn.files import write_atomically
@@ -168,7 +165,7 @@ def train_at_once(stack: Stack, task: Task[Any], device: torch.device) -> list[R
 
 
 def _retrain(stack: Stack, task: Task[Any], grown: Phase, device: torch.device, scratch: Path) -> Phase:
-    """Retrain every run at its learned size, or take the result from a ``method=fixed`` record if there is one."""
+    """Retrain every run at its learned size."""
     results: dict[int, Result] = {}
     curves: list[dict[str, np.ndarray]] = [{} for _ in stack.runs]
     by_count: dict[tuple[int, ...], list[int]] = defaultdict(list)
@@ -177,13 +174,7 @@ def _retrain(stack: Stack, task: Task[Any], grown: Phase, device: torch.device, 
         if not result.complete:
             results[r] = dataclasses.replace(result)
             continue
-        alone = Run.of(fixed_configuration(stack.runs[r].config, fixed_size(result.count)))
-        record = _usable_record(alone)
-        if record is not None and stack.first.save == "none":
-            results[r] = Result(**{**record["phases"]["fixed"], "taken_from": record["run_id"]})
-            engines.update(record["execution"]["engine"].split("+"))
-        else:
-            by_count[tuple(result.count)].append(r)
+        by_count[tuple(result.count)].append(r)
     for counts, members in sorted(by_count.items()):
         groups = [members] if largest_stack(stack.first) > 1 else [[r] for r in members]
         for group in groups:
@@ -196,19 +187,3 @@ def _retrain(stack: Stack, task: Task[Any], grown: Phase, device: torch.device, 
             for r, result, curve in zip(group, phase.results, phase.curves, strict=True):
                 results[r], curves[r] = result, curve
     return Phase([results[r] for r in range(len(stack))], curves, resumed, "+".join(sorted(engines)))
-
-
-def _usable_record(run: Run) -> dict[str, Any] | None:
-    """Return the record of a run if it can replace a training here; None otherwise.
-
-    It must be undamaged, and of the same numerics version, sources and data. It must come from a clean tree, unless
-    this tree has uncommitted changes itself.
-    """
-    try:
-        record = run.store.get(run.id)
-    except RecordError as damaged:
-        log.warning("%s; not used, the size is trained here", damaged)
-        return None
-    if record is None or differences(record, run.config, run.root):
-        return None
-    return record if record["code"]["clean"] or not code().clean else None

@@ -10,7 +10,6 @@ from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.runs import phases, run_files, sharing, training
 from experiments.runs.launch import launch, share
-from experiments.runs.phases import fixed_configuration
 from experiments.runs.run_files import Run, runs_of
 from experiments.runs.stack import Stack
 from experiments.store import provenance
@@ -129,18 +128,6 @@ def _dies_in(monkeypatch, phase):
 
     monkeypatch.setattr(phases, "fit_phase", dies)
     return begun
-
-
-def test_an_interrupted_stack_resumes_if_one_fixed_model_exists_by_now(tmp_path, monkeypatch):
-    own = {"phases": ["grown", "fixed"], "engine": "torch", "checkpoint_seconds": 1e-9, "gate__K": 1}
-    configs = [smoke(tmp_path, seed__value=seed, **own) for seed in range(3)]
-    _dies_in(monkeypatch, "fixed")
-    with pytest.raises(KeyboardInterrupt):
-        launch(configs)
-    (alone,) = launch([fixed_configuration(configs[1], 1)])
-    outcomes = launch(configs)
-    taken = [json.loads(o.path.read_text())["phases"]["fixed"].get("taken_from") for o in outcomes]
-    assert taken == [None, alone.run_id, None]
 
 
 @pytest.mark.parametrize("harm", ["lost", "damaged"])
