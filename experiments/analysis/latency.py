@@ -24,7 +24,7 @@ SCHEMA_VERSION = 1
 
 
 @with_config(FORBID)
-class Code(TypedDict):
+class TimedBy(TypedDict):
     """The code that timed the models."""
 
     commit: str | None
@@ -32,7 +32,7 @@ class Code(TypedDict):
     source: str
 
 
-class Hardware(TypedDict):
+class TimedOn(TypedDict):
     """The machine that timed the models."""
 
     cpu: str
@@ -53,13 +53,13 @@ class Timed(TypedDict):
 
 
 @with_config(FORBID)
-class Document(TypedDict):
+class LatencyFile(TypedDict):
     """The content of the file."""
 
     schema: Literal[1]
     measured: str
-    code: Code
-    hardware: Hardware
+    code: TimedBy
+    hardware: TimedOn
     packages: dict[str, Any]
     threads: AtLeastOne
     rounds: AtLeastOne
@@ -99,7 +99,7 @@ def read_latencies(root: Path) -> Latencies:
     try:
         content = strict_json(read_regular(path, MAX_FILE_BYTES))
         refuse_control(content)
-        document = TypeAdapter(Document).validate_python(content, strict=True)
+        document = TypeAdapter(LatencyFile).validate_python(content, strict=True)
     except (OSError, ValueError, RecursionError) as fault:
         raise RecordError(f"{path}: {fault}; scripts/measure_latency.py writes it anew") from None
     machine = document["hardware"]

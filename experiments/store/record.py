@@ -109,8 +109,8 @@ class CodeBlock(TypedDict):
     source: Annotated[
         Literal["git", "stamp", "none"],
         key(
-            'where `commit` and `clean` come from: "git", "stamp" (the stamp file of a copied tree or of a source '
-            'archive) or "none"'
+            'where `commit` and `clean` come from: "git" or "none"; older records may have "stamp", a file in a '
+            "copied tree that named the commit"
         ),
     ]
     sources: NotRequired[

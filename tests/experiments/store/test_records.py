@@ -9,6 +9,7 @@ import os
 import numpy as np
 import pytest
 
+from experiments.store import provenance
 from experiments.store.curves import MAX_CURVE_BYTES
 from experiments.store.records import BOUNDARY_BYTES, MAX_RECORD_BYTES, RecordError, Store, parse, read_record
 from ngn.files import remove
@@ -277,6 +278,25 @@ def test_a_record_is_in_utf_8():
     """In UTF-16, a separator of lines looks like two letters."""
     with pytest.raises(RecordError, match="unreadable"):
         parse(json.dumps(changed(hardware={"cpu": "a\u2028b"}), ensure_ascii=False).encode("utf-16"), "here")
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (provenance.Code("c", True, "git"), None),
+        (provenance.Code("c", False, "git", tuple("abcd")), "uncommitted changes (a, b, c and 1 more); commit them"),
+        (provenance.Code(None, False, "none"), "names no commit; use a git clone"),
+    ],
+)
+def test_what_will_not_count_says_why(monkeypatch, code, said):
+    monkeypatch.setattr(provenance, "code", lambda: code)
+    why = provenance.why_not_counted()
+    assert why is None if said is None else said in why
+
+
+def test_a_tree_without_git_names_no_commit(tmp_path, monkeypatch):
+    monkeypatch.setattr(provenance, "ROOT", tmp_path)
+    assert provenance._code() == provenance.Code(None, False, "none")
 
 
 def test_stories_may_have_several_lines():
