@@ -219,7 +219,7 @@ FAULTS = {
     ),
     "damaged_records": Fault("a record or its curves damaged, then the same command", fault_files.damaged_records, 2),
     "damaged_beside": Fault(
-        "records, curves, plans, ledgers, leases, archives damaged, every script", fault_files.damaged_beside, 13
+        "records, curves, plans, ledgers, leases damaged, every script", fault_files.damaged_beside, 13
     ),
     "damaged_kernel": Fault("cached kernel or its digest damaged", fault_files.damaged_kernel, 0.5, warm=("kernel",)),
     "kill_kept_models": Fault(
