@@ -11,7 +11,7 @@ from types import TracebackType
 from experiments.paths import ROOT
 
 EXTRAS = {
-    "suite": ("hydra", "omegaconf", "pydantic", "pydantic_core", "fastjsonschema", "rich", "filelock", "yaml", "scipy"),
+    "suite": ("hydra", "omegaconf", "pydantic", "pydantic_core", "pandas", "rich", "filelock", "yaml", "scipy"),
     "graph": ("torch_geometric",),
     "paper": ("matplotlib", "jinja2", "markupsafe"),
     "logging": ("tensorboard", "wandb"),

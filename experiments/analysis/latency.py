@@ -6,21 +6,64 @@ A run also times its own models, but its machine may be busy, and a study may us
 
 from __future__ import annotations
 
-import functools
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-import fastjsonschema
+from pydantic import Field, TypeAdapter, with_config
+from typing_extensions import TypedDict
 
 from experiments.blocks import refuse_control
+from experiments.store.keys import FORBID, AtLeastOne, Natural
 from experiments.store.records import MAX_FILE_BYTES, RecordError, strict_json
 from ngn.files import read_regular
 
 NAME = "latency.json"
 SCHEMA_VERSION = 1
+
+
+@with_config(FORBID)
+class TimedBy(TypedDict):
+    """The code that timed the models."""
+
+    commit: str | None
+    clean: Literal[True]
+    source: str
+
+
+class TimedOn(TypedDict):
+    """The machine that timed the models."""
+
+    cpu: str
+    cores: AtLeastOne
+    system: str
+
+
+@with_config(FORBID)
+class Timed(TypedDict):
+    """One model: its median over rounds for ``samples`` samples."""
+
+    run: str
+    phase: Literal["grown", "fixed", "from_high"]
+    part: Literal["candidate", "deployed"]
+    count: list[Natural]
+    samples: AtLeastOne
+    milliseconds: Annotated[float, Field(gt=0)]
+
+
+@with_config(FORBID)
+class LatencyFile(TypedDict):
+    """The content of the file."""
+
+    schema: Literal[1]
+    measured: str
+    code: TimedBy
+    hardware: TimedOn
+    packages: dict[str, Any]
+    threads: AtLeastOne
+    rounds: AtLeastOne
+    models: list[Timed]
 
 
 @dataclass(frozen=True)
@@ -44,11 +87,6 @@ class Latencies:
         return found[0], found[2]
 
 
-@functools.lru_cache(maxsize=1)
-def _validator() -> Any:
-    return fastjsonschema.compile(json.loads(Path(__file__).with_name("latency.schema.json").read_text()))
-
-
 def read_latencies(root: Path) -> Latencies:
     """Read the times of the records below ``root``; without a file, return no times.
 
@@ -59,10 +97,10 @@ def read_latencies(root: Path) -> Latencies:
     if not path.exists():
         return Latencies("", {})
     try:
-        document = strict_json(read_regular(path, MAX_FILE_BYTES))
-        refuse_control(document)
-        _validator()(document)
-    except (OSError, ValueError, RecursionError, fastjsonschema.JsonSchemaException) as fault:
+        content = strict_json(read_regular(path, MAX_FILE_BYTES))
+        refuse_control(content)
+        document = TypeAdapter(LatencyFile).validate_python(content, strict=True)
+    except (OSError, ValueError, RecursionError) as fault:
         raise RecordError(f"{path}: {fault}; scripts/measure_latency.py writes it anew") from None
     machine = document["hardware"]
     threads = f"{document['threads']} thread{'s' if document['threads'] > 1 else ''}"

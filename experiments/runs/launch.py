@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
 
-from experiments import processes
 from experiments.blocks import ConfigError
 from experiments.contract.config import Config
 from experiments.data import DataError
-from experiments.runs.errors import StorageError
 from experiments.runs.outcome import RunOutcome, existing_outcome, renewed
 from experiments.runs.run_files import Run, runs_of
 from experiments.runs.sharing import HeldElsewhere, Sharing, Work, divide_into_work, remove_leftovers
@@ -54,8 +51,6 @@ def share(runs: Sequence[Run], patience: float | None = None) -> dict[str, RunOu
     Raises:
         experiments.runs.sharing.HeldElsewhere: if others hold runs for longer than ``patience``.
     """
-    if processes.count() > 1:
-        _join(runs)
     runs = [renewed(run) for run in runs]
     done: dict[str, RunOutcome | Exception] = {}
     roots: dict[Path, list[Run]] = defaultdict(list)
@@ -73,24 +68,7 @@ def share(runs: Sequence[Run], patience: float | None = None) -> dict[str, RunOu
             raise
         except Exception as error:  # an error of the folder, not of one stack: report it for each of its runs
             done |= {run.id: error for run in wanted if run.id not in done}
-    if processes.count() > 1 and not any(isinstance(each, Exception) for each in done.values()):
-        processes.from_first(lambda: None)  # nothing is left; after an error, torchrun ends the others
     return done
-
-
-def _join(runs: Sequence[Run]) -> None:
-    from experiments.runs.training import device_of
-
-    processes.join(device_of(runs[0].config))
-
-
-def follow(runs: Sequence[Run]) -> None:
-    """In each process of torchrun but the first: train what the first one trains, until nothing is left."""
-    from experiments.runs.training import train_stack
-
-    _join(runs)
-    while (work := processes.from_first(lambda: cast(Work | None, None))) is not None:
-        train_stack(work.stack())
 
 
 def _present(run: Run) -> RunOutcome | Exception | None:
@@ -107,14 +85,11 @@ def _train(work: Work) -> dict[str, RunOutcome | Exception]:
     from experiments.runs import training  # imported here because it imports torch
 
     names = [run.id for run in work.missing]
-    processes.from_first(lambda: work)  # for the others
     try:
         outcomes = {outcome.run_id: outcome for outcome in training.train_stack(work.stack())}
     except Exception as error:  # the caller reports it for each run
         # The error may concern one run only, such as a budget out of reach: train each run alone.
         if isinstance(error, ConfigError) and len(names) > 1:
             return {name: done for run in work.missing for name, done in _train(Work((run,))).items()}
-        # A process that was suspended for long loses its runs to another, which removes their checkpoints at its end.
-        ended = {run.id: _present(run) for run in work.missing} if isinstance(error, StorageError) else {}
-        return {name: ended.get(name) or error for name in names}
+        return dict.fromkeys(names, error)
     return {name: outcomes[name] for name in names}

@@ -21,7 +21,6 @@ from typing import Any, cast
 
 from torch import Tensor
 
-from experiments import processes
 from experiments.config.identity import scientific
 from experiments.runs import run_files
 from experiments.runs.groups import GroupOfStack
@@ -135,7 +134,7 @@ def point_logger(
         if sinks:
             guarded(write)
 
-    if kind == "none" or processes.rank():
+    if kind == "none":
         yield None
         return
     guarded(lambda: sinks.extend([SINKS[kind](run, phase) for run in (of or stack).runs]))

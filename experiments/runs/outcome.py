@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments import processes
 from experiments.config.identity import scientific
 from experiments.config.numerics import numerics
 from experiments.data import DataError
@@ -118,8 +117,6 @@ def write(
         "threads": torch.get_num_threads(),
         "resumed": sum(phase.resumed for phase in phases.values()),
     }
-    if processes.count() > 1:
-        execution["processes"] = processes.count()
     if task.scan is not None:
         execution["scan"] = task.scan
     if run.config.tag is not None:

@@ -100,7 +100,7 @@ def remove_leftovers(present: Iterable[str], results: Path) -> None:
             checkpoint.remove(folder)
     for folder in run_files.checkpoints().glob(f"*{checkpoint.REMOVED}"):
         shutil.rmtree(folder, ignore_errors=True)
-    for folder in {leases.folder, results / KEPT, *(store.path(name).parent for name in names)}:
+    for folder in {results / KEPT, *(store.path(name).parent for name in names)}:
         remove_stale_files(folder)
 
 

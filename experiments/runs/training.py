@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from experiments import processes
 from experiments.blocks import ConfigError
 from experiments.config.schema import branch_of, branch_phase
 from experiments.contract.config import Config
@@ -51,7 +50,7 @@ def device_of(config: Config) -> torch.device:
         raise ConfigError("device=cuda: torch sees no CUDA device here; use device=cpu, or device=auto")
     if not present or config.device == "cpu":
         return torch.device("cpu")
-    return torch.device("cuda", processes.card()) if processes.count() > 1 else torch.device("cuda")
+    return torch.device("cuda")
 
 
 def replicas_on_this_machine(stack: Stack, task: Task[Any], device: torch.device) -> int:
@@ -129,12 +128,9 @@ def train_at_once(stack: Stack, task: Task[Any], device: torch.device) -> list[R
     started, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
     first, scratch = stack.first, stack.checkpoints
 
-    def prepare() -> None:
-        if first.force and (scratch / RECORDED).exists():
-            checkpoint.remove(scratch)  # checkpoints of a finished training: force=true asks for a new one
-        note_stack(scratch, stack)
-
-    processes.from_first(prepare)
+    if first.force and (scratch / RECORDED).exists():
+        checkpoint.remove(scratch)  # checkpoints of a finished training: force=true asks for a new one
+    note_stack(scratch, stack)
     phases: dict[str, Phase] = {}
     if (alone := first.method.sizes(first.gate)) is not None:
         setup = PhaseSetup("fixed", scratch / "fixed", count=alone, keep=model_files(stack, "fixed"))
@@ -161,14 +157,11 @@ def train_at_once(stack: Stack, task: Task[Any], device: torch.device) -> list[R
                 result.lambda0 = branch.config.schedule.lambda0
     seconds = (time.monotonic() - clock) / len(stack)
 
-    def record() -> list[RunOutcome]:
-        if first.force:
-            write_atomically(scratch / RECORDED, b"")
-        outcomes = [outcome.write(stack, r, phases, task, device, started, seconds) for r in range(len(stack))]
-        checkpoint.remove(scratch)
-        return outcomes
-
-    return processes.from_first(record)
+    if first.force:
+        write_atomically(scratch / RECORDED, b"")
+    outcomes = [outcome.write(stack, r, phases, task, device, started, seconds) for r in range(len(stack))]
+    checkpoint.remove(scratch)
+    return outcomes
 
 
 def _retrain(stack: Stack, task: Task[Any], grown: Phase, device: torch.device, scratch: Path) -> Phase:

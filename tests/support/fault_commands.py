@@ -153,7 +153,7 @@ def read_only_mount(folder: Path) -> Count:
     """Run every command with its folders on a read-only mount: readers read, writers say one thing and leave."""
     from experiments.cli import app
     from experiments.cli.pipes import exit_with
-    from scripts import build_figures, build_paper_data, build_report, fetch_data, sweep, table, transport
+    from scripts import build_figures, build_paper_data, build_report, fetch_data, sweep, table
 
     result = Count("what only reads did, what writes named the folder in a message and left; no traceback")
     place, log = folder / "place", folder / "log"
@@ -177,7 +177,6 @@ def read_only_mount(folder: Path) -> Count:
         (build_figures.main, [records, f"--output={out / 'figures'}", "--only", "figure1", "--jobs=1"], 0),
         (build_report.main, [records, f"--output={place / 'paper'}"], 1),
         (fetch_data.main, ["mnist", *data], 1),
-        (transport.main, ["pack", str(place / "archives"), records], 1),
     ]
     for main, words, expected in commands:
 

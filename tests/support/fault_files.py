@@ -19,14 +19,14 @@ from experiments import paths
 from experiments.cli import app
 from experiments.models.kernels import build
 from experiments.models.kernels.libraries import FOLDER, library
-from experiments.runs import launch, run_files
+from experiments.runs import run_files
 from experiments.store import provenance
 from experiments.store.leases import Leases
 from experiments.store.records import Store
 from experiments.studies import STUDIES
 from experiments.studies.model import Study
 from experiments.sweeps import plan as plans
-from experiments.sweeps import transport, worker
+from experiments.sweeps import worker
 from experiments.tables.one_d import BASELINE
 
 DAMAGE: dict[str, Callable[[bytes, int], bytes]] = {
@@ -88,7 +88,6 @@ def killed_and_damaged(folder: Path, count: int) -> Count:
             def resumes(other: bool, place: Path = place, wanted: list = wanted) -> None:
                 if other:
                     provenance._sources = lambda: "other sources"  # type: ignore[assignment]
-                launch.Leases = lambda results: Leases(results, lease=0.3)  # type: ignore[assignment, misc]
                 train(place, wanted)
 
             first = child(dies)
@@ -101,10 +100,7 @@ def killed_and_damaged(folder: Path, count: int) -> Count:
                 how = harm(harmed, random, RESUMED)
             again = child(lambda how=how, resumes=resumes: resumes(how == "the code"), place / "log")
             got, remains = found(place, wanted), faulty.left(place)
-            if harmed is not None and harmed.suffix == ".lease":
-                missing = seeds - len(got)  # while the holder of a run is unknown, others train without it
-            else:
-                missing = lost(expected, got)
+            missing = lost(expected, got)
             good = (first, again, missing, remains) == (-signal.SIGKILL, 0, 0, [])
             said = (place / "log").read_text()
             told = f"{kind} at {at}, {how} {harmed}: {first}, {again}, {missing}, {remains}\n{said}"
@@ -188,7 +184,6 @@ def _beside(place: Path) -> None:
     names = [run.id for run in runs]
     model = {"run": names[0], "phase": "grown", "part": "deployed", "count": [5], "samples": 1, "milliseconds": 0.1}
     (store.root / "latency.json").write_text(json.dumps(samples.latencies([model])))
-    transport.pack(store, sorted(store.root.glob("regression1d/*.json")), place / "archives", 2**20)
     plan = plans.freeze(plans.folder_of("tiny", store.root), "tiny", store.root, runs, 10)
     (plan.parent / "jobs.jsonl").write_text(json.dumps({"job": "7_0", "plan": str(plan), "task": 0}) + "\n")
     worker.note_failure(plan, names[:1], "RuntimeError: some reason")
@@ -200,12 +195,9 @@ def _beside(place: Path) -> None:
 def _readers(place: Path, harmed: Path, turn: int) -> list[tuple[Callable[[list[str]], int], list[str]]]:
     """Return the commands that read a kind of file; the three slow ones take turns."""
     from scripts import build_figures, build_paper_data, build_report, sweep, table
-    from scripts import transport as transport_script
 
     results, paper = str(place / "results"), place / "paper"
     tiny = ["tiny", f"--results={results}"]
-    if harmed.suffix == ".zip":
-        return [(transport_script.main, ["unpack", str(harmed), f"--results={place / 'taken'}"])]
     sweeps = [["status", *tiny], ["plan", *tiny, "--again=refused"], ["run", *tiny]]
     if harmed.suffix == ".jsonl":
         sweeps.append(["run", *tiny, f"--plan={place}/results/.sweeps/tiny/plan-0001.jsonl"])
@@ -224,7 +216,7 @@ def _readers(place: Path, harmed: Path, turn: int) -> list[tuple[Callable[[list[
 
 def damaged_beside(folder: Path, count: int) -> Count:
     """Damage any file; no script that reads it may end in a traceback, and it must name damaged files that count."""
-    result = Count("no command ended in a traceback; damaged records, plans and archives were named")
+    result = Count("no command ended in a traceback; damaged records and plans were named")
     random = np.random.default_rng(count)
     STUDIES["tiny"] = Study("tiny", "ten", lambda: [BASELINE])
     place, sound = folder / "place", folder / "sound"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import resource
 import signal
@@ -13,13 +12,10 @@ from pathlib import Path
 
 import faulty
 import numpy as np
-from faulty import KILL, Count, Hook, child, configs, found, in_any_stack, lost, train, undisturbed
+from faulty import KILL, Count, Hook, child, configs, found, lost, train, undisturbed
 
-from experiments.config.identity import run_id
-from experiments.runs import launch
 from experiments.runs.errors import StorageError
 from experiments.runs.phases import fixed_configuration
-from experiments.store.leases import Leases
 
 
 def disk_full(folder: Path) -> Count:
@@ -119,41 +115,10 @@ def one_run_many_processes(folder: Path) -> Count:
     return result
 
 
-def dead_owners(folder: Path) -> Count:
-    """Leave leases of a killed local process and of a silent machine: the next process takes over the runs."""
-    expected = in_any_stack(undisturbed(folder, "1d", 3))
-    result = Count("taken over and trained; a living owner's runs left alone")
-    for kind in ("killed", "silent", "garbled"):
-        place = folder / kind
-        wanted = configs(place, "1d", 3)
-        names = [run_id(config) for config in wanted]
-
-        def dies(names: list = names, place: Path = place) -> None:
-            Leases(place / "results").take(names)
-            KILL()
-
-        child(dies)
-        for lease in place.rglob("*.lease"):
-            if kind == "silent":
-                lease.write_text(json.dumps({**json.loads(lease.read_text()), "machine": "elsewhere", "host": "node7"}))
-            elif kind == "garbled":
-                lease.write_bytes(b"\0" * 40)
-
-        def heir(place: Path = place, wanted: list = wanted) -> None:
-            launch.Leases = lambda results: Leases(results, lease=0.3)  # type: ignore[assignment, misc]
-            train(place, wanted)
-
-        status = child(heir)
-        missing = lost(expected, in_any_stack(found(place, wanted)))
-        good = (status, missing) == (0, 0) and not faulty.left(place)
-        result.add(missing, good, f"{kind}: {status}, {missing}")
-    return result
-
-
 def clock_backwards(folder: Path) -> Count:
     """Make the system clock and all file times jump back and forth at every step."""
     expected = undisturbed(folder, "1d", 2)
-    result = Count("same records; checkpoints chosen by step, leases by life")
+    result = Count("same records; checkpoints chosen by step")
     for seed in range(4):
         place = folder / str(seed)
         wanted = configs(place, "1d", 2)

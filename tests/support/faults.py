@@ -219,7 +219,7 @@ FAULTS = {
     ),
     "damaged_records": Fault("a record or its curves damaged, then the same command", fault_files.damaged_records, 2),
     "damaged_beside": Fault(
-        "records, curves, plans, ledgers, leases, archives damaged, every script", fault_files.damaged_beside, 13
+        "records, curves, plans, ledgers, leases damaged, every script", fault_files.damaged_beside, 13
     ),
     "damaged_kernel": Fault("cached kernel or its digest damaged", fault_files.damaged_kernel, 0.5, warm=("kernel",)),
     "kill_kept_models": Fault(
@@ -254,14 +254,14 @@ FAULTS = {
         "two sweeps of one plan, tables built beside; one sweep and its workers killed", fault_sweeps.two_sweeps, 0.1
     ),
     "kill_workers": Fault(
-        "SIGKILL of a worker or the supervisor of a sweep with two workers; every second time clocks jump",
+        "SIGKILL of a worker or the supervisor of a sweep with two workers",
         fault_sweeps.kill_workers,
         0.5,
     ),
     "two_hosts": Fault(
-        "two hosts on the same runs: one alive, killed, or suspended until it is replaced; clocks jump",
+        "two processes on the same runs: one alive, killed, or suspended and then resumed or killed",
         fault_sweeps.two_hosts,
-        1.5,
+        1,
     ),
     "disk_full": Fault("disk full at a checkpoint, at a record", fault_places.disk_full),
     "read_only_results": Fault("folder of records not writable", fault_places.read_only_results),
@@ -269,7 +269,6 @@ FAULTS = {
     "nan_in_a_replica": Fault("NaN in one replica of a stack", nan_in_a_replica),
     "out_of_memory": Fault("out of memory in a stack", out_of_memory),
     "one_run_many_processes": Fault("sixteen processes on one run", fault_places.one_run_many_processes),
-    "dead_owners": Fault("owner of a lease killed, silent, or its lease garbled", fault_places.dead_owners),
     "clock_backwards": Fault("clock and file times jump by days, then SIGKILL", fault_places.clock_backwards),
 }
 

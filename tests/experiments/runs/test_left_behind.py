@@ -210,8 +210,7 @@ def test_a_file_with_the_records_name_loses_no_training(tmp_path, monkeypatch):
 def test_partial_files_of_dead_processes_are_removed(tmp_path):
     config = smoke(tmp_path)
     record = Store(tmp_path / "results").path(run_id(config))
-    left = [temporary_path(record), temporary_path(tmp_path / "results" / ".leases" / f"{run_id(config)}.lease")]
-    left.append(temporary_path(tmp_path / "results" / ".sources" / "0123456789abcdef.sha256"))
+    left = [temporary_path(record), temporary_path(tmp_path / "results" / ".sources" / "0123456789abcdef.sha256")]
     for path in left:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"half")
