@@ -54,8 +54,7 @@ def main(argv: list[str] | None = None) -> int:
         parser.error("--docs writes pages that are committed: leave --dirty and --rehearsal out")
     results: Path = arguments.results or (SCRATCH / "results" if arguments.rehearsal else RESULTS)
     out: Path = arguments.output or (SCRATCH / "rehearsal" if arguments.rehearsal else paper_folder(results))
-    from experiments import page  # imported here: the help needs no extra
-    from experiments.report import markdown
+    from experiments.report import markdown, page  # imported here: the help needs no extra
 
     store = Store(results)
     reader = RehearsalReader(store) if arguments.rehearsal else Reader(store, allow_dirty=arguments.dirty)

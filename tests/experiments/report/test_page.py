@@ -21,13 +21,13 @@ from page_samples import HOSTILE, baseline_id, data_of
 from experiments.analysis.collect import Problem, Reader
 from experiments.analysis.formats import DASH
 from experiments.analysis.reduce import Cell
-from experiments.page import html, render
-from experiments.page.html import prose
-from experiments.page.runs import CURVE_POINTS, rounded, thinned
 from experiments.paths import ROOT
 from experiments.report.answer import headline
 from experiments.report.content import OwnContent, ReportContent, build_content
 from experiments.report.methods import lines
+from experiments.report.page import html, render
+from experiments.report.page.html import prose
+from experiments.report.page.runs import CURVE_POINTS, rounded, thinned
 from experiments.store.records import Store
 from experiments.tables import OWN
 from experiments.tables.budgets import BUDGETS

@@ -20,15 +20,15 @@ from experiments.analysis.terminal import interval_text, tex_to_text
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_PUBLISHED, NOT_RUN, SETTING
 from experiments.figures import FIGURES
 from experiments.figures.model import sentence
-from experiments.page import figures, rows
-from experiments.page.runs import CURVE_POINTS, Runs, compact, damaged
-from experiments.page.strips import strip
 from experiments.report import methods
 from experiments.report.alternatives import judged_words, of_the_paper
 from experiments.report.answer import headline
 from experiments.report.claims import BY_CONSTRUCTION, UNTESTED
 from experiments.report.content import ReportContent, TableContent
 from experiments.report.disagreements import reasons
+from experiments.report.page import figures, rows
+from experiments.report.page.runs import CURVE_POINTS, Runs, compact, damaged
+from experiments.report.page.strips import strip
 from experiments.report.sections import ABOUT, ALTERNATIVES, COST, READING, TRUNCATION
 from experiments.report.truncation import evidence
 from experiments.tables.model import Row
