@@ -26,7 +26,7 @@ from experiments.report.alternatives import BothSettings, alternatives
 from experiments.report.claims import Judged, judge_all
 from experiments.report.disagreements import Group, groups
 from experiments.report.sections import OUTLINES, Outline
-from experiments.report.settings import SettingsTable, settings_tables
+from experiments.report.settings import Settings, settings_of
 from experiments.report.truncation import TwoWays, two_ways
 from experiments.studies import STUDIES
 from experiments.tables import MACROS, OWN
@@ -152,7 +152,7 @@ class ReportContent:
     truncation: tuple[TwoWays, ...]
     own: tuple[OwnContent, ...]
     cost: tuple[CostRow, ...]
-    settings: tuple[SettingsTable, ...]
+    settings: tuple[Settings, ...]
     licences: tuple[Mapping[str, str | None], ...]
     claims: tuple[Judged, ...]
     alternatives: tuple[BothSettings, ...]
@@ -274,7 +274,7 @@ def build_content(reader: Reader) -> ReportContent:
         truncation=two_ways(reader, items),
         own=own,
         cost=cost_table(reader),
-        settings=settings_tables(_studied()),
+        settings=settings_of(selection for selections in _studied().values() for selection in selections),
         licences=tuple(yaml.safe_load(LICENCES.read_text())),
         claims=claims,
         alternatives=alternatives(reader, items, claims),
