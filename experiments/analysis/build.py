@@ -69,11 +69,9 @@ def from_cells(macros: Sequence[Table], cells: dict[str, Cell], reader: Reader) 
         return reader.data_notes(run_id for cell in printed for run_id in cell.run_ids)
 
     def printed(table: Table, row: Row, column: str) -> str:
-        cell = cells[f"{table.name}.{row.key}.{column}"]
-        return rf"\emph{{rehearsal}} {cell.printed}" if reader.mark and cell.complete else cell.printed
+        return cells[f"{table.name}.{row.key}.{column}"].printed
 
-    header = (comment(reader.mark), *HEADER) if reader.mark else HEADER
-    return tex(macros, printed, header, notes)
+    return tex(macros, printed, HEADER, notes)
 
 
 def problems_of(cells: dict[str, Cell]) -> list[tuple[Problem, list[str]]]:

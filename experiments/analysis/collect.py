@@ -145,12 +145,7 @@ class Reader:
 
     Args:
         allow_dirty: also accept records of uncommitted code, to inspect your own runs. The paper's file never does.
-
-    Attributes:
-        mark: a line that everything made of these records bears; empty for results.
     """
-
-    mark = ""
 
     def __init__(self, store: Store, allow_dirty: bool = False) -> None:
         self.store = store

@@ -136,7 +136,6 @@ def render(report: ReportContent, reader: Reader) -> str:
         stand_ins=[one.title for one in report.sections if not one.ran_itself and any(i.stand_in for i in one.items)],
         damaged=damaged(reader),
         dirty=reader.allow_dirty,
-        mark=reader.mark,
         methods=methods.lines(report),
         titles={name: FIGURES[name].title for name in report.figures},
         about=ABOUT,
