@@ -29,12 +29,12 @@ from experiments.paths import RESULTS, folder_of_records, paper_folder
 from experiments.report.content import build_content
 from experiments.report.provenance import document
 from experiments.store.provenance import code
-from experiments.store.records import RecordError, Store
+from experiments.store.records import Store
 from ngn.files import remove_stale_files, write_atomically
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the script; the exit status: 1 if the latencies are damaged or a setting of conf/ has no origin."""
+    """Run the script; the exit status: 1 if a setting of conf/ has no origin."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=folder_of_records, default=RESULTS, help="folder of the records (results/)")
     parser.add_argument(
@@ -56,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
     reader = Reader(Store(arguments.results), allow_dirty=arguments.dirty)
     try:
         report = build_content(reader)
-    except (RecordError, ConfigError) as fault:  # the latencies, or a setting without an origin in conf/
+    except ConfigError as fault:  # a setting without an origin in conf/
         print(fault, file=sys.stderr)
         return 1
     for problem, cells in report.problems:

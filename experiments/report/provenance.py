@@ -120,7 +120,6 @@ def document(report: ReportContent, reader: Reader, commit: str | None) -> dict[
         "code": commit,
         "cells": cells,
         "claims": claims,
-        "cost": [[row.key, row.model, runs.of(row.runs)] for row in report.cost],
         "own": {
             own.table.name: {row.key: [runs.of(cell.run_ids) for cell in cells] for row, cells in own.rows}
             for own in report.own
