@@ -26,12 +26,12 @@ from experiments.blocks import ConfigError
 from experiments.cli.pipes import exit_with
 from experiments.paths import RESULTS, folder_of_records, paper_folder
 from experiments.report.content import build_content
-from experiments.store.records import RecordError, Store
+from experiments.store.records import Store
 from ngn.files import remove_stale_files, write_atomically
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the script; the exit status: 1 if the latencies are damaged or a figure names no section."""
+    """Run the script; the exit status is 1 if a figure names a section that does not exist."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=folder_of_records, default=RESULTS, help="folder of the records (results/)")
     parser.add_argument(
@@ -52,7 +52,7 @@ def main(argv: list[str] | None = None) -> int:
     reader = Reader(Store(arguments.results), allow_dirty=arguments.dirty)
     try:
         report = build_content(reader)
-    except (RecordError, ConfigError) as fault:  # the latencies, or the section of a figure
+    except ConfigError as fault:
         print(fault, file=sys.stderr)
         return 1
     for problem, cells in report.problems:

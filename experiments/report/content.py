@@ -15,7 +15,6 @@ from experiments.analysis.compare import Comparison, Totals, compare_all, totals
 from experiments.analysis.published import load_published
 from experiments.analysis.reduce import Cell, reduce_cell
 from experiments.analysis.reductions.compute import StudyCost, costs_by_study, hardware, total_costs
-from experiments.analysis.reductions.cost import CostRow, cost_table
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.analysis.verdict import NOT_RUN
 from experiments.blocks import ConfigError
@@ -151,7 +150,6 @@ class ReportContent:
     sections: tuple[Section, ...]
     truncation: tuple[TwoWays, ...]
     own: tuple[OwnContent, ...]
-    cost: tuple[CostRow, ...]
     settings: tuple[Settings, ...]
     licences: tuple[Mapping[str, str | None], ...]
     claims: tuple[Judged, ...]
@@ -273,7 +271,6 @@ def build_content(reader: Reader) -> ReportContent:
         sections=sections,
         truncation=two_ways(reader, items),
         own=own,
-        cost=cost_table(reader),
         settings=settings_of(selection for selections in _studied().values() for selection in selections),
         licences=tuple(yaml.safe_load(LICENCES.read_text())),
         claims=claims,

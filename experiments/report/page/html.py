@@ -15,7 +15,6 @@ from markupsafe import Markup, escape
 
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import Comparison
-from experiments.analysis.reductions.cost import by_label
 from experiments.analysis.terminal import interval_text, tex_to_text
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_PUBLISHED, NOT_RUN, SETTING
 from experiments.figures import FIGURES
@@ -29,7 +28,7 @@ from experiments.report.disagreements import reasons
 from experiments.report.page import figures, rows
 from experiments.report.page.runs import CURVE_POINTS, Runs, compact, damaged
 from experiments.report.page.strips import strip
-from experiments.report.sections import ABOUT, ALTERNATIVES, COST, READING, TRUNCATION
+from experiments.report.sections import ABOUT, ALTERNATIVES, READING, TRUNCATION
 from experiments.report.truncation import evidence
 from experiments.tables.model import Row
 
@@ -112,7 +111,6 @@ def _environment() -> Environment:
     made.filters.update(
         plain=tex_to_text, prose=prose, sentence=sentence, slug=slug, key=rows.key_of, label=rows.row_label
     )
-    made.filters["groupby_label"] = by_label
     made.globals.update(signs=SIGNS, row_groups=row_groups, intervals=intervals, ordered=ordered)
     return made
 
@@ -141,7 +139,6 @@ def render(report: ReportContent, reader: Reader) -> str:
         about=ABOUT,
         reading=READING,
         truncation=(*TRUNCATION, evidence(report.truncation)),
-        cost=COST,
         reading_alternatives=ALTERNATIVES,
         judged=judged_words(report.alternatives),
         points=CURVE_POINTS,
