@@ -20,7 +20,6 @@ from experiments.analysis.verdict import NOT_RUN
 from experiments.blocks import ConfigError
 from experiments.figures import FIGURES
 from experiments.figures.model import Data
-from experiments.report import evaluation
 from experiments.report.alternatives import BothSettings, alternatives
 from experiments.report.claims import Judged, judge_all
 from experiments.report.disagreements import Group, groups
@@ -144,7 +143,6 @@ class ReportContent:
         origin: None if there are no records.
         data_notes: run ids → how their data differ from the published files.
         kernel_notes: ``macro.row`` → which seeds a kernel of which commit trained, for rows of several commits.
-        evaluation: the rows of the paper's tables with their commands and costs.
     """
 
     sections: tuple[Section, ...]
@@ -161,7 +159,6 @@ class ReportContent:
     origin: Origin | None
     data_notes: Callable[[Iterable[str]], tuple[str, ...]]
     kernel_notes: Mapping[str, str]
-    evaluation: tuple[evaluation.EvaluatedRow, ...]
 
     @property
     def items(self) -> tuple[Comparison, ...]:
@@ -282,5 +279,4 @@ def build_content(reader: Reader) -> ReportContent:
         origin=_origin(reader),
         data_notes=reader.data_notes,
         kernel_notes=_kernel_notes(reader, items),
-        evaluation=evaluation.rows(reader),
     )

@@ -18,7 +18,6 @@ from experiments.report.answer import headline
 from experiments.report.claims import UNTESTED
 from experiments.report.content import ReportContent
 from experiments.report.disagreements import reasons
-from experiments.report.evaluation import EvaluatedRow
 from experiments.report.sections import ABOUT, ALTERNATIVES
 
 VERDICTS = (AGREES, DISAGREES, CANNOT_TELL, SETTING, NOT_RUN)
@@ -87,18 +86,9 @@ def about_the_paper(report: ReportContent) -> str:
     )
 
 
-def evaluate(report: ReportContent) -> str:
-    """Render the documentation's page for an evaluator."""
-    tables: dict[str, list[EvaluatedRow]] = {}
-    for row in report.evaluation:
-        tables.setdefault(row.place, []).append(row)
-    return _environment().get_template("evaluate.md.j2").render(tables=tables)
-
-
 PAGES: Mapping[str, Callable[[ReportContent], str]] = {
     "results.md": results,
     "disagreements.md": disagreements,
     "about_the_paper.md": about_the_paper,
-    "evaluate.md": evaluate,
 }
 """Name of a file in ``docs/`` → what renders it."""

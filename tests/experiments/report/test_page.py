@@ -190,7 +190,9 @@ def test_the_answer_comes_first(page_made: Made) -> None:
     for group in report.disagreements:
         for one in group.explanations:
             assert (str(prose(one.line)) in first) == one.differs or not one.line
-    order = [page.index(f'<section id="{name}"') for name in ("answer", "claims", "figures", "tables", "one_d", "cost")]
+    order = [
+        page.index(f'<section id="{name}"') for name in ("answer", "claims", "figures", "tables", "one_d", "settings")
+    ]
     assert order == sorted(order)
 
 
