@@ -19,9 +19,8 @@ from experiments.analysis.terminal import interval_text, tex_to_text
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_PUBLISHED, NOT_RUN, SETTING
 from experiments.figures import FIGURES
 from experiments.figures.model import sentence
-from experiments.report import methods
 from experiments.report.alternatives import judged_words, of_the_paper
-from experiments.report.answer import headline
+from experiments.report.answer import headline, methods
 from experiments.report.claims import BY_CONSTRUCTION, UNTESTED
 from experiments.report.content import ReportContent, TableContent
 from experiments.report.disagreements import reasons
@@ -134,7 +133,7 @@ def render(report: ReportContent, reader: Reader) -> str:
         stand_ins=[one.title for one in report.sections if not one.ran_itself and any(i.stand_in for i in one.items)],
         damaged=damaged(reader),
         dirty=reader.allow_dirty,
-        methods=methods.lines(report),
+        methods=methods(report),
         titles={name: FIGURES[name].title for name in report.figures},
         about=ABOUT,
         reading=READING,
