@@ -37,7 +37,7 @@ from ngn.files import remove_stale_files, write_atomically
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=folder_of_records, help="folder of the records (results/)")
+    parser.add_argument("--results", type=folder_of_records, default=RESULTS, help="folder of the records (results/)")
     parser.add_argument(
         "--output", type=Path, help="file to write (default: paper/data_generated.tex; of other records RESULTS-paper/)"
     )
@@ -112,8 +112,7 @@ def _report(cells: dict[str, Cell], strict: bool) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Run the script; return 1 if ``--strict`` finds a missing or refused record, 2 for a wrong name, else 0."""
     arguments = _parser().parse_args(argv)
-    results = arguments.results or RESULTS
-    reader = Reader(Store(results))
+    reader = Reader(Store(arguments.results))
     try:
         if arguments.explain:
             return _explain(reader, arguments.explain)
@@ -130,7 +129,7 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.strict and printed < len(cells):
         print(f"{len(cells) - printed} of {len(cells)} numbers are missing; nothing was written", file=sys.stderr)
         return 1
-    output = arguments.output or paper_folder(results) / "data_generated.tex"
+    output = arguments.output or paper_folder(arguments.results) / "data_generated.tex"
     remove_stale_files(output.parent)
     write_atomically(output, from_cells(MACROS, cells, reader).encode(), replace=True)
     print(f"{output}: {printed} of {len(cells)} numbers, -- for the others")

@@ -76,7 +76,7 @@ NAVIGATION = {
     "Understand": "equations architecture results disagreements about_the_paper benchmarks models",
     "Extend": "extending extending/task extending/method extending/table extending/figure extending/size "
     "extending/library",
-    "The suite": "reproduce evaluate cli sweeps data language",
+    "The suite": "reproduce cli sweeps data language",
     "Look up": "formats records verdicts report reliability versioning /CONTRIBUTING /CHANGELOG log "
     "log/settings log/decisions log/tried log/studies log/plans log/history",
 }

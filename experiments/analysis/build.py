@@ -71,7 +71,7 @@ def from_cells(macros: Sequence[Table], cells: dict[str, Cell], reader: Reader) 
     def printed(table: Table, row: Row, column: str) -> str:
         return cells[f"{table.name}.{row.key}.{column}"].printed
 
-    return tex(macros, printed, notes_of=notes)
+    return tex(macros, printed, HEADER, notes)
 
 
 def problems_of(cells: dict[str, Cell]) -> list[tuple[Problem, list[str]]]:

@@ -1,7 +1,7 @@
 """The parts of a figure: panels with points, curves and lines that name their runs.
 
 A figure is a :class:`Spec`. Its :meth:`Spec.data` reads records and does not use matplotlib.
-:mod:`experiments.drawing` and the report's page draw this data by the same rules, so that one caption fits both.
+:mod:`experiments.report` draws this data for the paper and for its page by the same rules: one caption fits both.
 """
 
 from __future__ import annotations

@@ -15,18 +15,16 @@ from experiments.analysis.compare import Comparison, Totals, compare_all, totals
 from experiments.analysis.published import load_published
 from experiments.analysis.reduce import Cell, reduce_cell
 from experiments.analysis.reductions.compute import StudyCost, costs_by_study, hardware, total_costs
-from experiments.analysis.reductions.cost import CostRow, cost_table
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.analysis.verdict import NOT_RUN
 from experiments.blocks import ConfigError
 from experiments.figures import FIGURES
 from experiments.figures.model import Data
-from experiments.report import evaluation
 from experiments.report.alternatives import BothSettings, alternatives
 from experiments.report.claims import Judged, judge_all
 from experiments.report.disagreements import Group, groups
 from experiments.report.sections import OUTLINES, Outline
-from experiments.report.settings import SettingsTable, settings_tables
+from experiments.report.settings import Settings, settings_of
 from experiments.report.truncation import TwoWays, two_ways
 from experiments.studies import STUDIES
 from experiments.tables import MACROS, OWN
@@ -145,14 +143,12 @@ class ReportContent:
         origin: None if there are no records.
         data_notes: run ids → how their data differ from the published files.
         kernel_notes: ``macro.row`` → which seeds a kernel of which commit trained, for rows of several commits.
-        evaluation: the rows of the paper's tables with their commands and costs.
     """
 
     sections: tuple[Section, ...]
     truncation: tuple[TwoWays, ...]
     own: tuple[OwnContent, ...]
-    cost: tuple[CostRow, ...]
-    settings: tuple[SettingsTable, ...]
+    settings: tuple[Settings, ...]
     licences: tuple[Mapping[str, str | None], ...]
     claims: tuple[Judged, ...]
     alternatives: tuple[BothSettings, ...]
@@ -163,7 +159,6 @@ class ReportContent:
     origin: Origin | None
     data_notes: Callable[[Iterable[str]], tuple[str, ...]]
     kernel_notes: Mapping[str, str]
-    evaluation: tuple[evaluation.EvaluatedRow, ...]
 
     @property
     def items(self) -> tuple[Comparison, ...]:
@@ -273,8 +268,7 @@ def build_content(reader: Reader) -> ReportContent:
         sections=sections,
         truncation=two_ways(reader, items),
         own=own,
-        cost=cost_table(reader),
-        settings=settings_tables(_studied()),
+        settings=settings_of(selection for selections in _studied().values() for selection in selections),
         licences=tuple(yaml.safe_load(LICENCES.read_text())),
         claims=claims,
         alternatives=alternatives(reader, items, claims),
@@ -285,5 +279,4 @@ def build_content(reader: Reader) -> ReportContent:
         origin=_origin(reader),
         data_notes=reader.data_notes,
         kernel_notes=_kernel_notes(reader, items),
-        evaluation=evaluation.rows(reader),
     )

@@ -48,14 +48,6 @@ TRUNCATION = (
     "the published row is one run, ours is the ratio of the median seed.",
 )
 
-COST = (
-    "What a forward pass of the models of table 8 costs. The table has medians over seeds of the trained parameters, "
-    "of the multiply-adds of one sample (matrix products and convolutions alone), of the wall time of a batch, and of "
-    "the accuracy on test data. A truncated model is an ordinary one without gates. All times were measured together "
-    "on one idle machine, after training, with models of the recorded sizes that took turns. On Cora the candidates "
-    "start from A X, which a training computes once; a truncated model starts from the graph itself."
-)
-
 
 @dataclass(frozen=True)
 class Outline:

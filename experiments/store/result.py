@@ -39,10 +39,7 @@ class CostBlock(TypedDict):
     ]
     milliseconds: Annotated[
         dict[str, Amount],
-        key(
-            "median wall time of the forward pass on the machine of the run, under whatever other load it had; the "
-            "report takes its times from `results/latency.json` instead"
-        ),
+        key("median wall time of the forward pass on the machine of the run, under whatever other load it had"),
     ]
 
 

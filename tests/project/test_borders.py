@@ -26,9 +26,7 @@ RANKS = (
     ("analysis", "tables", "studies"),
     ("sweeps",),
     ("figures",),
-    ("drawing",),
     ("report",),
-    ("page",),
     ("cli",),
 )
 """The parts of the suite; each imports from those before it, and within its own line."""

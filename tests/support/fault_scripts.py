@@ -163,8 +163,8 @@ def kill_paper(folder: Path, count: int) -> Count:
     """Kill the three scripts of ``make paper`` while they replace the output of other records."""
     from matplotlib import pyplot  # noqa: F401  # the children need not import it again
 
-    from experiments import page  # noqa: F401
-    from experiments.drawing import manifest, style, svg  # noqa: F401
+    from experiments.report import page  # noqa: F401
+    from experiments.report.drawing import style, svg  # noqa: F401
     from scripts import build_figures, build_paper_data, build_report
 
     load_published()

@@ -49,20 +49,6 @@ def from_high(t: float, outcome: str, accuracy: float = 70.0) -> dict[str, Any]:
     return {**grown([t], accuracy, accuracy, "accuracy"), "prunes_back": back}
 
 
-def latencies(models: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Make the content of ``results/latency.json`` for these models."""
-    return {
-        "schema": 1,
-        "measured": "2026-01-01T00:00:00+00:00",
-        "code": {"commit": "f" * 40, "clean": True, "source": "git"},
-        "hardware": {"cpu": "Some CPU", "cores": 2, "system": "Linux x86_64"},
-        "packages": {},
-        "threads": 1,
-        "rounds": 5,
-        "models": list(models),
-    }
-
-
 def untimed(phases: Mapping[str, Any]) -> dict[str, Any]:
     """Return the phases of a record without times and peak memory, which differ between repetitions."""
     clocks = ("seconds", "run_steps_per_second", "peak_memory_mib", "milliseconds")

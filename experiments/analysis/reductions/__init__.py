@@ -1,4 +1,4 @@
-"""What studies reduce to beyond the cells of tables: plateaus, initial boundaries, calibration, cost.
+"""What studies reduce to beyond the cells of tables: plateaus, initial boundaries, what studies took.
 
 Each module names its runs, which :mod:`experiments.studies` takes from it, and reads their records through a
 :class:`~experiments.analysis.collect.Reader`.

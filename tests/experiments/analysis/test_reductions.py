@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -13,18 +12,17 @@ import record_samples as samples
 
 from experiments.analysis.build import reduce_all
 from experiments.analysis.collect import Reader
-from experiments.analysis.reductions import compute, cost, init_sweep, plateaus
+from experiments.analysis.reductions import compute, init_sweep, plateaus
 from experiments.analysis.reductions.plateaus import PRICES, SWEEP, Price
 from experiments.analysis.selection import fixed_of_learned_count
 from experiments.config.identity import run_id
 from experiments.paths import ROOT
-from experiments.store.records import RecordError, Store
+from experiments.store.records import Store
 from experiments.tables import OWN
 from experiments.tables.depth import DEPTH
 from experiments.tables.one_d import BASELINE, DECAY
 from experiments.tables.orders import ORDERED
 from experiments.tables.sensitivity import SENSITIVITY
-from experiments.tables.transfer import EIGHT
 
 
 @pytest.fixture
@@ -93,46 +91,6 @@ def test_the_first_half_is_a_prefix_that_the_record_holds(store: Store) -> None:
     assert cells["orders.one_d_4_half.half"].text == "--"
 
 
-def test_what_trained_models_cost(store: Store) -> None:
-    """Medians per kind of model and multiply-adds per sample; a record without them does not count."""
-    runs = EIGHT.row("cora-gcn").runs
-    assert runs is not None
-    timed = []
-    for seed, (size, time) in enumerate(((10, 3.0), (30, 1.0), (20, 2.0))):
-        grown = samples.grown([2.0], 80.0 + seed, 79.0 + seed, "accuracy")
-        parts = {"candidate": 100 * size, "deployed": size}
-        forward = {"samples": 4, "multiply_adds": {name: 8 * n for name, n in parts.items()}}
-        grown |= {"parameters": parts, "cost": {**forward, "milliseconds": dict.fromkeys(parts, 99.0)}}
-        samples.put(store, runs, seed, {"grown": grown})
-        model = {"run": run_id(runs.config(seed)), "phase": "grown", "count": [3], "samples": 5, "milliseconds": time}
-        timed += [{**model, "part": "deployed"}, {**model, "part": "candidate", "count": [3 if seed else 4]}]
-    samples.put(store, runs, 3, {"grown": samples.grown([2.0], 1.0, 1.0, "accuracy")})
-    untimed = {(row.key, row.model): row for row in cost.cost_table(Reader(store))}
-    assert len(untimed) == 4 * len(cost.MODELS)
-    row = untimed["cora-gcn", "grown, truncated"]
-    assert (row.n, row.wanted, len(row.runs)) == (3, 10, 3)
-    assert (row.accuracy, row.parameters, row.multiply_adds) == (80.0, 20.0, 40.0)
-    assert (row.milliseconds, row.samples, row.hardware) == (None, None, "")
-    assert untimed["cora-gcn", "grown, all candidates"].multiply_adds == 4000.0
-    assert untimed["cora-gcn", "fixed at that count"].n == 0
-
-    (store.root / "latency.json").write_text(json.dumps(samples.latencies(timed)))
-    rows = {(row.key, row.model): row for row in cost.cost_table(Reader(store))}
-    row = rows["cora-gcn", "grown, truncated"]
-    assert (row.milliseconds, row.samples, row.hardware) == (2.0, 5, "Some CPU, 2 cores, 1 thread")
-    stale = rows["cora-gcn", "grown, all candidates"]
-    assert (stale.n, stale.milliseconds) == (3, None), "one of three was timed with another count than its record's"
-
-
-def test_a_damaged_file_of_times_is_named(store: Store) -> None:
-    store.root.mkdir()
-    file = store.root / "latency.json"
-    for text in ("{", json.dumps({**samples.latencies([]), "rounds": 0}), json.dumps({"schema": 2})):
-        file.write_text(text)
-        with pytest.raises(RecordError, match=r"latency\.json"):
-            cost.cost_table(Reader(store))
-
-
 def test_what_was_spent(store: Store) -> None:
     """Records count once, by hardware, companions included; untrained phases do not count."""
     phases = {"grown": {**samples.grown([4.0], 1e-5, 1e-5), "steps": 100}}
@@ -164,7 +122,7 @@ def test_what_was_spent(store: Store) -> None:
 
 def test_reductions_need_neither_torch_nor_matplotlib() -> None:
     code = (
-        "import sys; from experiments.analysis.reductions import compute, cost, init_sweep, plateaus; "
+        "import sys; from experiments.analysis.reductions import compute, init_sweep, plateaus; "
         "assert not {'torch', 'matplotlib'} & set(sys.modules)"
     )
     root = ROOT

@@ -28,7 +28,7 @@ pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e '.[pa
 
 from matplotlib.figure import Figure
 
-from experiments.drawing import style
+from experiments.report.drawing import style
 
 
 @pytest.fixture

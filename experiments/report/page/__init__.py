@@ -7,6 +7,6 @@ Reading order: ``runs`` (records), ``rows`` (cells), ``strips`` and ``figures`` 
 ``assets/`` holds the template, the styles and the scripts.
 """
 
-from experiments.page.html import render
+from experiments.report.page.html import render
 
 __all__ = ["render"]

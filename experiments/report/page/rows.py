@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from experiments.analysis.compare import Comparison
 from experiments.analysis.explain import arithmetic, digits
 from experiments.analysis.terminal import tex_to_text
-from experiments.page.runs import Runs
+from experiments.report.page.runs import Runs
 
 
 @dataclass(frozen=True)

@@ -15,21 +15,19 @@ from markupsafe import Markup, escape
 
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import Comparison
-from experiments.analysis.reductions.cost import by_label
 from experiments.analysis.terminal import interval_text, tex_to_text
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_PUBLISHED, NOT_RUN, SETTING
 from experiments.figures import FIGURES
 from experiments.figures.model import sentence
-from experiments.page import figures, rows
-from experiments.page.runs import CURVE_POINTS, Runs, compact, damaged
-from experiments.page.strips import strip
-from experiments.report import methods
 from experiments.report.alternatives import judged_words, of_the_paper
-from experiments.report.answer import headline
+from experiments.report.answer import headline, methods
 from experiments.report.claims import BY_CONSTRUCTION, UNTESTED
 from experiments.report.content import ReportContent, TableContent
 from experiments.report.disagreements import reasons
-from experiments.report.sections import ABOUT, ALTERNATIVES, COST, READING, TRUNCATION
+from experiments.report.page import figures, rows
+from experiments.report.page.runs import CURVE_POINTS, Runs, compact, damaged
+from experiments.report.page.strips import strip
+from experiments.report.sections import ABOUT, ALTERNATIVES, READING, TRUNCATION
 from experiments.report.truncation import evidence
 from experiments.tables.model import Row
 
@@ -112,7 +110,6 @@ def _environment() -> Environment:
     made.filters.update(
         plain=tex_to_text, prose=prose, sentence=sentence, slug=slug, key=rows.key_of, label=rows.row_label
     )
-    made.filters["groupby_label"] = by_label
     made.globals.update(signs=SIGNS, row_groups=row_groups, intervals=intervals, ordered=ordered)
     return made
 
@@ -136,12 +133,11 @@ def render(report: ReportContent, reader: Reader) -> str:
         stand_ins=[one.title for one in report.sections if not one.ran_itself and any(i.stand_in for i in one.items)],
         damaged=damaged(reader),
         dirty=reader.allow_dirty,
-        methods=methods.lines(report),
+        methods=methods(report),
         titles={name: FIGURES[name].title for name in report.figures},
         about=ABOUT,
         reading=READING,
         truncation=(*TRUNCATION, evidence(report.truncation)),
-        cost=COST,
         reading_alternatives=ALTERNATIVES,
         judged=judged_words(report.alternatives),
         points=CURVE_POINTS,

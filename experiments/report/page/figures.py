@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.figures.model import Curve, Data, Line, Panel, Point, Spec
-from experiments.page.runs import Runs, rounded, thinned
+from experiments.report.page.runs import Runs, rounded, thinned
 
 
 def payload(spec: Spec, data: Data, runs: Runs) -> dict[str, Any]:

@@ -21,13 +21,12 @@ from page_samples import HOSTILE, baseline_id, data_of
 from experiments.analysis.collect import Problem, Reader
 from experiments.analysis.formats import DASH
 from experiments.analysis.reduce import Cell
-from experiments.page import html, render
-from experiments.page.html import prose
-from experiments.page.runs import CURVE_POINTS, rounded, thinned
 from experiments.paths import ROOT
-from experiments.report.answer import headline
+from experiments.report.answer import headline, methods
 from experiments.report.content import OwnContent, ReportContent, build_content
-from experiments.report.methods import lines
+from experiments.report.page import html, render
+from experiments.report.page.html import prose
+from experiments.report.page.runs import CURVE_POINTS, rounded, thinned
 from experiments.store.records import Store
 from experiments.tables import OWN
 from experiments.tables.budgets import BUDGETS
@@ -190,7 +189,9 @@ def test_the_answer_comes_first(page_made: Made) -> None:
     for group in report.disagreements:
         for one in group.explanations:
             assert (str(prose(one.line)) in first) == one.differs or not one.line
-    order = [page.index(f'<section id="{name}"') for name in ("answer", "claims", "figures", "tables", "one_d", "cost")]
+    order = [
+        page.index(f'<section id="{name}"') for name in ("answer", "claims", "figures", "tables", "one_d", "settings")
+    ]
     assert order == sorted(order)
 
 
@@ -216,8 +217,8 @@ def test_the_script_writes_the_page(page_made: Made, tmp_path: Path) -> None:
 
 def test_every_method_has_its_line(page_made: Made) -> None:
     report, _, page = page_made
-    section = page[page.index('<section id="methods"') : page.index('<section id="cost"')]
-    for line in lines(report):
+    section = page[page.index('<section id="methods"') : page.index('<section id="settings"')]
+    for line in methods(report):
         assert f"<code>{line.method}</code>" in section
         assert f">{escape(line.source.name)}</th>" in section
 
