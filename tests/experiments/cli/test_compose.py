@@ -19,6 +19,7 @@ from experiments.cli.rewrite import seed_token, seeds_of
 from experiments.config import compose
 from experiments.config.seeds import named_sets
 from experiments.contract.config import Config
+from experiments.methods import METHODS
 from experiments.paths import CONF
 from experiments.tasks import GATES_OF_TASK, TASKS
 
@@ -70,8 +71,13 @@ def test_every_file_in_conf_is_a_choice_that_composes(group: str) -> None:
         if group == "schedule" and choice in ("dec_lambda", "inc_r", "dec_lambda_inc_r"):
             task = "twist"  # prices and weights per layer
         if (group, choice) in PRETRAINED or (group == "model" and choice != "none"):
-            task = "wikisql_easy"
-        choices = {group: choice} | ({"task": task} if task else {})
+            task = "cifar10" if choice.startswith("resnet") else "wikisql_easy"
+        modules = group == "method" and choice in METHODS and METHODS[choice].of_modules == "only"
+        if modules:
+            task = "cifar10"
+        choices = {group: choice} | ({"task": task} if task else {}) | ({"gate": "channels"} if modules else {})
+        if choice == "given":
+            choices["model"] = "resnet20"
         assert isinstance(compose.compose(choices, extra), Config)
 
 
