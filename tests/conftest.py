@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import pickle
 import shutil
 import signal
 import time
@@ -20,7 +19,6 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Under nohup a closed terminal is ignored, and programs that tests start would inherit that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-import filelock  # noqa: E402
 import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 
@@ -61,22 +59,6 @@ def _has_cuda() -> bool:
     import torch  # only once a test asks for a GPU
 
     return torch.cuda.is_available()
-
-
-@pytest.fixture(scope="session")
-def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], Any]], Any]:
-    """Makes what a name stands for in a folder of its own, once for all test processes; the others read a copy."""
-    own = tmp_path_factory.getbasetemp()
-    common = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-
-    def made(name: str, make: Callable[[Path], Any]) -> Any:
-        file = common / f"{name}.pickle"
-        with filelock.FileLock(f"{file}.lock"):
-            if not file.exists():
-                file.write_bytes(pickle.dumps(make(tmp_path_factory.mktemp(name))))
-        return pickle.loads(file.read_bytes())
-
-    return made
 
 
 @pytest.fixture(scope="session")

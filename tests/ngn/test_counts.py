@@ -131,7 +131,7 @@ def test_heads_and_units_of_many_layers_give_way_together():
     assert distance(counts) < 0.9 * min(distance(units_alone), distance(heads_alone))
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(10))
 def test_counts_are_the_nearest_of_those_that_leave_no_room(seed):
     """Against all counts near the sizes; the search is greedy, so it may miss one by a little."""
     draw = random.Random(seed)

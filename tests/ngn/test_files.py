@@ -5,8 +5,6 @@ import os
 import random
 import signal
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,9 +13,8 @@ import torch
 from torch import nn
 
 import ngn
-from experiments.paths import ROOT
 from ngn import files
-from ngn.tensor_files import contents_digest, write_checked
+from ngn.tensor_files import write_checked
 
 
 def net(**kind):
@@ -126,26 +123,6 @@ def test_equal_models_give_equal_files(tmp_path):
     assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
 
 
-WRITTEN = """
-import sys, torch, ngn
-from torch import nn
-torch.manual_seed(0)
-model = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Linear(3, 5))
-model[2].weight = model[0].weight
-model[1].requires_grad_(False)
-ngn.save(model, sys.argv[1], frozen=False)
-"""
-
-
-@pytest.mark.slow
-def test_equal_models_give_equal_files_in_other_processes(tmp_path):
-    for seed in "12":
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": seed}
-        subprocess.run([sys.executable, "-c", WRITTEN, tmp_path / seed], check=True, env=environment)
-    assert len({(tmp_path / seed).read_bytes() for seed in "12"}) == 1
-    assert len({contents_digest(tmp_path / seed) for seed in "12"}) == 1
-
-
 class Embedded(nn.Module):
     """A language model whose head is its embedding, as two modules or with the weight under two names."""
 
@@ -175,20 +152,6 @@ class Square(nn.Module):
         return self.o(self.b(self.m(self.a(h)).relu()).relu())
 
 
-class Named(nn.Module):
-    """One layer, and one weight, under two names."""
-
-    def __init__(self):
-        super().__init__()
-        self.a = nn.Sequential(nn.Linear(8, 48), nn.GELU(), nn.Linear(48, 8))
-        self.b, self.w, self.o = self.a, nn.Parameter(torch.randn(32, 8)), nn.Linear(32, 3)
-        self.register_parameter("v", self.w)
-
-    def forward(self, x):
-        x = self.b(x + self.a(x))
-        return self.o(nn.functional.linear(x, self.w).relu() + nn.functional.linear(x, self.v).tanh())
-
-
 class Adding(nn.Linear):
     def forward(self, x):
         return x + super().forward(x).tanh()
@@ -214,7 +177,7 @@ def holders(model):
     return sorted(map(held.count, set(held)))
 
 
-@pytest.mark.parametrize("kind", [Embedded, Square, Named, Layers])
+@pytest.mark.parametrize("kind", [Embedded, Square, Layers])
 def test_a_tensor_of_several_holders_counts_once(kind, tmp_path):
     x, sizes = torch.randn(6, 8), {"layers": ngn.Depth()} if kind is Layers else None
     torch.manual_seed(0)

@@ -5,8 +5,6 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from modes import hard_output
-from sizable import Fused
 from torch import nn
 from traceable import Experts, ResNet, ShuffleNet, Swin, UNet, example_of, network
 
@@ -64,18 +62,6 @@ def test_units_of_any_order_form_components(sizes, tmp_path):
     assert torch.equal(ngn.load(made().model, tmp_path / "small")(X), small(X))
 
 
-def test_a_training_with_units_in_any_order_is_cut_in_place_and_deployed():
-    learner = ngn.learn_sizes(
-        two_maps(), {"": ngn.Width(8)}, example=X, budget=ngn.Budget(parameters="50%"), by_importance="magnitude"
-    )
-    history = ngn.fit(learner, X, Y, F.mse_loss, ngn.TrainPlan(steps=30, lr=1e-2), progress="never")
-    left = learner.model[0].out_features
-    assert left == learner.axes[0].places == 8 * learner.axes[0].K < 64
-    assert bool(torch.isfinite(torch.tensor(history.curves["task"])).all())
-    small = learner.deploy(example=X)
-    torch.testing.assert_close(small(X), hard_output(learner, X))
-
-
 def test_permuting_the_units_of_a_network_changes_nothing_after_sorting():
     model = two_maps()
     moved, order = copy.deepcopy(model), torch.randperm(64)
@@ -108,15 +94,6 @@ def test_the_magnitude_is_the_norm_over_all_members_of_a_group():
         conv[k].square().sum() + norm[k].square() + last[:, 16 * k : 16 * k + 16].square().sum() for k in range(8)
     ]
     assert torch.equal(learner.axes[0].ranks, ranked(torch.stack(scores).sqrt(), 8))
-
-
-def test_a_head_is_one_unit():
-    model, x = Fused(), torch.randn(2, 5, 8)
-    learner = ngn.learn_sizes(model, example=x, by_importance="magnitude")
-    heads = next(axis for axis in learner.axes if axis.K == 4)
-    qkv = model.qkv.weight.view(3, 4, -1).square().sum((0, 2))
-    out = model.proj.weight.view(8, 4, 2).square().sum((0, 2))
-    assert torch.equal(heads.ranks, ranked((qkv + out).sqrt(), 4))
 
 
 def test_wanda_is_the_weight_times_the_norm_of_what_it_reads():

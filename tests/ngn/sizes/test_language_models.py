@@ -33,12 +33,6 @@ def gpt2():
     return model, "transformer.h.*.mlp", "transformer.h.*.attn", "transformer.h", 6
 
 
-def distilbert():
-    sizes = {"vocab_size": 11, "dim": 24, "hidden_dim": 48, "n_layers": 4, "n_heads": 6}
-    model = transformers.DistilBertModel(transformers.DistilBertConfig(**sizes))
-    return model, "transformer.layer.*.ffn", "transformer.layer.*.attention", "transformer.layer", 6
-
-
 def bigcode():
     """Named as GPT-2 is, but a query, a key and a value for each head in turn."""
     sizes = {"vocab_size": 11, "n_embd": 24, "n_inner": 48, "n_layer": 4, "n_head": 6, "n_positions": 16}
@@ -47,7 +41,7 @@ def bigcode():
     return model, "transformer.h.*.mlp", "transformer.h.*.attn", "transformer.h", 6
 
 
-FAMILIES = {"llama": llama, "neox": neox, "bert": bert, "gpt2": gpt2, "distilbert": distilbert, "bigcode": bigcode}
+FAMILIES = {"llama": llama, "neox": neox, "bert": bert, "gpt2": gpt2, "bigcode": bigcode}
 
 
 @pytest.fixture(params=FAMILIES)

@@ -5,7 +5,6 @@ import warnings
 
 import pytest
 import torch
-from modes import hard_output
 from torch import nn
 
 import ngn
@@ -144,21 +143,6 @@ def test_a_commit_that_is_not_heard_is_said():
         learner = ngn.learn_sizes(network(), {"": ngn.Width(12)}, example=X)
         with pytest.warns(UserWarning, match=r"a commit of their own \(0\.9\)"):
             ngn.fit(learner, X, X.sin(), mse, plan, commit=commit, progress="never")
-
-
-@pytest.mark.parametrize("share", ["20%", "55%", "99%"])
-@pytest.mark.parametrize("t0", [0.5, 20.0])
-def test_under_a_budget_no_deployed_model_is_above_it(share, t0):
-    learner = trained(network(), budget=ngn.Budget(parameters=share), t0=t0)
-    limit = float(share[:-1]) / 100 * sum(p.numel() for p in network().parameters())
-    assert sum(p.numel() for p in learner.deploy(example=X).parameters()) <= limit
-    with torch.no_grad():
-        assert torch.equal(learner(X), hard_output(learner, X))
-
-
-def test_a_budget_out_of_reach_is_said_before_the_training():
-    with pytest.raises(ValueError, match=r"a budget of 3 parameters is too small: the smallest model has 4"):
-        ngn.learn_sizes(network(), {"": ngn.Width(12)}, example=X, budget=ngn.Budget(parameters=3))
 
 
 def test_fit_says_nothing():
@@ -316,16 +300,6 @@ def test_frozen_boundaries_and_early_states_are_said():
         p.requires_grad_(False)
     with pytest.warns(UserWarning, match="all boundaries are frozen"):
         learner.deploy()
-
-
-def test_a_model_whose_parts_are_compiled_is_deployed():
-    model = network()
-    learner = ngn.learn_sizes(model, {"": ngn.Width(12, t0=3.0)}, example=X)
-    model.compile(backend="eager")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's own, of tensors that it looks at
-        model(X)
-    assert learner.deploy(example=X, unsettled="allow")[0].out_features == 4
 
 
 def test_a_cast_leaves_price_and_progress_of_a_budget():

@@ -237,21 +237,6 @@ def test_a_training_that_diverges_is_warned_of():
         fit(noisy(), X, target, mean_squared_error, TrainPlan(steps=5), progress="never")
 
 
-@pytest.mark.parametrize(
-    "loss", [torch.nn.functional.mse_loss, torch.nn.MSELoss(), ngn.Supervised(lambda y, z: (y - z).square().mean())]
-)
-def test_batches_of_pairs_take_a_loss_of_output_and_target(loss):
-    x = torch.linspace(-1, 1, 32).unsqueeze(-1)
-    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, x.sin()), batch_size=32)
-
-    def trained(*data):
-        learner = ngn.CapacityLearner(ngn.OrderedSum(MLPBank([1, 3, 1], K=3, seeds=0), ngn.CountGate(3)))
-        return ngn.fit(learner, *data, ngn.TrainPlan(steps=3), progress="never").curves["task"][:, 0]
-
-    pairs = torch.nn.functional.mse_loss
-    assert trained(loader, None, loss).tolist() == pytest.approx(trained(x, x.sin(), pairs).tolist(), rel=1e-6)
-
-
 def test_a_compiled_model_trains_as_the_model_does():
     x = torch.linspace(-1, 1, 32).unsqueeze(-1)
 

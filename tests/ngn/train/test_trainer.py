@@ -5,10 +5,9 @@ from contextlib import nullcontext
 
 import pytest
 import torch
-from structures import STRUCTURES
 
 from experiments.models.mlp import MLPBank
-from experiments.models.parallel import ParallelModel, StackedLinear
+from experiments.models.parallel import ParallelModel
 from experiments.tasks.base import SupervisedTask
 from ngn.components.base import OrderedSum
 from ngn.components.low_rank import attach_low_rank
@@ -141,14 +140,6 @@ def test_a_replica_follows_the_single_run_of_its_seed():
             assert torch.allclose(state(stack)[name][r], value, atol=2e-3), name
 
 
-def test_other_replicas_do_not_change_a_replica():
-    one, other = learner_of([4, 0]), learner_of([4, 9])
-    trainer_of(one, steps=30).fit()
-    trainer_of(other, steps=30).fit()
-    for name, value in state(one).items():
-        assert torch.equal(value[0], state(other)[name][0]), name
-
-
 def test_a_diverging_replica_is_named_and_the_others_are_untouched():
     good, with_bad = learner_of([4, 0]), learner_of([4, 0])
     with torch.no_grad():
@@ -166,7 +157,7 @@ class Interrupted(Exception):
     pass
 
 
-@pytest.mark.parametrize("cut", [1, 7, 20, 39, 40])
+@pytest.mark.parametrize("cut", [1, 20, 40])
 @pytest.mark.parametrize("seeds", [3, [3, 5]])
 def test_resumed_training_is_bit_equal(tmp_path, cut, seeds):
     def stop(step):
@@ -277,12 +268,3 @@ def test_evaluation_weighs_batches_by_their_samples():
 
     got = Half().evaluate(lambda x: 0.5 * x)["mse"]
     assert float(got) == pytest.approx(float(mean_squared_error(0.5 * X, Y)), rel=1e-6)
-
-
-def test_a_shared_head_trains_with_the_body():
-    bank = STRUCTURES[0].bank(3, 0)
-    learner = CapacityLearner(ParallelModel(OrderedSum(bank, CountGate(3)), StackedLinear(3, 2, 0)))
-    before = state(learner)
-    x, y = STRUCTURES[0].x(torch.float32), torch.randint(2, (11,))
-    Trainer(learner, FullBatches(Split(x, y)), Supervised(cross_entropy), TrainPlan(steps=5), progress="never").fit()
-    assert not torch.equal(before["head.weight"], state(learner)["head.weight"])
