@@ -136,14 +136,14 @@ def test_more_than_ten_thousand_seeds_need_permission() -> None:
 
 
 def _commands() -> list[str]:
-    """Return every command in the first lines of conf/ files, in docs/cli.md and in the help."""
+    """Return every command in the first lines of conf/ files, in docs/study.md and in the help."""
     found = []
     for path in sorted(CONF.rglob("*.yaml")):
         header = path.read_text().splitlines()[:2]
         named = [line.removeprefix("# ") for line in header if line.startswith("# python run.py")]
         assert len(named) == 1, f"{path} does not name its command in its first two lines"
         found += named
-    for path in (CONF.parent / "docs" / "cli.md", CONF / "hydra" / "help" / "ngn.yaml"):
+    for path in (CONF.parent / "docs" / "study.md", CONF / "hydra" / "help" / "ngn.yaml"):
         found += re.findall(r"^ +(python run\.py .*?)(?:  .*)?$", path.read_text(), re.MULTILINE)
     readme = (CONF.parent / "README.md").read_text()
     found += [line.strip() for line in re.findall(r"^(python run\.py [^#\n]*)", readme, re.MULTILINE)]
