@@ -7,10 +7,10 @@ from pathlib import Path
 
 import jinja2
 
+from experiments.analysis.figures import sentence
 from experiments.analysis.terminal import tex_to_text
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL, NOT_RUN, SETTING
 from experiments.figures import FIGURES
-from experiments.figures.model import sentence
 from experiments.report import methods
 from experiments.report.about import facts_of, last_cells, planned_test, sort_claims, sort_facts
 from experiments.report.alternatives import judged_words
