@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
 def _explain(reader: Reader, name: str) -> int:
     from experiments.analysis.explain import explain, find
 
-    print("\n\n".join(explain(reader, *cell) for cell in find(name)))
+    print("\n\n".join(explain(reader, *cell) for cell in find(name, macro)))
     return 0
 
 
@@ -66,7 +66,7 @@ def _table(reader: Reader, name: str) -> int:
     task = name if name in GATES_OF_TASK else None
     numbered = tables_of(int(name)) if name.isdecimal() else ()
     macros = MACROS if task or name == "all" else numbered or (macro(name.lstrip("\\")),)
-    items = compare_all(reader, published.load_published(), macros, task)
+    items = compare_all(reader, published.load_published(), macros, task, MACROS)
     console = Console()
     for table in macros:
         shown = [item for item in items if item.table is table]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from experiments.analysis.collect import Reader
-from experiments.figures.gather import gather
-from experiments.figures.model import Data, Panel, Point, Spec
+from experiments.analysis.figures import Data, Panel, Point, Spec
+from experiments.analysis.gather import gather
 from experiments.tables.budgets import BUDGETS
 
 _SIDE = {"budget": -0.08, "fixed": 0.08, "high": 0.0}

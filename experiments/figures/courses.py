@@ -7,8 +7,8 @@ from itertools import chain
 from typing import Any
 
 from experiments.analysis.collect import Reader
-from experiments.figures.gather import boundaries, gather
-from experiments.figures.model import Data, Panel, Spec
+from experiments.analysis.figures import Data, Panel, Spec
+from experiments.analysis.gather import boundaries, gather
 from experiments.tables.one_d import FOUR
 
 _TITLES = {

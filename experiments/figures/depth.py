@@ -7,8 +7,8 @@ from statistics import median
 from typing import Any
 
 from experiments.analysis.collect import Reader, RecordedRun
-from experiments.figures.gather import gather, spread
-from experiments.figures.model import EACH, Data, Panel, Point, Spec
+from experiments.analysis.figures import EACH, Data, Panel, Point, Spec
+from experiments.analysis.gather import gather, spread
 from experiments.studies import study
 from experiments.tables.transfer import NINE
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from experiments.analysis.collect import Reader
-from experiments.figures.gather import gather
-from experiments.figures.model import EACH, Curve, Data, Line, Panel, Point, Spec
+from experiments.analysis.figures import EACH, Curve, Data, Line, Panel, Point, Spec
+from experiments.analysis.gather import gather
 from experiments.tables.one_d import BASELINE
 
 SHOWN_SEED = 0

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from experiments.analysis.collect import Reader
-from experiments.figures.gather import gather
-from experiments.figures.model import Data, Line, Panel, Point, Spec
+from experiments.analysis.figures import Data, Line, Panel, Point, Spec
+from experiments.analysis.gather import gather
 from experiments.tables.pruned import LADDER_RUNS
 from experiments.tables.pruning import BACKBONES, TARGETS
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from experiments.analysis.collect import Reader
+from experiments.analysis.figures import Data, Line, Panel, Point, Spec
+from experiments.analysis.gather import gather
 from experiments.analysis.reductions.plateaus import LEAST, PRICES, SWEEP, Price, plateaus
-from experiments.figures.gather import gather
-from experiments.figures.model import Data, Line, Panel, Point, Spec
 
 LANDED, BETWEEN = "t at an integer", "t between integers"
 SOFT, TRUNCATED = "soft", "truncated"

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from experiments.analysis.collect import Reader
-from experiments.figures.gather import gather, spread
-from experiments.figures.model import EACH, Data, Panel, Point, Spec
+from experiments.analysis.figures import EACH, Data, Panel, Point, Spec
+from experiments.analysis.gather import gather, spread
 from experiments.studies import study
 
 FIXED, GROWN = "fixed", "grown"

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from experiments.analysis.collect import Reader
+from experiments.analysis.figures import EACH, Data, Line, Panel, Point, Spec
+from experiments.analysis.gather import gather
 from experiments.analysis.reductions import init_sweep
-from experiments.figures.gather import gather
-from experiments.figures.model import EACH, Data, Line, Panel, Point, Spec
 
 MEAN = "mean over the seeds"
 PANELS = {panel.key: Panel("initial boundary t₀", "final boundary t", panel.title) for panel in init_sweep.PANELS}

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from experiments.analysis.collect import Reader
+from experiments.analysis.figures import Curve, Data, Line, Panel, Spec
+from experiments.analysis.gather import gather
 from experiments.config.schema import branch_phase
-from experiments.figures.gather import gather
-from experiments.figures.model import Curve, Data, Line, Panel, Spec
 from experiments.tables.one_d import CONTINUED
 
 SHOWN_SEED = 0

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from experiments.analysis.collect import Reader
-from experiments.figures.gather import gather, spread
-from experiments.figures.model import Data, Panel, Point, Spec
+from experiments.analysis.figures import Data, Panel, Point, Spec
+from experiments.analysis.gather import gather, spread
 from experiments.tables.one_d import SEVEN
 
 METHODS = {"ngn": "NGN", "awnn": "AWNN (block adaptation)", "l0": "L₀ (hard concrete)", "ste": "STE (straight-through)"}

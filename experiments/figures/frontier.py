@@ -13,10 +13,10 @@ import numpy as np
 
 from experiments.analysis import published
 from experiments.analysis.collect import Reader
+from experiments.analysis.figures import Data, Line, Panel, Point, Spec
+from experiments.analysis.gather import gather, spread
 from experiments.analysis.published import value_of
 from experiments.analysis.selection import Selection
-from experiments.figures.gather import gather, spread
-from experiments.figures.model import Data, Line, Panel, Point, Spec
 from experiments.studies import study
 from experiments.tables.transfer import EIGHT
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from experiments.analysis.collect import Reader, RecordedRun
+from experiments.analysis.figures import Data, Line, Panel, Point, Spec
+from experiments.analysis.gather import Gathered, gather, stand_in
 from experiments.analysis.quantities import NotMeasured, quantity_of
 from experiments.analysis.selection import Selection, selected_runs
-from experiments.figures.gather import Gathered, gather, stand_in
-from experiments.figures.model import Data, Line, Panel, Point, Spec
 from experiments.tables.peft import SMALL, TASKS, learned
 
 _MODEL = "SmolLM2-135M, budget=cpu"

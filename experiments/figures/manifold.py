@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from experiments.analysis.collect import Reader
-from experiments.figures.gather import boundaries, gather
-from experiments.figures.model import Curve, Data, Line, Panel, Spec
+from experiments.analysis.figures import Curve, Data, Line, Panel, Spec
+from experiments.analysis.gather import boundaries, gather
 from experiments.tables.vae import FIFTEEN
 
 PANELS = {row.key: Panel("training step", "boundary t", f"D = {row.key}") for row in FIFTEEN.rows}

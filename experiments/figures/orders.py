@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from experiments.analysis.collect import Reader
-from experiments.figures.gather import gather
-from experiments.figures.model import Data, Panel, Point, Spec
+from experiments.analysis.figures import Data, Panel, Point, Spec
+from experiments.analysis.gather import gather
 from experiments.tables.orders import ORDERED, ORDERED_AT, ORDERS
 
 _SHOWN = {order: said for order, (_, said, _) in islice(ORDERS.items(), 6)}

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.analysis.collect import Reader, RecordedRun
-from experiments.figures.gather import gather
-from experiments.figures.model import Data, Panel, Point, Spec
+from experiments.analysis.figures import Data, Panel, Point, Spec
+from experiments.analysis.gather import gather
 from experiments.studies import study
 from experiments.tables.stories import STORIES
 

@@ -1,15 +1,15 @@
 """The 22 macros of the paper's ``data_generated.tex`` (5 numbers and 17 table bodies), and our own tables.
 
-A table of our own is an :class:`~experiments.tables.model.OwnTable` at the top level of a file here, or in ``tables/``
+A table of our own is an :class:`~experiments.analysis.tables.OwnTable` at the top level of a file here, or in ``tables/``
 of a folder that $NGN_PLUGINS names. To give a row of the paper its runs, set ``runs=Selection.of(...)`` in the row;
 nothing else changes.
 """
 
 from __future__ import annotations
 
+from experiments.analysis.tables import OwnTable, Table
 from experiments.plugins import discover_values
 from experiments.tables import one_d, peft, pruning, transfer, vae
-from experiments.tables.model import OwnTable, Table
 
 MACROS: tuple[Table, ...] = (
     *one_d.NUMBERS,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from experiments.analysis.selection import Selection
-from experiments.tables.model import MEDIAN_MSE, OwnTable, Row, column, row
+from experiments.analysis.tables import MEDIAN_MSE, OwnTable, Row, column, row
 
 
 def at_budget(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from experiments.analysis.selection import Selection
-from experiments.tables.model import MEAN_T, MEDIAN_MSE, Column, OwnTable, Row, column, row
+from experiments.analysis.tables import MEAN_T, MEDIAN_MSE, Column, OwnTable, Row, column, row
 from experiments.tables.one_d import BASELINE, DECAY, FOUR
 from experiments.tables.peft import SMALL, TASKS, learned
 from experiments.tables.transfer import NINE, TEN

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from experiments.analysis.selection import Selection
-from experiments.tables.model import OwnTable, column, mean_sd, row
+from experiments.analysis.tables import OwnTable, column, mean_sd, row
 
 CORA_COUNTS = OwnTable(
     "cora_counts",

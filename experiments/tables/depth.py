@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.tables.model import MEDIAN_MSE, PM, OwnTable, column, row
+from experiments.analysis.tables import MEDIAN_MSE, PM, OwnTable, column, row
 from experiments.tables.transfer import NINE, TEN
 
 DEPTH = OwnTable(

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from experiments.analysis.selection import Selection
-from experiments.tables.model import PM, OwnTable, Row, column, row
+from experiments.analysis.tables import PM, OwnTable, Row, column, row
 from experiments.tables.peft import SMALL, TASKS, learned
 
 METHODS = {

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
+from experiments.analysis.tables import Table
 from experiments.tables import MACROS
-from experiments.tables.model import Table
 
 WORDS = {
     4: "four", 7: "seven", 8: "eight", 9: "nine", 10: "ten",

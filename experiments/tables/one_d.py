@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.analysis.selection import Selection, fixed_of_learned_count
-from experiments.tables.model import (
+from experiments.analysis.tables import (
     MEAN_MSE,
     MEAN_T,
     MEDIAN_MSE,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from experiments.analysis.tables import MEDIAN_MSE, OwnTable, Row, column
 from experiments.tables.budgets import at_budget
-from experiments.tables.model import MEDIAN_MSE, OwnTable, Row, column
 
 ORDERS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
     "half": ("$r=1/2$", "r = ½", {}),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from experiments.analysis.selection import RIVALS, Selection, base_of
-from experiments.tables.model import Row, StandIn, Table, column, row
+from experiments.analysis.tables import Row, StandIn, Table, column, row
 
 TASKS = {
     "WikiSQL-easy": "wikisql_easy",

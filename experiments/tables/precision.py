@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from experiments.analysis.selection import Selection
+from experiments.analysis.tables import OwnTable, column, mean_sd, row
 from experiments.tables.commit import GROWN
-from experiments.tables.model import OwnTable, column, mean_sd, row
 
 _SEEDS = range(5)
 _TASKS = {"mnist": "MNIST", "cifar10": "CIFAR-10"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from experiments.analysis.selection import PRUNED, Selection
-from experiments.tables.model import OwnTable, Row, column, row
+from experiments.analysis.tables import OwnTable, Row, column, row
 from experiments.tables.peft import SMALL
 from experiments.tables.pruning import REPLAY, SHORT, TARGETS, against, ladder
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.analysis.selection import PRUNED, Selection, base_of
-from experiments.tables.model import Row, StandIn, Table, column, number, row
+from experiments.analysis.tables import Row, StandIn, Table, column, number, row
 from experiments.tables.peft import LLAMA, SMALL
 
 _KEPT = r"<value:.1f>\%"

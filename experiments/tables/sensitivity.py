@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from experiments.tables.model import OwnTable, Row, row
+from experiments.analysis.tables import OwnTable, Row, row
 from experiments.tables.one_d import BASELINE, SIZE_AND_ERROR
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from experiments.analysis.selection import PRUNED, RIVALS, Selection, base_of
+from experiments.analysis.tables import PM, OwnTable, Row, column, row
 from experiments.tables.language import SCORES, method_row
-from experiments.tables.model import PM, OwnTable, Row, column, row
 from experiments.tables.peft import SMALL, TASKS, learned
 from experiments.tables.pruned import COLUMNS, LADDER_RUNS, method_rows
 from experiments.tables.pruning import SHORT, TARGETS, pruned

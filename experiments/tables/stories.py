@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from experiments.analysis.selection import Selection
-from experiments.tables.model import OwnTable, Row, column, row
+from experiments.analysis.tables import OwnTable, Row, column, row
 
 
 def _stories(gate: str, label: str, seeds: int) -> Row:

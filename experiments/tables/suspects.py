@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from experiments.analysis.selection import Selection
-from experiments.tables.model import MEAN_MSE, MEAN_T, MEDIAN_MSE, OwnTable, Row, column, mean_sd, row
+from experiments.analysis.tables import MEAN_MSE, MEAN_T, MEDIAN_MSE, OwnTable, Row, column, mean_sd, row
 from experiments.tables.one_d import BASELINE, FORMER
 
 _ACCURACY = mean_sd(".2f", ".2f")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from experiments.analysis.tables import OwnTable, Row
 from experiments.tables.commit import boundary_columns, scored
-from experiments.tables.model import OwnTable, Row
 from experiments.tables.one_d import BASELINE
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from experiments.analysis.selection import Selection
-from experiments.tables.model import MEAN_T, PM, Row, StandIn, Table, column, mean_sd, row
+from experiments.analysis.tables import MEAN_T, PM, Row, StandIn, Table, column, mean_sd, row
 
 _T = r"\texttt{[<median:.2f*, >]}"
 _WORD = "<aggregate:word>"

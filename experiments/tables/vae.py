@@ -3,7 +3,7 @@ r"""The intrinsic dimension of nonlinear manifolds (tables 15): medians over ten
 from __future__ import annotations
 
 from experiments.analysis.selection import Selection
-from experiments.tables.model import MEAN_MSE, MEAN_T, MEDIAN_MSE, Table, column, row
+from experiments.analysis.tables import MEAN_MSE, MEAN_T, MEDIAN_MSE, Table, column, row
 
 _CHOICES = {"task": "manifold", "gate": "latent", "method": "ngn", "schedule": "paper"}
 _ROWS = tuple(

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.analysis.collect import Reader
-from experiments.figures.gather import gather
-from experiments.figures.model import Data, Panel, Point, Spec
+from experiments.analysis.figures import Data, Panel, Point, Spec
+from experiments.analysis.gather import gather
 from experiments.tables.sine_sizes import SINE_SIZES
 
 PANELS = {"": Panel("learned size t", "truncated MSE", ylog=True)}

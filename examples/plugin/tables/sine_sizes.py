@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from experiments.analysis.selection import Selection
-from experiments.tables.model import MEAN_T, MEDIAN_MSE, OwnTable, column, row
+from experiments.analysis.tables import MEAN_T, MEDIAN_MSE, OwnTable, column, row
 
 SEEDS = range(2)
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from experiments.analysis.claims import BY_CONSTRUCTION, UNTESTED, Claim, Judged, judge_claim
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import Comparison
+from experiments.analysis.evidence import Evidence
 from experiments.report.claims import extensions, language, one_d, schedules, standins, transfer
-from experiments.report.claims.contract import BY_CONSTRUCTION, UNTESTED, Claim, Judged, judge_claim
-from experiments.report.claims.evidence import Evidence
 
 CLAIMS: tuple[Claim, ...] = (
     *schedules.CLAIMS,

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from experiments.analysis.claims import ABOVE, Estimate, Exact, Outcome, Tally, claim
 from experiments.analysis.estimates import mean, median, share
+from experiments.analysis.evidence import Evidence
 from experiments.analysis.statistics import Array
-from experiments.report.claims.contract import ABOVE, Estimate, Exact, Outcome, Tally, claim
-from experiments.report.claims.evidence import Evidence
 from experiments.tables.budgets import BUDGETS
 from experiments.tables.commit import COMMITTED
 from experiments.tables.orders import ORDERED

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
+from experiments.analysis.claims import Claim, Estimate, Outcome, Published, Tally
 from experiments.analysis.estimates import difference_of_shares, exact, share
-from experiments.report.claims.contract import Claim, Estimate, Outcome, Published, Tally
-from experiments.report.claims.evidence import Evidence, Untested
-from experiments.tables.model import StandIn
+from experiments.analysis.evidence import Evidence, Untested
+from experiments.analysis.tables import StandIn
 from experiments.tables.peft import STAND_IN
 from experiments.tables.pruning import STAND_IN as PRUNING_STAND_IN
 

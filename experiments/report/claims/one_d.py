@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from experiments.analysis.claims import ABOVE, Estimate, Outcome, Tally, claim
 from experiments.analysis.estimates import (
     bootstrap,
     difference_of_shares,
@@ -15,12 +16,11 @@ from experiments.analysis.estimates import (
     ratio_of_geometric_means,
     share,
 )
+from experiments.analysis.evidence import Evidence, Untested, geometric_mean, sufficient
 from experiments.analysis.reductions.plateaus import PRICES, plateaus, staircase
 from experiments.analysis.statistics import Array
 from experiments.analysis.verdict import DISAGREES
 from experiments.config.schema import branch_phase
-from experiments.report.claims.contract import ABOVE, Estimate, Outcome, Tally, claim
-from experiments.report.claims.evidence import Evidence, Untested, geometric_mean, sufficient
 from experiments.studies import study
 from experiments.tables.one_d import BASELINE, CONTINUED, DECAY, SEVEN
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from experiments.analysis.claims import ABOVE, Claim, Estimate, Outcome, Published, claim
 from experiments.analysis.estimates import mean, median, share
+from experiments.analysis.evidence import Evidence, Untested
 from experiments.analysis.reductions.init_sweep import PANELS, SEEDS, StartPanel
 from experiments.analysis.selection import Selection
 from experiments.analysis.statistics import Array
-from experiments.report.claims.contract import ABOVE, Claim, Estimate, Outcome, Published, claim
-from experiments.report.claims.evidence import Evidence, Untested
 from experiments.store.records import NO_CURVES
 from experiments.tables.one_d import BASELINE, FOUR
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from experiments.analysis.claims import Estimate, Exact, Outcome, Tally, claim
 from experiments.analysis.estimates import difference_of_shares, exact, share
+from experiments.analysis.evidence import Evidence, Untested
 from experiments.analysis.selection import Selection
-from experiments.report.claims.contract import Estimate, Exact, Outcome, Tally, claim
-from experiments.report.claims.evidence import Evidence, Untested
 from experiments.tables.peft import TASKS, learned
 from experiments.tables.pruned import LADDER_RUNS
 from experiments.tables.pruning import TARGETS

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from experiments.analysis.claims import ABOVE, Estimate, Outcome, Published, claim
 from experiments.analysis.estimates import median, share, single
+from experiments.analysis.evidence import Evidence
 from experiments.analysis.selection import Selection
 from experiments.analysis.statistics import YES, Array
-from experiments.report.claims.contract import ABOVE, Estimate, Outcome, Published, claim
-from experiments.report.claims.evidence import Evidence
-from experiments.tables.model import Table
+from experiments.analysis.tables import Table
 from experiments.tables.transfer import EIGHT, NINE, TEN
 
 _ROWS = ("mnist-mlp", "mnist-conv", "cifar10-conv", "cora-gcn")

@@ -8,10 +8,10 @@ import numpy as np
 import record_samples as samples
 
 from experiments.analysis.collect import Reader
+from experiments.analysis.evidence import Untested
 from experiments.figures import FIGURES
 from experiments.paths import RESULTS
 from experiments.report.claims import CLAIMS, Evidence, judge_claim
-from experiments.report.claims.evidence import Untested
 from experiments.store.records import Store
 from experiments.studies import runs_with_curves
 from experiments.studies.model import Study

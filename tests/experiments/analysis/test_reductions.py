@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import record_samples as samples
 
+from experiments.analysis import compute
 from experiments.analysis.build import reduce_all
 from experiments.analysis.collect import Reader
-from experiments.analysis.reductions import compute, init_sweep, plateaus
+from experiments.analysis.reductions import init_sweep, plateaus
 from experiments.analysis.reductions.plateaus import PRICES, SWEEP, Price
 from experiments.analysis.selection import fixed_of_learned_count
 from experiments.config.identity import run_id
-from experiments.paths import ROOT
 from experiments.store.records import Store
+from experiments.studies import STUDIES
 from experiments.tables import OWN
 from experiments.tables.depth import DEPTH
 from experiments.tables.one_d import BASELINE, DECAY
@@ -107,23 +106,11 @@ def test_what_was_spent(store: Store) -> None:
     samples.put(store, alone, 0, {"fixed": {**samples.fixed(5, 1e-5), "steps": 50}}, **spent)
     cpu = "Some CPU, 2 cores"
     reader = Reader(store)
-    assert compute.costs_by_study(reader, ["baseline", "decay", "vision"]) == (
+    studies = {name: STUDIES[name].make() for name in ("baseline", "decay", "vision")}
+    assert compute.costs(reader, studies) == (
         compute.StudyCost("baseline", cpu, 2, 200, 1.0),
         compute.StudyCost("baseline", "Some GPU", 1, 100, 0.5),
         compute.StudyCost("decay", cpu, 3, 250, 1.5),
-    )
-    assert compute.total_costs(reader, ["baseline", "decay"]) == (
         compute.StudyCost("", cpu, 4, 350, 2.0),
         compute.StudyCost("", "Some GPU", 1, 100, 0.5),
     )
-    with pytest.raises(KeyError, match="Did you mean 'baseline'"):
-        compute.total_costs(reader, ["basline"])
-
-
-def test_reductions_need_neither_torch_nor_matplotlib() -> None:
-    code = (
-        "import sys; from experiments.analysis.reductions import compute, init_sweep, plateaus; "
-        "assert not {'torch', 'matplotlib'} & set(sys.modules)"
-    )
-    root = ROOT
-    subprocess.run([sys.executable, "-c", code], cwd=root, check=True, capture_output=True)

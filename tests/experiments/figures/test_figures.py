@@ -11,11 +11,11 @@ import record_samples as samples
 from figure_samples import baseline, data, put_grown
 
 from experiments.analysis.collect import Reader
+from experiments.analysis.figures import EACH, Data, Panel, Point
 from experiments.analysis.reductions import init_sweep, plateaus
 from experiments.analysis.selection import Selection
 from experiments.config.schema import branch_phase
 from experiments.figures import FIGURES, depth, figure2
-from experiments.figures.model import EACH, Data, Panel, Point
 from experiments.store.records import Store
 from experiments.studies import study
 from experiments.tables.budgets import BUDGETS

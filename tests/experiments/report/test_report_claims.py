@@ -18,12 +18,12 @@ from claim_standins import OF_STANDINS, beside_random
 from experiments.analysis import published
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import Comparison, compare_all
+from experiments.analysis.evidence import geometric_mean, sufficient
 from experiments.analysis.reductions.plateaus import PRICES
+from experiments.analysis.tables import Table
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, Verdict
 from experiments.report.claims import BY_CONSTRUCTION, CLAIMS, UNTESTED, Evidence, Judged, judge_claim
-from experiments.report.claims.evidence import geometric_mean, sufficient
 from experiments.store.records import Store
-from experiments.tables.model import Table
 from experiments.tables.peft import PEFT, SMALL, TASKS, learned
 from experiments.tables.pruned import LADDER_RUNS, MIXED, TASK_ONLY
 from experiments.tables.pruning import PRUNING

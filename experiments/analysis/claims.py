@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from experiments.analysis.estimates import Estimator
+from experiments.analysis.evidence import Evidence, Untested
 from experiments.analysis.significance import count_interval
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL, WIDEST_SHARE, overall
-from experiments.report.claims.evidence import Evidence, Untested
 
 BY_CONSTRUCTION, UNTESTED = "holds by construction", "untested"
 

@@ -12,7 +12,7 @@ from experiments.analysis.compare import Comparison
 from experiments.analysis.reduce import reduce_cell, sample
 from experiments.analysis.selection import Selection
 from experiments.analysis.statistics import Array
-from experiments.tables.model import StandIn
+from experiments.analysis.tables import StandIn
 
 
 class Untested(Exception):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiments.analysis.collect import Reader, RecordedRun
-from experiments.studies import study
+from experiments.analysis.selection import Selection
 
 
 @dataclass(frozen=True)
@@ -29,32 +29,23 @@ class StudyCost:
     hours: float
 
 
-def costs_by_study(reader: Reader, studies: Iterable[str]) -> tuple[StudyCost, ...]:
-    """Return the cost of each study. A run that belongs to two studies counts in both.
+def costs(reader: Reader, studies: Mapping[str, Iterable[Selection]]) -> tuple[StudyCost, ...]:
+    """Return the cost of each study, then of all together.
 
-    Raises:
-        KeyError: if there is no study of that name.
+    A run that belongs to two studies counts in both, and once in the sum.
+
+    Args:
+        studies: name → the selections of a study.
     """
-    return tuple(cost for name in studies for cost in _costs(name, _runs(reader, [name])))
+    runs = {name: _runs(reader, selections) for name, selections in studies.items()}
+    every = {run_id: run for of_study in runs.values() for run_id, run in of_study.items()}
+    return (*(cost for name, of_study in runs.items() for cost in _costs(name, of_study)), *_costs("", every))
 
 
-def total_costs(reader: Reader, studies: Iterable[str]) -> tuple[StudyCost, ...]:
-    """Return the cost of all studies together, counting every record once.
-
-    Raises:
-        KeyError: if there is no study of that name.
-    """
-    return _costs("", _runs(reader, studies))
-
-
-def _runs(reader: Reader, studies: Iterable[str]) -> Mapping[str, RecordedRun]:
+def _runs(reader: Reader, selections: Iterable[Selection]) -> Mapping[str, RecordedRun]:
     """Map run ids to usable records, including diverged runs and companions."""
-    found: dict[str, RecordedRun] = {}
-    for name in studies:
-        for selection in study(name).make():
-            for run in reader.collect(selection).runs:
-                found |= {one.run_id: one for one in (run, *run.companions.values())}
-    return found
+    found = (run for selection in selections for run in reader.collect(selection).runs)
+    return {one.run_id: one for run in found for one in (run, *run.companions.values())}
 
 
 def _costs(name: str, runs: Mapping[str, RecordedRun]) -> tuple[StudyCost, ...]:

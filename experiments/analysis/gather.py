@@ -11,10 +11,10 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from experiments.analysis.collect import Collected, Problem, Reader, RecordedRun, same_data
+from experiments.analysis.figures import Curve, Data, Line, Point
 from experiments.analysis.reduce import sample
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.analysis.statistics import Array
-from experiments.figures.model import Curve, Data, Line, Point
 from experiments.store.records import NO_CURVES
 
 Key = TypeVar("Key", bound=Hashable)
