@@ -19,7 +19,7 @@ from experiments.runs.run_files import Run
 from experiments.store.provenance import why_not_counted
 from ngn.files import storage_fault, temporary_path
 
-LOCAL_LAUNCHERS = ("hydra/launcher=pack", "hydra/launcher=basic")
+LOCAL_LAUNCHERS = tuple(f"hydra/launcher={name}" for name in ("pack", "basic", "joblib"))
 
 
 def check(jobs: Sequence[Job], tokens: Sequence[str]) -> None:

@@ -69,7 +69,9 @@ def tokens_of(path: Path) -> list[str]:
     params = "sweeper.params."
     single = {
         **{key: value for key, value in content.items() if not isinstance(value, dict)},
-        **{f"{key}.{name}": v for key, value in content.items() if isinstance(value, dict) for name, v in value.items()},
+        **{
+            f"{key}.{name}": v for key, value in content.items() if isinstance(value, dict) for name, v in value.items()
+        },
         **{f"hydra.{key}": value for key, value in hydra.items() if not key.startswith(params)},
         **{key.removeprefix(params): value for key, value in hydra.items() if key.startswith(params)},
     }

@@ -9,8 +9,8 @@ from omegaconf import OmegaConf
 
 from experiments import paths
 from experiments.cli import app
+from experiments.config.compose import check
 from experiments.config.identity import run_id, scientific
-from experiments.config.schema import CheckedConfig
 from experiments.runs import run_files, training
 from experiments.runs import stack as stacks
 from experiments.store.records import Store
@@ -121,7 +121,7 @@ def test_job_folders_hold_the_trained_configuration(command, tmp_path, launcher)
     for seed, folder in enumerate(folders):
         assert f"seed.value={seed}" in str(folder)
         assert folder.parent.parent == tmp_path / "jobs", "the path of results= makes no folders"
-        trained = CheckedConfig.model_validate(yaml.safe_load((folder / "config.yaml").read_text()))
+        trained = check(yaml.safe_load((folder / "config.yaml").read_text()))
         record = Store(tmp_path / "results").get(run_id(trained))
         assert record["config"] == scientific(trained)
         assert {"gate.width=6", f"seed.value={seed}"} < set(yaml.safe_load((folder / "overrides.yaml").read_text()))
