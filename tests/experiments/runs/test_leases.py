@@ -146,10 +146,8 @@ def test_any_command_re_forms_an_interrupted_stack(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         launch.launch(smoke(tmp_path, range(4)))
     monkeypatch.setattr(outcome, "write", real)
-    at_once = training.train_at_once
-    monkeypatch.setattr(
-        training, "train_at_once", lambda stack, *rest: stacks.append(stack.seeds) or at_once(stack, *rest)
-    )
+    train = training.train_stack
+    monkeypatch.setattr(training, "train_stack", lambda stack: stacks.append(stack.seeds) or train(stack))
     monkeypatch.setattr(phases, "fit_phase", None)  # none of the four is trained again
     outcomes = launch.launch(smoke(tmp_path, [3, 2]))
     assert stacks == [[0, 1, 2, 3]]

@@ -51,7 +51,7 @@ def test_every_pair_goes_from_configuration_to_record(tmp_path, task, gate):
 def test_a_run_is_trained_once(tmp_path, monkeypatch):
     config = smoke(tmp_path)
     (first,) = launch([config])
-    monkeypatch.setattr(training, "train_at_once", lambda pack: pytest.fail("trained again"))
+    monkeypatch.setattr(training, "train_stack", lambda pack: pytest.fail("trained again"))
     (second,) = launch([config])
     assert second.status == "present"
     assert str(first.path) in second.message
