@@ -22,8 +22,8 @@ from omegaconf import DictConfig, OmegaConf
 from experiments.blocks import ConfigError
 from experiments.cli.expand import Job, expand, run_of
 from experiments.cli.pipes import print_line, room
+from experiments.config.run_files import Run
 from experiments.contract.config import Config
-from experiments.runs.run_files import Run
 from ngn.files import FileError, storage_fault
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from typing import Any
 
 from torch import Tensor
 
+from experiments.config import run_files
 from experiments.config.identity import scientific
-from experiments.runs import run_files
-from experiments.runs.run_files import Run
+from experiments.config.run_files import Run
 from experiments.runs.stack import Stack
 
 log = logging.getLogger(__name__)

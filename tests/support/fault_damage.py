@@ -19,10 +19,10 @@ from faulty import KILL, Count, Hook, child, configs, found, lost, train, undist
 import ngn
 from experiments import paths
 from experiments.cli import app
+from experiments.config import run_files
 from experiments.language.folders import check_sums
 from experiments.models.kernels import build
 from experiments.models.kernels.libraries import FOLDER, library
-from experiments.runs import run_files
 from experiments.runs.models import load_model
 from experiments.store import provenance
 from experiments.store.leases import Leases

@@ -10,7 +10,8 @@ import pytest
 from experiments.analysis import latency
 from experiments.analysis.collect import Reader
 from experiments.analysis.selection import Selection
-from experiments.runs import launch, run_files
+from experiments.config import run_files
+from experiments.runs import launch
 from experiments.store.provenance import Code
 from experiments.store.records import Store
 from experiments.tables.model import Table, row

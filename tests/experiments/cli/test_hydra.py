@@ -11,10 +11,11 @@ from omegaconf import OmegaConf
 
 from experiments import paths
 from experiments.cli import app
+from experiments.config import run_files
 from experiments.config.compose import check
 from experiments.config.identity import run_id, scientific
-from experiments.runs import run_files, training
 from experiments.runs import stack as stacks
+from experiments.runs import training
 from experiments.store.records import Store
 
 SMOKE = ["profile=smoke", "train.steps=5", "gate.K=4", "progress=never"]

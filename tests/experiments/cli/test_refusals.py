@@ -126,7 +126,7 @@ REFUSED = {
     "hydra/launcher=jobli": "the choices of hydra/launcher are: basic",
     "hydra.launcher.n_jobs=2": "hydra/launcher=pack has no setting 'n_jobs'; it has none",
     "hydra.sweeper.n_trials=2": "hydra/sweeper=checked has no setting 'n_trials'; it has max_batch_size",
-    "hydra/launcher=submitit_local hydra.launcher.partition=x": "hydra/launcher=submitit_local has no setting 'partition'",
+    "hydra/launcher=submitit_local hydra.launcher.partition=x": "submitit_local has no setting 'partition'",
     "train._target_=os.system": "'_target_' is not allowed",
     "hydra.launcher._target_=os.system": "'_target_' is not allowed",
     "hydra.launcher={_target_:os.system}": "'_target_' is not allowed",

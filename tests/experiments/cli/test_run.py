@@ -18,11 +18,11 @@ from experiments.blocks import ConfigError
 from experiments.cli import app, forecast, machine, session
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
+from experiments.config.run_files import Run
 from experiments.contract.config import Config
 from experiments.data import sets
 from experiments.runs import launch
 from experiments.runs.errors import StorageError
-from experiments.runs.run_files import Run
 from experiments.store.records import RecordError
 
 Engine = Callable[[Config], Any]
