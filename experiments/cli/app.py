@@ -29,7 +29,6 @@ from experiments.runs.outcome import renewed
 from experiments.runs.shutdown import shut_down
 from ngn.train import interrupt
 
-
 SEARCH = "hydra/sweeper=optuna"
 """The override of a command whose sweeper makes up its jobs."""
 

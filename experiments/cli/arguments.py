@@ -1,7 +1,7 @@
 """Split the arguments into Hydra's flags and overrides, and limit which settings of Hydra may change.
 
 The configuration is closed: no value may name code to import or run. Hydra allows it elsewhere (``_target_``,
-callbacks, logging handlers, search paths, pickled re-runs). So this module lists the settings of Hydra that are allowed.
+callbacks, logging handlers, search paths, pickled re-runs). So this module lists the settings of Hydra that may change.
 """
 
 from __future__ import annotations
@@ -117,7 +117,10 @@ def split(argv: Sequence[str]) -> Arguments:
         if getattr(args, flag[2:].replace("-", "_")) is not None:
             raise ConfigError(f"{flag}: not available; conf/, --config-dir and key=value arguments configure a run")
     if args.config_dir is not None:
-        os.environ["NGN_CONF"] = str(Path(args.config_dir).expanduser().absolute())
+        folder = Path(args.config_dir).expanduser().absolute()
+        if not folder.is_dir():
+            raise ConfigError(f"--config-dir: there is no folder {folder}")
+        os.environ["NGN_CONF"] = str(folder)
 
     overrides = tuple(args.overrides)
     for mode, flag in (("complete", "shell_completion"), ("help", "help"), ("help", "hydra_help")):
@@ -193,7 +196,9 @@ def refuse_unknown_settings(tokens: Sequence[str]) -> None:
         ConfigError: with the settings that it has.
     """
     chosen = {"hydra/launcher": "pack", "hydra/sweeper": "checked"}
-    chosen |= {key_of(token).lstrip("+"): token.partition("=")[2] for token in tokens if key_of(token).lstrip("+") in chosen}
+    chosen |= {
+        key_of(token).lstrip("+"): token.partition("=")[2] for token in tokens if key_of(token).lstrip("+") in chosen
+    }
     for token in tokens:
         plugin = re.fullmatch(r"\+*hydra\.(launcher|sweeper)\.(\w+)", key_of(token))
         if plugin is None:

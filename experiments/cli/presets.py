@@ -27,9 +27,9 @@ from experiments.cli.rewrite import rewrite
 from experiments.config.compose import file_of, nearest, options
 from experiments.config.identity import flatten
 from experiments.config.messages import read_yaml
+from experiments.config.run_files import Run
 from experiments.contract.needs import NOTHING, Needs
 from experiments.paths import RUNS
-from experiments.runs.run_files import Run
 from experiments.store.records import Store
 
 ROWS_YAML = "rows: [{schedule.lambda0: 1e-5, schedule.alpha_max: 1e-5}, {...}]"
@@ -69,7 +69,9 @@ def tokens_of(path: Path) -> list[str]:
     params = "sweeper.params."
     single = {
         **{key: value for key, value in content.items() if not isinstance(value, dict)},
-        **{f"{key}.{name}": v for key, value in content.items() if isinstance(value, dict) for name, v in value.items()},
+        **{
+            f"{key}.{name}": v for key, value in content.items() if isinstance(value, dict) for name, v in value.items()
+        },
         **{f"hydra.{key}": value for key, value in hydra.items() if not key.startswith(params)},
         **{key.removeprefix(params): value for key, value in hydra.items() if key.startswith(params)},
     }

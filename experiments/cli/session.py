@@ -22,8 +22,8 @@ from omegaconf import DictConfig, OmegaConf
 from experiments.blocks import ConfigError
 from experiments.cli.expand import Job, expand, run_of
 from experiments.cli.pipes import print_line, room
+from experiments.config.run_files import Run
 from experiments.contract.config import Config
-from experiments.runs.run_files import Run
 from ngn.files import FileError, storage_fault
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Session:
     """The jobs of a command and their outcomes.
 
     Attributes:
-        jobs: the jobs of the command, in order. They are not sent to other processes.
+        jobs: the jobs of the command, in order. Their labels alone are sent to other processes.
         several: whether the command has several jobs, or a sweeper that makes them up.
         fixed: the overrides that all jobs have, which no line repeats.
         process: id of the process that reports.
@@ -95,6 +95,7 @@ class Session:
         diverged: one line for each diverged job.
         done: outcomes with a record, in job order.
         ready: run id → outcome or exception of a run that a launcher trained before its job reports.
+        labels: in another process, what distinguishes each job.
     """
 
     jobs: list[Job]
@@ -105,9 +106,16 @@ class Session:
     diverged: list[str] = field(default_factory=list)
     done: list[RunOutcome] = field(default_factory=list)
     ready: dict[str, RunOutcome | Exception] = field(default_factory=dict)
+    labels: list[str] = field(default_factory=list)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "jobs": [], "ready": {}, "done": []}
+        return {
+            **self.__dict__,
+            "jobs": [],
+            "labels": self.labels or [job.label for job in self.jobs],
+            "ready": {},
+            "done": [],
+        }
 
     def of(self, number: int, overrides: Sequence[str]) -> Job:
         """Return a job by its number; a job that a sweeper makes up is composed and added."""
@@ -130,7 +138,8 @@ class Session:
             job = self.jobs[number]
         else:
             run = run_of(OmegaConf.to_container(settings, resolve=True))  # type: ignore[arg-type]
-            job = Job((), tuple(hydra.overrides.task), run)
+            told = self.labels[number] if number < len(self.labels) else " ".join(hydra.overrides.task)
+            job = Job((told,), (), run)
         return self.report(number, job, hydra)
 
     def report(self, number: int, job: Job, hydra: DictConfig | None = None) -> Any:
@@ -147,7 +156,9 @@ class Session:
             for other sweepers; NaN if there is none.
         """
         run = job.run
-        prefix = f"[{number + 1}/{max(len(self.jobs), number + 1)}] {job.label}: " if self.several else ""
+        prefix = (
+            f"[{number + 1}/{max(len(self.jobs), len(self.labels), number + 1)}] {job.label}: " if self.several else ""
+        )
         try:
             if run.id not in self.ready:
                 self.train([run])
@@ -155,7 +166,8 @@ class Session:
             if isinstance(outcome, Exception):
                 raise outcome
             line = f"{prefix or f'{outcome.run_id}: '}{outcome.message}"
-            LINES.info("%s", line)
+            if hydra is not None:
+                LINES.info("%s", line)
             print_line(_fitted(line, self.several))
             self.done.append(outcome)
             if outcome.status == "diverged":
@@ -164,7 +176,8 @@ class Session:
         except Exception as error:
             elsewhere = os.getpid() != self.process
             for_reader = is_for_reader(error)
-            LINES.error("%s%s", prefix, error)
+            if hydra is not None:
+                LINES.error("%s%s", prefix, error)
             if elsewhere and for_reader:
                 raise RunFailed(str(error)) from None
             if elsewhere or (not self.several and (not for_reader or wants_tracebacks())):

@@ -136,7 +136,7 @@ def fit_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseS
     batches = task.batches(first.train, stack.seeds)
     alone = first if setup.count is None else fixed_configuration(first, setup.count)
     made = trainer_of(alone, learner, batches, task, plan)
-    with point_logger(stack, setup.name, plan.steps, learner.has_boundary, setup.of) as on_point:
+    with point_logger(setup.of or stack, setup.name) as on_point:
         trainer = made(
             learner,
             batches,

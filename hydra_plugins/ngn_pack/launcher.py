@@ -24,11 +24,13 @@ from experiments.cli.session import Session, write_folder
 def _session(task_function: TaskFunction) -> Session:
     session = getattr(task_function, "__self__", None)
     if not isinstance(session, Session):
-        raise TypeError("this plugin is for the jobs of run.py; use hydra/launcher=basic hydra/sweeper=basic for others")
+        raise TypeError(
+            "this plugin is for the jobs of run.py; use hydra/launcher=basic hydra/sweeper=basic for others"
+        )
     return session
 
 
-class PackLauncher(Launcher):  # type: ignore[misc]
+class PackLauncher(Launcher):
     """Train a batch of jobs as stacks; then give every job, in order, its folder, its log and its outcome."""
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
@@ -74,7 +76,7 @@ class PackLauncher(Launcher):  # type: ignore[misc]
         return folder
 
 
-class CheckedSweeper(Sweeper):  # type: ignore[misc]
+class CheckedSweeper(Sweeper):
     """Launch the jobs of a command, which ``run.py`` has composed and checked before Hydra starts."""
 
     def __init__(self, max_batch_size: int | None) -> None:

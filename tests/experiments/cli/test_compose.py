@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from experiments.blocks import ConfigError
+from experiments.cli import arguments
 from experiments.cli.app import prepare
 from experiments.cli.overrides import values_of
 from experiments.cli.rewrite import seed_token, seeds_of
@@ -151,6 +152,8 @@ def _commands() -> list[str]:
 
 
 @pytest.mark.parametrize("command", _commands())
-def test_documented_commands_are_accepted(command: str) -> None:
+def test_documented_commands_are_accepted(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arguments, "missing", lambda *modules: None)  # plug-ins of Hydra
+    monkeypatch.setattr(arguments, "refuse_unknown_settings", lambda tokens: None)
     rewritten, jobs = prepare(shlex.split(command, comments=True)[2:])
     assert jobs or "--cfg" in rewritten or "--help" in rewritten

@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 from record_samples import grown, record
 
+from experiments.config import run_files
 from experiments.config.compose import compose
+from experiments.config.run_files import Run
 from experiments.contract.config import Config
 from experiments.data import MissingData, sets
 from experiments.language import base
 from experiments.paths import ROOT
-from experiments.runs import run_files, same
+from experiments.runs import same
 from experiments.runs.launch import launch, share
-from experiments.runs.run_files import Run
 from experiments.store import provenance, sources
 from experiments.store.records import RecordError, Store
 from experiments.sweeps import status

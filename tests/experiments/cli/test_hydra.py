@@ -1,18 +1,21 @@
-"""Multiruns train as stacks, through the real command line."""
+"""Hydra's documented ways, through the real command line: multiruns, launchers, sweepers, folders of jobs."""
 
 import json
+import os
 from pathlib import Path
 
+import programs
 import pytest
 import yaml
 from omegaconf import OmegaConf
 
 from experiments import paths
 from experiments.cli import app
+from experiments.config import run_files
+from experiments.config.compose import check
 from experiments.config.identity import run_id, scientific
-from experiments.config.schema import CheckedConfig
-from experiments.runs import run_files, training
 from experiments.runs import stack as stacks
+from experiments.runs import training
 from experiments.store.records import Store
 
 SMOKE = ["profile=smoke", "train.steps=5", "gate.K=4", "progress=never"]
@@ -121,7 +124,101 @@ def test_job_folders_hold_the_trained_configuration(command, tmp_path, launcher)
     for seed, folder in enumerate(folders):
         assert f"seed.value={seed}" in str(folder)
         assert folder.parent.parent == tmp_path / "jobs", "the path of results= makes no folders"
-        trained = CheckedConfig.model_validate(yaml.safe_load((folder / "config.yaml").read_text()))
+        trained = check(yaml.safe_load((folder / "config.yaml").read_text()))
         record = Store(tmp_path / "results").get(run_id(trained))
         assert record["config"] == scientific(trained)
         assert {"gate.width=6", f"seed.value={seed}"} < set(yaml.safe_load((folder / "overrides.yaml").read_text()))
+    assert "hydra" in yaml.safe_load((folder / "hydra.yaml").read_text())
+    log = (folder.parent / "run.log").read_text()
+    assert log.count("\n") == 1
+    assert "[2/2] seed=1: grown t = " in log
+
+
+def test_one_job_has_its_folder_and_its_log(command, tmp_path):
+    status, _ = command("seed=4", f"hydra.run.dir={tmp_path}/mine", "hydra.output_subdir=h")
+    assert status == 0
+    assert {path.name for path in (tmp_path / "mine").iterdir()} == {"h", "run.log"}
+    assert {path.stem for path in (tmp_path / "mine" / "h").iterdir()} == {"config", "hydra", "overrides"}
+    assert "grown t = " in (tmp_path / "mine" / "run.log").read_text()
+
+
+def test_present_runs_start_no_hydra_and_leave_no_folder(command, tmp_path, monkeypatch, capsys):
+    command("seed=0..1")
+    before = sorted((tmp_path / "scratch").rglob("*"))
+    capsys.readouterr()
+    monkeypatch.setattr(app, "start", lambda session: pytest.fail("Hydra was started"))
+    status, trained = command("seed=0..1")
+    assert (status, trained) == (0, [])
+    assert capsys.readouterr().out.startswith("[1/2] seed=0: already in ")
+    assert sorted((tmp_path / "scratch").rglob("*")) == before
+
+
+def test_m_takes_batches(command, tmp_path):
+    status, trained = command("-m", "seed=0..2", "hydra.sweeper.max_batch_size=2", f"hydra.sweep.dir={tmp_path}/jobs")
+    assert status == 0
+    assert [len(pack) for pack in trained] == [2, 1]
+    assert {path.name for path in (tmp_path / "jobs").iterdir()} == {"multirun.yaml", "0", "1", "2"}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder for --config-dir, with a schedule and an experiment in Hydra's form."""
+    for name, lines in {
+        "schedule/slow": "schedule:\n  lambda0: 3.0e-5\n",
+        "experiment/mine": "defaults:\n- override /schedule: slow\ntrain:\n  steps: 9\n"
+        "hydra:\n  sweeper:\n    params:\n      seed: 4..5\n",
+    }.items():
+        (path := tmp_path / "own" / f"{name}.yaml").parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"# @package _global_\n{lines}")
+    return tmp_path / "own"
+
+
+def _program(tmp_path, *words):
+    environment = {name: value for name, value in os.environ.items() if name not in ("HYDRA_FULL_ERROR", "NGN_CONF")}
+    environment |= {"NGN_OUTPUT": str(tmp_path / "out")}
+    done = programs.run(paths.ROOT / "run.py", *map(str, words), cwd=tmp_path, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_config_dir_has_choices_and_experiments(tmp_path, folder):
+    """One process each: the suite reads its folders once."""
+    shown = yaml.safe_load(_program(tmp_path, "--config-dir", folder, "+experiment=mine", "--cfg", "job"))
+    assert (shown["schedule"]["lambda0"], shown["train"]["steps"], shown["seed"]["value"]) == (3e-5, 9, 4)
+    assert str(folder) in _program(tmp_path, "-cd", folder, "--info", "searchpath")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("package", "words"),
+    [
+        ("hydra_submitit_launcher", ("hydra/launcher=submitit_local",)),
+        ("hydra_joblib_launcher", ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")),
+    ],
+)
+def test_other_launchers_run_the_jobs_in_processes_of_their_own(tmp_path, package, words):
+    pytest.importorskip(f"hydra_plugins.{package}")
+    out = _program(tmp_path, *SMOKE, "seed=0..1", *words)
+    assert out.splitlines()[-3:-1] == ["medians:", "runs  grown.t  grown.count  grown.truncated.mse"]
+    assert len(list((tmp_path / "out" / "sweeps").rglob("run.log"))) == 2
+    assert len(list((tmp_path / "out" / "results" / "regression1d").glob("*.json"))) == 2
+
+
+@pytest.mark.slow
+def test_optuna_searches_the_front_of_score_and_size(tmp_path):
+    pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")
+    words = (
+        "experiment=search",
+        "profile=smoke",
+        "train.steps=5",
+        "hydra.sweeper.n_trials=4",
+        "hydra.sweeper.n_jobs=2",
+    )
+    out = _program(tmp_path, *words, f"hydra.sweep.dir={tmp_path}/search")
+    assert "[4/4] schedule.lambda0=" in out
+    records = [json.loads(path.read_text()) for path in (tmp_path / "out").rglob("cora-*.json")]
+    assert {record["config"]["task"]["split"] for record in records} == {"validation"}
+    assert {record["execution"]["replicas"] for record in records} == {2}, "the trials of a batch form a stack"
+    found = yaml.safe_load((tmp_path / "search" / "optimization_results.yaml").read_text())["solutions"]
+    prices = {record["config"]["schedule"]["lambda0"] for record in records}
+    assert {each["params"]["schedule.lambda0"] for each in found} <= prices
