@@ -22,12 +22,11 @@ from experiments.figures.model import sentence
 from experiments.report.alternatives import judged_words, of_the_paper
 from experiments.report.answer import headline, methods
 from experiments.report.claims import BY_CONSTRUCTION, UNTESTED
-from experiments.report.content import ReportContent, TableContent
+from experiments.report.content import TEXTS, ReportContent, TableContent
 from experiments.report.disagreements import reasons
 from experiments.report.page import figures, rows
 from experiments.report.page.runs import CURVE_POINTS, Runs, compact, damaged
 from experiments.report.page.strips import strip
-from experiments.report.sections import ABOUT, ALTERNATIVES, READING, TRUNCATION
 from experiments.report.truncation import evidence
 from experiments.tables.model import Row
 
@@ -135,10 +134,8 @@ def render(report: ReportContent, reader: Reader) -> str:
         dirty=reader.allow_dirty,
         methods=methods(report),
         titles={name: FIGURES[name].title for name in report.figures},
-        about=ABOUT,
-        reading=READING,
-        truncation=(*TRUNCATION, evidence(report.truncation)),
-        reading_alternatives=ALTERNATIVES,
+        texts=TEXTS,
+        evidence=evidence(report.truncation),
         judged=judged_words(report.alternatives),
         points=CURVE_POINTS,
     )
