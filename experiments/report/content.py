@@ -172,11 +172,6 @@ class ReportContent:
         return tuple(item for section in self.sections for item in section.items)
 
     @property
-    def run_ids(self) -> tuple[str, ...]:
-        """The runs behind all cells."""
-        return tuple(run_id for item in self.items for run_id in item.cell.run_ids)
-
-    @property
     def used(self) -> tuple[str, ...]:
         """The runs behind cells, claims, alternatives and figures."""
         return self.origin.run_ids if self.origin else ()

@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -25,7 +24,7 @@ from experiments.report.claims import BY_CONSTRUCTION, UNTESTED
 from experiments.report.content import TEXTS, ReportContent, TableContent
 from experiments.report.disagreements import reasons
 from experiments.report.page import figures, rows
-from experiments.report.page.runs import CURVE_POINTS, Runs, compact, damaged
+from experiments.report.page.runs import Runs, damaged
 from experiments.report.page.strips import strip
 from experiments.report.truncation import evidence
 from experiments.tables.model import Row
@@ -45,23 +44,12 @@ SIGNS = {
 """Verdict → its sign, shown in addition to its colour; in the order of the bars."""
 
 
-def slug(word: str) -> str:
-    """Return a word as a CSS class name."""
-    return re.sub(r"[^a-z]+", "-", word.lower())
-
-
 def scripts() -> list[str]:
     """Return the plotting library as published (``vendor/versions.json``), and the page's own script."""
     vendor = ASSETS / "vendor"
     library = [(vendor / entry["file"]).read_text() for entry in json.loads((vendor / "versions.json").read_text())]
     own = (ASSETS / "page.js").read_text()
     return [*library, f'(() => {{\n"use strict";\n{own}}})();\n']
-
-
-def safe_json(value: Any) -> Markup:
-    r"""Return JSON for a script element. ``<`` becomes ``\u003c``, so no text in it can end the element."""
-    text = compact(value).replace("<", r"\u003c").replace("\u2028", r"\u2028").replace("\u2029", r"\u2029")
-    return Markup(text)
 
 
 def prose(text: str) -> Markup:
@@ -106,9 +94,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(
-        plain=tex_to_text, prose=prose, sentence=sentence, slug=slug, key=rows.key_of, label=rows.row_label
-    )
+    made.filters.update(plain=tex_to_text, prose=prose, sentence=sentence, key=rows.key_of, label=rows.row_label)
+    made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": False, "allow_nan": False}
     made.globals.update(signs=SIGNS, row_groups=row_groups, intervals=intervals, ordered=ordered)
     return made
 
@@ -137,7 +124,6 @@ def render(report: ReportContent, reader: Reader) -> str:
         texts=TEXTS,
         evidence=evidence(report.truncation),
         judged=judged_words(report.alternatives),
-        points=CURVE_POINTS,
     )
     code = scripts()
     digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in code]
@@ -146,6 +132,6 @@ def render(report: ReportContent, reader: Reader) -> str:
         style=Markup((ASSETS / "page.css").read_text()),
         body=Markup(body),
         # after the body, since rendering it collects the curves to draw
-        data=safe_json({"figures": drawn, "curves": runs.curves, "runs": list(runs.names)}),
+        data={"figures": drawn, "curves": runs.curves, "runs": list(runs.names)},
         scripts=[Markup(text) for text in code],
     )
