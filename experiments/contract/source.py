@@ -15,7 +15,7 @@ class Source:
         name: the method in words.
         paper: the publication that proposes it.
         year: year of this publication.
-        claims: keys of the claims about it (``experiments/report/claims/``).
+        claims: keys of the claims about it (``experiments/studies/``).
         rank: its position among the methods.
     """
 

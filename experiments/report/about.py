@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass
 
+from experiments.analysis.claims import UNTESTED
 from experiments.analysis.verdict import AGREES, DISAGREES, SETTING
 from experiments.report.alternatives import BothSettings, CellPair, ClaimPair
-from experiments.report.claims import UNTESTED
 
 Sorted = dict[tuple[bool, bool], tuple[CellPair, ...]]
 """(disagrees as stated, disagrees under the alternative) → one cell of each such fact."""

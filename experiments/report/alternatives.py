@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from experiments.analysis.alternative import Alternative, AlternativeReader
+from experiments.analysis.claims import Judged
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import Comparison, compare_cell, verdict_counts, words_of_facts
 from experiments.analysis.published import load_published
@@ -17,10 +18,8 @@ from experiments.analysis.reduce import Cell, reduce_cell
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.analysis.tables import OwnTable, Row, Table
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN, SETTING
-from experiments.report.claims import Judged, judge_all
-from experiments.studies import STUDIES
+from experiments.studies import MACROS, OWN, STUDIES, judge_all
 from experiments.studies.model import Study
-from experiments.tables import MACROS, OWN
 
 
 @dataclass(frozen=True)

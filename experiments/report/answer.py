@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from experiments.analysis.claims import BY_CONSTRUCTION, UNTESTED, Judged
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN
 from experiments.report.alternatives import BEYOND, of_the_paper
-from experiments.report.claims import BY_CONSTRUCTION, UNTESTED, Judged
 from experiments.report.content import ReportContent
 
 

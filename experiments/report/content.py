@@ -10,6 +10,7 @@ from pathlib import Path
 import yaml
 
 from experiments.analysis.build import problems_of
+from experiments.analysis.claims import Judged
 from experiments.analysis.collect import Problem, Reader, RecordedRun
 from experiments.analysis.compare import Comparison, Totals, compare_all, totals, verdict_counts
 from experiments.analysis.compute import StudyCost, costs, hardware
@@ -20,15 +21,12 @@ from experiments.analysis.selection import Selection, selected_runs
 from experiments.analysis.tables import OwnTable, Row, Table
 from experiments.analysis.verdict import NOT_RUN
 from experiments.blocks import ConfigError
-from experiments.figures import FIGURES
 from experiments.report.alternatives import BothSettings, alternatives
-from experiments.report.claims import Judged, judge_all
 from experiments.report.disagreements import Group, groups
 from experiments.report.sections import OUTLINES, Outline
 from experiments.report.settings import Settings, settings_of
 from experiments.report.truncation import TwoWays, two_ways
-from experiments.studies import STUDIES
-from experiments.tables import MACROS, OWN
+from experiments.studies import FIGURES, MACROS, OWN, STUDIES, judge_all
 
 LICENCES = Path(__file__).with_name("licences.yaml")
 """The data sets and the terms of their distributors, as the paper's appendix records them."""

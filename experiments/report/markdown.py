@@ -7,18 +7,18 @@ from pathlib import Path
 
 import jinja2
 
+from experiments.analysis.claims import UNTESTED
 from experiments.analysis.figures import sentence
 from experiments.analysis.terminal import tex_to_text
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL, NOT_RUN, SETTING
-from experiments.figures import FIGURES
 from experiments.report import methods
 from experiments.report.about import facts_of, last_cells, planned_test, sort_claims, sort_facts
 from experiments.report.alternatives import judged_words
 from experiments.report.answer import headline
-from experiments.report.claims import UNTESTED
 from experiments.report.content import ReportContent
 from experiments.report.disagreements import reasons
 from experiments.report.sections import ABOUT, ALTERNATIVES
+from experiments.studies import FIGURES
 
 VERDICTS = (AGREES, DISAGREES, CANNOT_TELL, SETTING, NOT_RUN)
 

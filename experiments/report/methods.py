@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from experiments.analysis.claims import UNTESTED, Judged
 from experiments.analysis.compare import verdict_counts
 from experiments.contract.source import Source
 from experiments.methods import METHODS
-from experiments.report.claims import UNTESTED, Judged
 from experiments.report.content import ReportContent
 
 

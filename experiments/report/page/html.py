@@ -13,17 +13,16 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from experiments.analysis.claims import BY_CONSTRUCTION, UNTESTED
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import Comparison
 from experiments.analysis.figures import sentence
 from experiments.analysis.tables import Row
 from experiments.analysis.terminal import interval_text, tex_to_text
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_PUBLISHED, NOT_RUN, SETTING
-from experiments.figures import FIGURES
 from experiments.report import methods
 from experiments.report.alternatives import judged_words, of_the_paper
 from experiments.report.answer import headline
-from experiments.report.claims import BY_CONSTRUCTION, UNTESTED
 from experiments.report.content import ReportContent, TableContent
 from experiments.report.disagreements import reasons
 from experiments.report.page import figures, rows
@@ -31,6 +30,7 @@ from experiments.report.page.runs import CURVE_POINTS, Runs, compact, damaged
 from experiments.report.page.strips import strip
 from experiments.report.sections import ABOUT, ALTERNATIVES, READING, TRUNCATION
 from experiments.report.truncation import evidence
+from experiments.studies import FIGURES
 
 ASSETS = Path(__file__).with_name("assets")
 

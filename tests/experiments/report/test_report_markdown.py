@@ -19,7 +19,7 @@ from experiments.report import markdown
 from experiments.report.content import build_content
 from experiments.report.sections import OUTLINES
 from experiments.store.records import Store
-from experiments.tables import MACROS
+from experiments.studies import MACROS
 
 
 def test_every_macro_stands_in_one_section() -> None:
