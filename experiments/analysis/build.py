@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from experiments.analysis.collect import Problem, Reader
 from experiments.analysis.formats import DASH
 from experiments.analysis.reduce import Cell, reduce_cell
+from experiments.analysis.tables import Row, Table
 from experiments.analysis.tex import comment
-from experiments.tables.model import Row, Table
 
 HEADER = (
     "% Made by scripts/build_paper_data.py from the records of the runs. Do not edit: run the script again.",

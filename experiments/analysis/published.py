@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.analysis.formats import Format, Value, parse_format
+from experiments.analysis.tables import Row, Table
 from experiments.paths import ROOT
-from experiments.tables.model import Row, Table
 
 PATH = ROOT / "paper" / "published.json"
 

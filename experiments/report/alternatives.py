@@ -11,17 +11,16 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from experiments.analysis.alternative import Alternative, AlternativeReader
+from experiments.analysis.claims import UNTESTED, Judged
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import Comparison, compare_cell, verdict_counts, words_of_facts
 from experiments.analysis.published import load_published
 from experiments.analysis.reduce import Cell, reduce_cell
 from experiments.analysis.selection import Selection, selected_runs
+from experiments.analysis.tables import OwnTable, Row, Table
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN, SETTING
-from experiments.report.claims import UNTESTED, Judged, judge_all
-from experiments.studies import STUDIES
+from experiments.studies import MACROS, OWN, STUDIES, judge_all
 from experiments.studies.model import Study
-from experiments.tables import OWN
-from experiments.tables.model import OwnTable, Row, Table
 
 T = TypeVar("T")
 Counts = tuple[Counter[str], Counter[str]]
@@ -161,7 +160,7 @@ def _same(stated: Cell, other: Cell) -> bool:
 
 
 def _compared(reader: Reader, of: Alternative, table: Table, row: Row, column: str) -> Comparison:
-    item = compare_cell(reader, load_published(), table, row, table.column(column))
+    item = compare_cell(reader, load_published(), table, row, table.column(column), among=MACROS)
     found = f"{table.name}.{row.key}" in of.found_by
     return replace(item, verdict=replace(item.verdict, calibrated=item.verdict.calibrated or found))
 

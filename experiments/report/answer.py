@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from experiments.analysis.claims import BY_CONSTRUCTION, UNTESTED, Judged
 from experiments.analysis.compare import verdict_counts
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN
 from experiments.methods import METHODS
 from experiments.report.alternatives import BEYOND, of_the_paper
-from experiments.report.claims import BY_CONSTRUCTION, UNTESTED, Judged
 from experiments.report.content import ReportContent
 
 

@@ -11,24 +11,22 @@ from typing import Any
 import yaml
 
 from experiments.analysis.build import problems_of
+from experiments.analysis.claims import Judged
 from experiments.analysis.collect import Problem, Reader, RecordedRun
 from experiments.analysis.compare import Comparison, Totals, compare_all, totals, verdict_counts
+from experiments.analysis.compute import StudyCost, costs, hardware
+from experiments.analysis.figures import Data
 from experiments.analysis.published import load_published
 from experiments.analysis.reduce import Cell, reduce_cell
-from experiments.analysis.reductions.compute import StudyCost, costs_by_study, hardware, total_costs
 from experiments.analysis.selection import Selection, selected_runs
+from experiments.analysis.tables import OwnTable, Row, Table
 from experiments.analysis.verdict import NOT_RUN
 from experiments.blocks import ConfigError
-from experiments.figures import FIGURES
-from experiments.figures.model import Data
 from experiments.report.alternatives import BothSettings, alternatives
-from experiments.report.claims import Judged, judge_all
 from experiments.report.disagreements import Group, groups
 from experiments.report.settings import Settings, settings_of
 from experiments.report.truncation import TwoWays, two_ways
-from experiments.studies import STUDIES
-from experiments.tables import MACROS, OWN
-from experiments.tables.model import OwnTable, Row, Table
+from experiments.studies import FIGURES, MACROS, OWN, STUDIES, judge_all
 
 _HERE = Path(__file__).parent
 LICENCES: list[dict[str, str | None]] = yaml.safe_load((_HERE / "licences.yaml").read_text())
@@ -228,8 +226,7 @@ def _studied() -> dict[str, list[Selection]]:
 
 
 def _compute(reader: Reader) -> tuple[StudyCost, ...]:
-    names = list(_studied())
-    return (*costs_by_study(reader, names), *total_costs(reader, names))
+    return costs(reader, {name: STUDIES[name].make() for name in _studied()})
 
 
 def _origin(reader: Reader) -> Origin | None:

@@ -10,14 +10,14 @@ from typing import Any
 
 import jinja2
 
+from experiments.analysis.claims import BY_CONSTRUCTION, UNTESTED
+from experiments.analysis.figures import sentence
 from experiments.analysis.terminal import tex_to_text
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL, NOT_RUN, SETTING
-from experiments.figures import FIGURES
-from experiments.figures.model import sentence
 from experiments.report.answer import headline, methods
-from experiments.report.claims import BY_CONSTRUCTION, UNTESTED
 from experiments.report.content import TEXTS, ReportContent
 from experiments.report.disagreements import reasons
+from experiments.studies import FIGURES
 
 VERDICTS = [AGREES, DISAGREES, CANNOT_TELL, SETTING, NOT_RUN]
 

@@ -23,9 +23,9 @@ RANKS = (
     ("methods",),
     ("config",),
     ("runs",),
-    ("analysis", "tables", "studies"),
+    ("analysis",),
+    ("studies",),
     ("sweeps",),
-    ("figures",),
     ("report",),
     ("cli",),
 )

@@ -15,7 +15,7 @@ from experiments.paths import ROOT
 
 PLUGIN = ROOT / "examples" / "plugin"
 START = (ROOT / "docs" / "extending.md").read_text()
-ORDER = ("task", "method", "table", "figure", "size")
+ORDER = ("task", "method", "study", "size")
 PAGES = {name: (ROOT / "docs" / "extending" / f"{name}.md").read_text() for name in ORDER}
 
 
@@ -39,13 +39,14 @@ def before(made_once: Callable[[str, Callable[[Path], Any]], Any]) -> dict[str, 
 
 @pytest.mark.slow(seconds=25)
 def test_the_pages_do_what_they_say(before: dict[str, Reader]) -> None:
-    """The fixture has followed them; what is left is the figure of the report."""
+    """The fixture has followed them; what is left is the figure and the statement of the report."""
     page = before["end"].report()
-    assert 'figure "Error against learned size on a\nsine" with one point for each of the 4 runs' in PAGES["figure"]
+    assert 'figure "Error against learned size on a\nsine" with one point for each of the 4 runs' in PAGES["study"]
     assert "<figcaption>Error against learned size on a sine</figcaption>" in page
     data = json.loads(re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)[0])
     (drawn,) = [figure for figure in data["figures"] if figure["name"] == "sine_error"]
     assert sum(len(series["x"]) for panel in drawn["panels"] for series in panel["series"]) == 4
+    assert "At twice the price fewer waves are learned, same seed, in the mean." in page
 
 
 LIES = [
@@ -56,10 +57,9 @@ LIES = [
     ("task", "soft 2.88e-01", "soft 1.88e-01"),
     ("method", "`scratch/mine/conf/method/urgent.yaml`\n", "A file without its caption:\n"),
     ("method", "  factor: 2.0", "  multiple: 2.0"),
-    ("table", "`scratch/mine/tables/sine_sizes.py`\n", "A file without its caption:\n"),
-    ("table", '"grown.truncated.mse"', '"grown.truncated.error"'),
-    ("figure", "`scratch/mine/studies/sine.py`\n", "A file without its caption:\n"),
-    ("figure", 'Spec("sine_error"', 'Spec("sine_errors"'),
+    ("study", "`scratch/mine/studies/sine_sizes.py`\n", "A file without its caption:\n"),
+    ("study", '"grown.truncated.mse", MEDIAN_MSE', '"grown.truncated.error", MEDIAN_MSE'),
+    ("study", 'Spec("sine_error"', 'Spec("sine_errors"'),
     ("size", "`scratch/mine/experts.py`\n", "A file without its caption:\n"),
     ("size", "def attach", "def attached"),
 ]

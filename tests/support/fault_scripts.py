@@ -31,7 +31,7 @@ from experiments.data.fetch import DataOrigin, Remote
 from experiments.data.source import Folder
 from experiments.runs import run_files
 from experiments.store.records import Store
-from experiments.tables.one_d import BASELINE
+from experiments.studies.one_d import BASELINE
 
 UNCOMPARED = "checkpoints"
 """Folder whose files hold times, so that only their names are compared."""

@@ -11,7 +11,7 @@ import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from experiments.figures.model import Data, Panel, Point, Spec
+from experiments.analysis.figures import Data, Panel, Point, Spec
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

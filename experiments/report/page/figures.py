@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from experiments.figures.model import Curve, Data, Line, Panel, Point, Spec
+from experiments.analysis.figures import Curve, Data, Line, Panel, Point, Spec
 from experiments.report.page.runs import Runs, rounded, thinned
 
 

@@ -12,22 +12,22 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from experiments.analysis.claims import BY_CONSTRUCTION, UNTESTED
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import Comparison
+from experiments.analysis.figures import sentence
+from experiments.analysis.tables import Row
 from experiments.analysis.terminal import interval_text, tex_to_text
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_PUBLISHED, NOT_RUN, SETTING
-from experiments.figures import FIGURES
-from experiments.figures.model import sentence
 from experiments.report.alternatives import judged_words, of_the_paper
 from experiments.report.answer import headline, methods
-from experiments.report.claims import BY_CONSTRUCTION, UNTESTED
 from experiments.report.content import TEXTS, ReportContent, TableContent
 from experiments.report.disagreements import reasons
 from experiments.report.page import figures, rows
 from experiments.report.page.runs import Runs, damaged
 from experiments.report.page.strips import strip
 from experiments.report.truncation import evidence
-from experiments.tables.model import Row
+from experiments.studies import FIGURES
 
 ASSETS = Path(__file__).with_name("assets")
 

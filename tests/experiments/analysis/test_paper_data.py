@@ -27,9 +27,9 @@ from experiments.config.identity import run_id
 from experiments.methods.fixed import Fixed
 from experiments.paths import ROOT
 from experiments.store.records import Store
-from experiments.tables import MACROS, macro
-from experiments.tables.one_d import BASELINE
-from experiments.tables.transfer import EIGHT, EIGHT_FULL
+from experiments.studies import MACROS, macro
+from experiments.studies.one_d import BASELINE
+from experiments.studies.vision import EIGHT, EIGHT_FULL
 from scripts import build_figures, build_paper_data, build_report
 from scripts.build_paper_data import main
 
@@ -278,13 +278,13 @@ def test_explain_shows_records_and_arithmetic(store: Store, capsys: pytest.Captu
     told = json.loads(older.read_text())
     older.write_text(json.dumps({key: value for key, value in told.items() if key != "sha256"}))
     assert "no digest, so a change would not show: 1 of 10" in explain(
-        Reader(store), *find("datafourbody.baseline.t")[0]
+        Reader(store), *find("datafourbody.baseline.t", macro)[0]
     )
     store.path(baseline_id(7)).unlink()
-    text = explain(Reader(store), *find("datafourbody.baseline.t")[0])
+    text = explain(Reader(store), *find("datafourbody.baseline.t", macro)[0])
     assert f"missing: {baseline_id(7)}" in text
     assert "printed: --" in text
-    assert "a dash by design" in explain(Reader(store), *find("datasevenbody.ngn.fixed")[0])
+    assert "a dash by design" in explain(Reader(store), *find("datasevenbody.ngn.fixed", macro)[0])
 
 
 @pytest.mark.parametrize(

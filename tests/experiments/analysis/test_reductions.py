@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import record_samples as samples
 
+from experiments.analysis import compute
 from experiments.analysis.build import reduce_all
 from experiments.analysis.collect import Reader
-from experiments.analysis.reductions import compute, init_sweep, plateaus
-from experiments.analysis.reductions.plateaus import PRICES, SWEEP, Price
 from experiments.analysis.selection import fixed_of_learned_count
 from experiments.config.identity import run_id
-from experiments.paths import ROOT
 from experiments.store.records import Store
-from experiments.tables import OWN
-from experiments.tables.depth import DEPTH
-from experiments.tables.one_d import BASELINE, DECAY
-from experiments.tables.orders import ORDERED
-from experiments.tables.sensitivity import SENSITIVITY
+from experiments.studies import OWN, STUDIES
+from experiments.studies.decay import DECAY
+from experiments.studies.depth import DEPTH
+from experiments.studies.one_d import BASELINE, SENSITIVITY
+from experiments.studies.orders import ORDERED
+from experiments.studies.prices import PRICES, SWEEP, Price, plateaus, staircase
+from experiments.studies.starts import STARTS_OF
 
 
 @pytest.fixture
@@ -36,13 +34,13 @@ def steps(*counts: int) -> list[Price]:
 
 
 def test_plateaus_are_stretches_of_one_count() -> None:
-    found = plateaus.plateaus(steps(9, 7, 7, 7, 6, 7, 7, 2, 2, 2, 2), least=3)
+    found = plateaus(steps(9, 7, 7, 7, 6, 7, 7, 2, 2, 2, 2), least=3)
     assert [(p.count, p.low, p.high, p.width, p.prices) for p in found] == [(7, 2, 8, 4, 3), (2, 128, 1024, 8, 4)]
     assert found[0].runs == ("run1", "run2", "run3")
-    assert [p.prices for p in plateaus.plateaus(steps(9, 7, 7), least=1)] == [1, 2]
-    assert plateaus.plateaus([]) == ()
+    assert [p.prices for p in plateaus(steps(9, 7, 7), least=1)] == [1, 2]
+    assert plateaus([]) == ()
     gap = steps(3, 3, 3, 3, 3, 3, 3)
-    assert [(p.low, p.high) for p in plateaus.plateaus([*gap[:3], *gap[4:]], least=3)] == [(1, 4), (16, 64)]
+    assert [(p.low, p.high) for p in plateaus([*gap[:3], *gap[4:]], least=3)] == [(1, 4), (16, 64)]
 
 
 def test_the_staircase_has_the_prices_that_have_a_record(store: Store) -> None:
@@ -50,13 +48,13 @@ def test_the_staircase_has_the_prices_that_have_a_record(store: Store) -> None:
         samples.put(store, SWEEP[n], 0, {"grown": samples.grown([t], 1e-5, 1e-5 * 2.0**-n)})
     samples.put(store, SWEEP[5], 0, {"grown": samples.diverged()})
     samples.put(store, SWEEP[6], 0, {"grown": samples.grown([3.0], 1e-5, 1e-5)}, clean=False)
-    found = [*plateaus.staircase(Reader(store))]
+    found = [*staircase(Reader(store))]
     assert [(p.place, p.price, p.count) for p in found] == [(1, PRICES[1], 8), (3, PRICES[3], 7), (40, PRICES[40], 1)]
     assert found[0].run == run_id(SWEEP[1].config(0))
 
 
 def test_the_usual_start_is_the_baseline_itself() -> None:
-    standard, uniform, _ = init_sweep.PANELS
+    standard, uniform, _ = STARTS_OF
     assert standard.start(0) == BASELINE
     assert uniform.start(16).config(0).gate.t0 == 16
 
@@ -108,23 +106,11 @@ def test_what_was_spent(store: Store) -> None:
     samples.put(store, alone, 0, {"fixed": {**samples.fixed(5, 1e-5), "steps": 50}}, **spent)
     cpu = "Some CPU, 2 cores"
     reader = Reader(store)
-    assert compute.costs_by_study(reader, ["baseline", "decay", "vision"]) == (
+    studies = {name: STUDIES[name].make() for name in ("baseline", "decay", "vision")}
+    assert compute.costs(reader, studies) == (
         compute.StudyCost("baseline", cpu, 2, 200, 1.0),
         compute.StudyCost("baseline", "Some GPU", 1, 100, 0.5),
         compute.StudyCost("decay", cpu, 3, 250, 1.5),
-    )
-    assert compute.total_costs(reader, ["baseline", "decay"]) == (
         compute.StudyCost("", cpu, 4, 350, 2.0),
         compute.StudyCost("", "Some GPU", 1, 100, 0.5),
     )
-    with pytest.raises(KeyError, match="Did you mean 'baseline'"):
-        compute.total_costs(reader, ["basline"])
-
-
-def test_reductions_need_neither_torch_nor_matplotlib() -> None:
-    code = (
-        "import sys; from experiments.analysis.reductions import compute, init_sweep, plateaus; "
-        "assert not {'torch', 'matplotlib'} & set(sys.modules)"
-    )
-    root = ROOT
-    subprocess.run([sys.executable, "-c", code], cwd=root, check=True, capture_output=True)

@@ -28,9 +28,9 @@ from experiments.report.page import html, render
 from experiments.report.page.html import prose
 from experiments.report.page.runs import CURVE_POINTS, rounded, thinned
 from experiments.store.records import Store
-from experiments.tables import OWN
-from experiments.tables.budgets import BUDGETS
-from experiments.tables.commit import COMMITTED
+from experiments.studies import OWN
+from experiments.studies.budgets import BUDGETS
+from experiments.studies.commit import COMMITTED
 
 Made = tuple[ReportContent, Reader, str]
 

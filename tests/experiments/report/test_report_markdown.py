@@ -20,7 +20,7 @@ from experiments.report import markdown
 from experiments.report.answer import methods
 from experiments.report.content import TEXTS, build_content
 from experiments.store.records import Store
-from experiments.tables import MACROS
+from experiments.studies import MACROS
 
 
 def test_every_macro_stands_in_one_section() -> None:
