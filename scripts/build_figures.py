@@ -36,9 +36,9 @@ from experiments.blocks import ConfigError
 from experiments.cli.pipes import exit_with
 from experiments.config.compose import compose, nearest
 from experiments.config.messages import parse_value
-from experiments.figures import FIGURES
 from experiments.paths import RESULTS, folder_of_records, paper_folder
 from experiments.store.records import Store
+from experiments.studies import FIGURES
 from ngn.files import remove_stale_files
 
 

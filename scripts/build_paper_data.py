@@ -29,8 +29,7 @@ from experiments.blocks import printable
 from experiments.cli.pipes import exit_with
 from experiments.paths import RESULTS, folder_of_records, paper_folder
 from experiments.store.records import Store
-from experiments.tables import MACROS, macro
-from experiments.tables.numbers import figure_of, tables_of
+from experiments.studies import MACROS, figure_of, macro, tables_of
 from experiments.tasks import GATES_OF_TASK
 from ngn.files import remove_stale_files, write_atomically
 
@@ -84,7 +83,7 @@ def _figure(reader: Reader, number: int) -> int:
     """Print the statements about a figure of the paper with our verdicts, and the command that draws it."""
     from experiments.analysis import published
     from experiments.analysis.compare import compare_all
-    from experiments.report.claims import judge_all
+    from experiments.studies import judge_all
 
     name = figure_of(number)
     items = compare_all(reader, published.load_published(), MACROS)

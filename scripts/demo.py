@@ -65,7 +65,7 @@ def demo(given: argparse.Namespace, configs: list[Config], overrides: dict[str, 
 
     from experiments.analysis.terminal import show
     from experiments.runs.launch import launch
-    from experiments.tables.one_d import FOUR
+    from experiments.studies.schedules import FOUR
 
     results = given.output / "results"
     store, seeds = Store(results), [config.seed.value for config in configs]

@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Protocol
 
 from experiments.analysis.estimates import Estimator
 from experiments.analysis.evidence import Evidence, Untested
 from experiments.analysis.significance import count_interval
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL, WIDEST_SHARE, overall
+from experiments.plugins import LAST
 
 BY_CONSTRUCTION, UNTESTED = "holds by construction", "untested"
 
@@ -195,14 +197,17 @@ class Claim:
     """A statement: a sentence, where it stands, and the predicate.
 
     Attributes:
+        name: its key in the report.
+        rank: position among the claims.
         threshold: when its threshold and its statistic were chosen: before the results were known or after.
         by_construction: whether it follows from how the code works, so that runs only confirm the code.
     """
 
-    key: str
+    name: str
     text: str
     where: str
     predicate: Callable[[Evidence], Outcome]
+    rank: int = LAST
     threshold: str = BEFORE
     by_construction: bool = False
 
@@ -233,21 +238,27 @@ class Judged:
         return "; ".join(finding.text for finding in self.findings)
 
 
-def claim(
-    key: str, where: str, threshold: str = BEFORE, *, by_construction: bool = False
-) -> Callable[[Callable[[Evidence], Outcome]], Claim]:
-    """Make a claim of its predicate, whose docstring is the sentence."""
+class Claims:
+    """Makes the claims of one file, which keep their order. ``rank``: position of the first among all claims."""
 
-    def made(predicate: Callable[[Evidence], Outcome]) -> Claim:
-        text = " ".join((predicate.__doc__ or "").split())
-        return Claim(key, text, where, predicate, threshold, by_construction)
+    def __init__(self, rank: int = LAST) -> None:
+        self._ranks = count(rank)
 
-    return made
+    def __call__(
+        self, name: str, where: str, threshold: str = BEFORE, *, text: str = "", by_construction: bool = False
+    ) -> Callable[[Callable[[Evidence], Outcome]], Claim]:
+        """Make a claim of its predicate, whose docstring is the sentence unless ``text`` is."""
+
+        def made(predicate: Callable[[Evidence], Outcome]) -> Claim:
+            sentence = " ".join((text or predicate.__doc__ or "").split())
+            return Claim(name, sentence, where, predicate, next(self._ranks), threshold, by_construction)
+
+        return made
 
 
 def judge_claim(claim: Claim, evidence: Evidence) -> Judged:
     """Return the verdict on a claim."""
-    about = claim.key, claim.text, claim.where, claim.threshold
+    about = claim.name, claim.text, claim.where, claim.threshold
     try:
         outcome = claim.predicate(evidence)
     except Untested as lack:

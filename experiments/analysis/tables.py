@@ -91,6 +91,7 @@ class Table:
     """A table body, or (``inline``) one number.
 
     ``lines`` are rows, and TeX lines that are printed as they stand. ``note`` is what a reader has to know of it.
+    ``rank`` is its position among the tables that the paper does not have.
     """
 
     name: str
@@ -99,6 +100,7 @@ class Table:
     lines: tuple[Row | str, ...]
     inline: bool = False
     note: str = ""
+    rank: int = LAST
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -147,11 +149,9 @@ class OwnTable(Table):
 
     Attributes:
         text: introduction for the reader, as plain text.
-        rank: position among the tables.
     """
 
     text: str = ""
-    rank: int = LAST
 
 
 def number(name: str, title: str, of: Row, quantity: str, *formats: str) -> Table:

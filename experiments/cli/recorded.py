@@ -30,7 +30,7 @@ from experiments.runs.same import data_differences, named
 from experiments.store.provenance import changed_since
 from experiments.store.records import RecordError, Store
 from experiments.store.sources import sources_digest
-from experiments.tables import MACROS
+from experiments.studies import MACROS
 
 Rows = Mapping[str, overview.FlatRecord]
 """Run id → the row of its record."""

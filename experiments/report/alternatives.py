@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from experiments.analysis.alternative import Alternative, AlternativeReader
+from experiments.analysis.claims import UNTESTED, Judged
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import Comparison, compare_cell, verdict_counts, words_of_facts
 from experiments.analysis.published import load_published
@@ -18,13 +19,11 @@ from experiments.analysis.reduce import Cell, reduce_cell
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.analysis.tables import OwnTable, Row, Table
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN, SETTING
-from experiments.report.claims import UNTESTED, Judged, judge_all
-from experiments.studies import STUDIES
+from experiments.studies import MACROS, OWN, STUDIES, judge_all
 from experiments.studies.model import Study
-from experiments.tables import MACROS, OWN
 
 T = TypeVar("T")
-Counts = tuple[Counter[str], Counter[str]]
+VerdictCounts = tuple[Counter[str], Counter[str]]
 """Numbers by verdict, under the stated and under the alternative setting."""
 
 
@@ -83,14 +82,14 @@ class BothSettings:
         other = words_of_facts(pair.other for pair in self.cells)
         return tuple(Fact(last[fact], Pair(word, other[fact])) for fact, word in stated.items() if fact in other)
 
-    def fact_counts(self, tables: str = "") -> Counts:
+    def fact_counts(self, tables: str = "") -> VerdictCounts:
         """Count the facts of tables whose name begins with ``tables``."""
         named = {pair.stated.fact for pair in self.cells if pair.stated.table.name.startswith(tables)}
         words = [fact.words for fact in self.facts if fact.cells.stated.fact in named]
         return Counter(pair.stated for pair in words), Counter(pair.other for pair in words)
 
     @property
-    def counts(self) -> Mapping[str, Counts]:
+    def counts(self) -> Mapping[str, VerdictCounts]:
         """The numbers of cells, of facts that both settings can judge, and of statements."""
         ends = ("stated", "other")
         cells, again = (verdict_counts(getattr(pair, end) for pair in self.cells) for end in ends)

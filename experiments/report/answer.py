@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from experiments.analysis.claims import BY_CONSTRUCTION, UNTESTED, Judged
 from experiments.analysis.compare import verdict_counts
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN
-from experiments.contract.source import Source
 from experiments.methods import METHODS
 from experiments.report.alternatives import BEYOND, of_the_paper
-from experiments.report.claims import BY_CONSTRUCTION, UNTESTED, Judged
 from experiments.report.content import ReportContent
 
 
@@ -43,10 +42,12 @@ def headline(report: ReportContent) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class MethodLine:
-    """One method: its name on the command line, its source, and the cells of its rows by verdict."""
+    """One method: its name on the command line and in words, its publication, the cells of its rows by verdict."""
 
     method: str
-    source: Source
+    name: str
+    paper: str
+    year: int | None
     cells: Counter[str]
 
 
@@ -57,6 +58,12 @@ def methods(report: ReportContent) -> list[MethodLine]:
     ]
     sources = {name: method.source for name, method in METHODS.items() if method.source is not None}
     return [
-        MethodLine(name, source, verdict_counts(item for method, item in rows if method == name))
+        MethodLine(
+            name,
+            source.name,
+            source.paper,
+            source.year,
+            verdict_counts(item for method, item in rows if method == name),
+        )
         for name, source in sorted(sources.items(), key=lambda pair: (pair[1].rank, pair[0]))
     ]

@@ -10,15 +10,14 @@ from typing import Any
 
 import jinja2
 
+from experiments.analysis.claims import BY_CONSTRUCTION, UNTESTED
 from experiments.analysis.figures import sentence
 from experiments.analysis.terminal import tex_to_text
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL, NOT_RUN, SETTING
-from experiments.figures import FIGURES
 from experiments.report.answer import headline, methods
-from experiments.report.claims import BY_CONSTRUCTION, UNTESTED
-from experiments.report.content import ReportContent
+from experiments.report.content import TEXTS, ReportContent
 from experiments.report.disagreements import reasons
-from experiments.report.sections import ABOUT
+from experiments.studies import FIGURES
 
 VERDICTS = [AGREES, DISAGREES, CANNOT_TELL, SETTING, NOT_RUN]
 
@@ -67,7 +66,7 @@ def _render(page: str, report: ReportContent) -> str:
         .render(
             report=report,
             headline=headline(report),
-            about=ABOUT,
+            about=TEXTS["about"],
             methods=methods(report),
             titles={name: FIGURES[name].title for name in report.figures},
             # several tables print the same row

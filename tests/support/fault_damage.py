@@ -29,9 +29,9 @@ from experiments.store.leases import Leases
 from experiments.store.records import RecordError, Store
 from experiments.studies import STUDIES
 from experiments.studies.model import Study
+from experiments.studies.one_d import BASELINE
 from experiments.sweeps import plan as plans
 from experiments.sweeps import worker
-from experiments.tables.one_d import BASELINE
 
 DAMAGE: dict[str, Callable[[bytes, int], bytes]] = {
     "empty": lambda content, at: b"",

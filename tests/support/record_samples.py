@@ -15,7 +15,7 @@ from experiments.config.numerics import numerics
 from experiments.config.schema import is_integer
 from experiments.contract.config import Component, Config
 from experiments.store.records import Store, digest_of
-from experiments.tables import MACROS
+from experiments.studies import MACROS
 
 SIZE = {"parameters": {"candidate": 100, "deployed": 10}, "steps": 5, "seconds": 1.0}
 

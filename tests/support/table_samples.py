@@ -13,8 +13,8 @@ from experiments.analysis.explain import find
 from experiments.analysis.reduce import Cell, reduce_cell
 from experiments.config.identity import run_id
 from experiments.store.records import Store
-from experiments.tables import macro
-from experiments.tables.one_d import BASELINE
+from experiments.studies import macro
+from experiments.studies.one_d import BASELINE
 from scripts.build_paper_data import main
 
 

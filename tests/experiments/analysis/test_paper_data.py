@@ -27,9 +27,9 @@ from experiments.config.identity import run_id
 from experiments.methods.fixed import Fixed
 from experiments.paths import ROOT
 from experiments.store.records import Store
-from experiments.tables import MACROS, macro
-from experiments.tables.one_d import BASELINE
-from experiments.tables.transfer import EIGHT, EIGHT_FULL
+from experiments.studies import MACROS, macro
+from experiments.studies.one_d import BASELINE
+from experiments.studies.vision import EIGHT, EIGHT_FULL
 from scripts import build_figures, build_paper_data, build_report
 from scripts.build_paper_data import main
 

@@ -11,17 +11,16 @@ import record_samples as samples
 from experiments.analysis import compute
 from experiments.analysis.build import reduce_all
 from experiments.analysis.collect import Reader
-from experiments.analysis.reductions import init_sweep, plateaus
-from experiments.analysis.reductions.plateaus import PRICES, SWEEP, Price
 from experiments.analysis.selection import fixed_of_learned_count
 from experiments.config.identity import run_id
 from experiments.store.records import Store
-from experiments.studies import STUDIES
-from experiments.tables import OWN
-from experiments.tables.depth import DEPTH
-from experiments.tables.one_d import BASELINE, DECAY
-from experiments.tables.orders import ORDERED
-from experiments.tables.sensitivity import SENSITIVITY
+from experiments.studies import OWN, STUDIES
+from experiments.studies.decay import DECAY
+from experiments.studies.depth import DEPTH
+from experiments.studies.one_d import BASELINE, SENSITIVITY
+from experiments.studies.orders import ORDERED
+from experiments.studies.prices import PRICES, SWEEP, Price, plateaus, staircase
+from experiments.studies.starts import STARTS_OF
 
 
 @pytest.fixture
@@ -35,13 +34,13 @@ def steps(*counts: int) -> list[Price]:
 
 
 def test_plateaus_are_stretches_of_one_count() -> None:
-    found = plateaus.plateaus(steps(9, 7, 7, 7, 6, 7, 7, 2, 2, 2, 2), least=3)
+    found = plateaus(steps(9, 7, 7, 7, 6, 7, 7, 2, 2, 2, 2), least=3)
     assert [(p.count, p.low, p.high, p.width, p.prices) for p in found] == [(7, 2, 8, 4, 3), (2, 128, 1024, 8, 4)]
     assert found[0].runs == ("run1", "run2", "run3")
-    assert [p.prices for p in plateaus.plateaus(steps(9, 7, 7), least=1)] == [1, 2]
-    assert plateaus.plateaus([]) == ()
+    assert [p.prices for p in plateaus(steps(9, 7, 7), least=1)] == [1, 2]
+    assert plateaus([]) == ()
     gap = steps(3, 3, 3, 3, 3, 3, 3)
-    assert [(p.low, p.high) for p in plateaus.plateaus([*gap[:3], *gap[4:]], least=3)] == [(1, 4), (16, 64)]
+    assert [(p.low, p.high) for p in plateaus([*gap[:3], *gap[4:]], least=3)] == [(1, 4), (16, 64)]
 
 
 def test_the_staircase_has_the_prices_that_have_a_record(store: Store) -> None:
@@ -49,13 +48,13 @@ def test_the_staircase_has_the_prices_that_have_a_record(store: Store) -> None:
         samples.put(store, SWEEP[n], 0, {"grown": samples.grown([t], 1e-5, 1e-5 * 2.0**-n)})
     samples.put(store, SWEEP[5], 0, {"grown": samples.diverged()})
     samples.put(store, SWEEP[6], 0, {"grown": samples.grown([3.0], 1e-5, 1e-5)}, clean=False)
-    found = [*plateaus.staircase(Reader(store))]
+    found = [*staircase(Reader(store))]
     assert [(p.place, p.price, p.count) for p in found] == [(1, PRICES[1], 8), (3, PRICES[3], 7), (40, PRICES[40], 1)]
     assert found[0].run == run_id(SWEEP[1].config(0))
 
 
 def test_the_usual_start_is_the_baseline_itself() -> None:
-    standard, uniform, _ = init_sweep.PANELS
+    standard, uniform, _ = STARTS_OF
     assert standard.start(0) == BASELINE
     assert uniform.start(16).config(0).gate.t0 == 16
 

@@ -8,11 +8,10 @@ from record_samples import fill, grown, record
 
 from experiments.config.identity import identity_keys, run_id
 from experiments.store.records import Store
-from experiments.studies import STUDIES, study
-from experiments.studies.one_d import IN_ORDER
-from experiments.tables.numbers import FIGURES, WORDS, figure_of, tables_of
-from experiments.tables.one_d import FOUR
-from experiments.tables.sensitivity import SENSITIVITY
+from experiments.studies import FIGURES, STUDIES, WORDS, figure_of, study, tables_of
+from experiments.studies.one_d import SENSITIVITY
+from experiments.studies.schedules import FOUR
+from experiments.studies.several import IN_ORDER
 from scripts import build_paper_data, sweep
 
 

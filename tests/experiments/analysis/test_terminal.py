@@ -11,8 +11,9 @@ from rich.console import Console
 
 from experiments.analysis.terminal import show
 from experiments.store.records import Store
-from experiments.tables.one_d import BASELINE, FOUR
-from experiments.tables.transfer import EIGHT
+from experiments.studies.one_d import BASELINE
+from experiments.studies.schedules import FOUR
+from experiments.studies.vision import EIGHT
 from scripts.build_paper_data import main
 
 SHORT = {"train.steps": 2000}

@@ -26,9 +26,9 @@ from experiments.analysis.significance import (
 from experiments.analysis.statistics import NO, PARTIAL, YES, Array
 from experiments.analysis.verdict import WIDEST, Verdict, judge_cell
 from experiments.store.records import Store
-from experiments.tables import MACROS
-from experiments.tables.one_d import BASELINE
-from experiments.tables.transfer import EIGHT
+from experiments.studies import MACROS
+from experiments.studies.one_d import BASELINE
+from experiments.studies.vision import EIGHT
 
 PM = r"<mean:.2f>\,$\pm$\,<sd:.2f>"
 COUNTS = "<yes:d>/<partial:d>/<no:d>"

@@ -16,10 +16,10 @@ import record_samples as samples
 from figure_samples import baseline, data
 from waiting import leave_partial, until
 
-from experiments.figures import FIGURES
 from experiments.paths import ROOT
 from experiments.store.records import Store
-from experiments.tables.one_d import BASELINE
+from experiments.studies import FIGURES
+from experiments.studies.one_d import BASELINE
 from ngn.files import start_tick
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e '.[paper]'")

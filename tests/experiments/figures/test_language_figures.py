@@ -13,13 +13,12 @@ from figure_samples import data
 from experiments.analysis.collect import Reader
 from experiments.analysis.reduce import reduce_cell
 from experiments.analysis.significance import wilson_interval
-from experiments.figures import FIGURES
 from experiments.report.drawing import style
 from experiments.store.records import Store
-from experiments.studies import study
-from experiments.tables.language import LORA, LORA_COST, SEEDS
-from experiments.tables.peft import SMALL, TASKS, learned
-from experiments.tables.pruned import LADDER_RUNS
+from experiments.studies import FIGURES, study
+from experiments.studies.peft import SMALL, TASKS, learned
+from experiments.studies.peft_small import LORA, LORA_COST, SEEDS
+from experiments.studies.pruning_small import LADDER_RUNS
 from experiments.tasks.language.components import thirds
 
 

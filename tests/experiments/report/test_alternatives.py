@@ -15,11 +15,13 @@ from experiments.report import markdown
 from experiments.report.alternatives import BothSettings, Pair
 from experiments.report.content import build_content
 from experiments.store.records import Store
-from experiments.studies import STUDIES
+from experiments.studies import MACROS, STUDIES
 from experiments.studies.alternatives import GATES_KEPT, INFERRED, NORMALISED_START, constant_rate, inferred
-from experiments.tables import MACROS
-from experiments.tables.one_d import BASELINE, DECAY, FOUR, SEVEN
-from experiments.tables.transfer import EIGHT
+from experiments.studies.decay import DECAY
+from experiments.studies.learners import SEVEN
+from experiments.studies.one_d import BASELINE
+from experiments.studies.schedules import FOUR
+from experiments.studies.vision import EIGHT
 
 ROWS = {f"{table.name}.{row.key}" for table in MACROS for row in table.rows}
 DECLARED = {name: study.alternative for name, study in STUDIES.items() if study.alternative is not None}

@@ -28,9 +28,9 @@ from experiments.report.page import html, render
 from experiments.report.page.html import prose
 from experiments.report.page.runs import CURVE_POINTS, rounded, thinned
 from experiments.store.records import Store
-from experiments.tables import OWN
-from experiments.tables.budgets import BUDGETS
-from experiments.tables.commit import COMMITTED
+from experiments.studies import OWN
+from experiments.studies.budgets import BUDGETS
+from experiments.studies.commit import COMMITTED
 
 Made = tuple[ReportContent, Reader, str]
 
@@ -220,7 +220,7 @@ def test_every_method_has_its_line(page_made: Made) -> None:
     section = page[page.index('<section id="methods"') : page.index('<section id="settings"')]
     for line in methods(report):
         assert f"<code>{line.method}</code>" in section
-        assert f">{escape(line.source.name)}</th>" in section
+        assert f">{escape(line.name)}</th>" in section
 
 
 def test_a_page_with_records_of_uncommitted_code_says_so(page_made: Made) -> None:

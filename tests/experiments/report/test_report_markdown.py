@@ -18,14 +18,13 @@ import own_records
 from experiments.methods import METHODS
 from experiments.report import markdown
 from experiments.report.answer import methods
-from experiments.report.content import build_content
-from experiments.report.sections import OUTLINES
+from experiments.report.content import TEXTS, build_content
 from experiments.store.records import Store
-from experiments.tables import MACROS
+from experiments.studies import MACROS
 
 
 def test_every_macro_stands_in_one_section() -> None:
-    placed = [name for outline in OUTLINES for name in outline.macros]
+    placed = [name for entry in TEXTS["sections"] for name in entry["macros"]]
     assert sorted(placed) == sorted(table.name for table in MACROS)
 
 
