@@ -74,8 +74,7 @@ sphinx_gallery_conf: dict[str, Any] = {
 NAVIGATION = {
     "Start": "/README tutorial when library faq /examples/smaller_cnn /build/gallery/index site/api",
     "Understand": "equations architecture results disagreements about_the_paper benchmarks models",
-    "Extend": "extending extending/task extending/method extending/study extending/size "
-    "extending/library",
+    "Extend": "extending extending/task extending/method extending/study extending/size extending/library",
     "The suite": "reproduce cli sweeps data language",
     "Look up": "formats records verdicts report reliability versioning /CONTRIBUTING /CHANGELOG log "
     "log/settings log/decisions log/tried log/studies log/plans log/history",
