@@ -222,6 +222,9 @@ def with_defaults(choices: Mapping[str, str]) -> dict[str, str]:
         raise ConfigError(
             f"gate={full['gate']} does not fit task={full['task']}; the gates that fit are: {', '.join(fitting)}"
         )
+    if full["model"] != "none" and TASKS[full["task"]].usual_model == "none" and not COMPONENTS[full["gate"]].given:
+        right = usual_gate(full["task"], full["model"])
+        raise ConfigError(f"model={full['model']}: gate={full['gate']} has no finished module; use gate={right}")
     full["setting"] = f"{full['task']}-{full['gate']}"
     if full["setting"] not in options("setting"):
         file = file_of("task", full["task"]).parents[1] / "setting" / f"{full['setting']}.yaml"

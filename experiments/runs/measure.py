@@ -17,7 +17,7 @@ from experiments.contract.config import Config
 from experiments.contract.task import ModuleTask, Task
 from experiments.methods.pruning.cutting import Work
 from experiments.runs import host
-from experiments.runs.cost import forward_cost, take_replica
+from experiments.runs.cost import forward_cost, ratio_of, take_replica
 from experiments.runs.result import CURVE_TYPES, SCORES
 from experiments.store.result import CostBlock, Result
 from ngn.allocation import BudgetLearner
@@ -146,8 +146,12 @@ def of_module(result: Result, learner: Learner, task: ModuleTask[Any], config: C
     result.parameters["candidate"] = sum(p.numel() for p in whole.parameters())
     x, samples = task.timed_batch()
     result.cost = forward_cost({"candidate": whole, "deployed": small}, x, samples, device)
+    parts = {"batch": x, "16": x[:16], "1": x[:1]}
+    result.cost["ratios"] = {name: ratio_of(small, whole, part, device) for name, part in parts.items()}
     if work.kind is not None and config.method.cuts:
         result.budget = {"kind": work.kind, "limit": float(work.within), "cost": float(work.cost(small))}
+        if work.kind == "parameters" and task.outside:
+            result.budget["outside"] = task.outside
         if result.budget["cost"] > result.budget["limit"]:
             raise RuntimeError(f"method={config.method.name} left {work.kind} above its limit: {result.budget}")
 

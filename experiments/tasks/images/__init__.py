@@ -34,6 +34,12 @@ class ChannelsComponent(ModuleComponent):
 
     component: Literal["channels"]
     blocks: Count
+    shortcuts: Literal["pads", "maps"] = "pads"
+    """Between stages: zeros by index, as in the trained networks, or 1 x 1 convolutions."""
+
+    def check(self, config: Config) -> None:
+        if config.model is not None and self.shortcuts == "maps":
+            raise ValueError("the trained networks have gate.shortcuts=pads")
 
     @property
     def groups(self) -> int:

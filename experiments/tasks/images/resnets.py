@@ -44,6 +44,7 @@ class ResNetTask(ModuleTask[ChannelsComponent], ImageTask):  # type: ignore[misc
         if settings.split == "test":
             kept = len(self.train) * 9 // 10
             self.train = Split(self.train.inputs[:kept], self.train.targets[:kept])
+        self.maps = config.gate.shortcuts == "maps"
         smoke = config.profile == "smoke"
         self.blocks, self.widths = config.gate.blocks, (16, 16, 16) if smoke else WIDTHS
         self.trained: CifarResNet | None = None
@@ -72,7 +73,8 @@ class ResNetTask(ModuleTask[ChannelsComponent], ImageTask):  # type: ignore[misc
             return copy.deepcopy(self.trained)
         with torch.random.fork_rng():
             torch.manual_seed(seed)
-            return CifarResNet(self.blocks, [max(1, int(width * channels)) for channels in self.widths])
+            widths = [max(1, int(width * channels)) for channels in self.widths]
+            return CifarResNet(self.blocks, widths, maps=self.maps)
 
     def sizes(self, K: int | None, order: Any = None) -> dict[str, ngn.Channels]:
         return {name: ngn.Channels(K, order) for name in self.inside}

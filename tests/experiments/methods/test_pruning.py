@@ -135,7 +135,7 @@ def test_a_training_resumes_bit_by_bit_before_and_after_its_cut(method: str, sto
         ("task=cifar10 gate=channels phases=[grown,from_high]", "remove from_high"),
         ("task=cifar10 model=resnet20 method=width", "trained weights have one width"),
         ("task=mnist model=resnet20", "adapts no pretrained model"),
-        ("task=cifar10 gate=conv model=resnet20", "gate=conv"),
+        ("task=cifar10 gate=conv model=resnet20", "use gate=channels"),
     ],
 )
 def test_what_cannot_be_made_smaller_is_refused_in_words(command: str, said: str) -> None:
@@ -164,7 +164,7 @@ def test_the_limit_names_a_run_and_prices_do_not() -> None:
 
 
 def test_sizes_of_the_transformer_part_on_held_out_text() -> None:
-    config = configuration("tinystories", "ngn")
+    config = configuration("tinystories", "ngn", **{"schedule.commit": 0.5})
     task = make_task(config, CPU)
     learner: Any = learner_of(Stack.of(config), task)
     Trainer(
