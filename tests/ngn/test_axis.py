@@ -130,15 +130,6 @@ def test_functions_that_hold_an_axis_hold_that_of_the_copy(kind, where):
     assert small(X).shape == model(X).shape
 
 
-def test_a_foreign_deploy_method_is_not_called():
-    class Foreign(nn.Linear):
-        def deploy(self):
-            raise AssertionError
-
-    learner = ngn.CapacityLearner(nn.Sequential(model_of("slices", CountGate(K, t0=1.2)), Foreign(8, 8).double()))
-    assert isinstance(learner.deploy(example=X)[1], Foreign)
-
-
 def test_a_parametrised_tensor_is_deployed_as_what_it_stands_for():
     for bound in (parametrizations.weight_norm, parametrizations.spectral_norm, parametrizations.orthogonal):
         up, down = nn.Linear(8, 2 * K), bound(nn.Linear(2 * K, 8))
@@ -222,16 +213,6 @@ def test_outputs_are_compared_by_what_their_type_can_hold(dtype, near, far):
         check_equal(answers[0], answers[2], X)
     with pytest.raises(ValueError, match="no floating-point tensor on the example"):
         check_equal(Told("yes"), Told("no"), X)
-
-
-def test_what_draws_random_numbers_draws_the_same():
-    class Noisy(nn.Module):
-        def forward(self, x):
-            return x + torch.randn(3)
-
-    state = torch.random.get_rng_state()
-    check_equal(Noisy(), Noisy(), torch.zeros(3))
-    assert torch.equal(torch.random.get_rng_state(), state)
 
 
 def test_modes_of_training_are_left_as_they_are():

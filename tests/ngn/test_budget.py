@@ -131,11 +131,6 @@ def test_what_is_not_committed_is_not_deployed_above_the_budget():
     assert deployed(learner)[0] <= of(3)
 
 
-def test_progress_shows_the_cost():
-    learner = bank(ngn.Budget(parameters=of(5)), t0=4.0)
-    assert learner.standing() == "t 4.00, 1,601 of 1,601 parameters"
-
-
 @pytest.mark.parametrize("kind", ["macs", "milliseconds"])
 def test_other_costs_end_below_the_budget(kind, monkeypatch):
     """Milliseconds come from multiply-adds here, since a busy machine's clock gives any number."""

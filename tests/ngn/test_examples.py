@@ -1,4 +1,4 @@
-"""The examples in docstrings and pages of the library run, and every public name has one."""
+"""The examples in docstrings and pages run, and every public name of the library has one."""
 
 import ast
 import doctest
@@ -11,7 +11,8 @@ import torch
 import ngn
 from experiments.paths import ROOT
 
-MODULES = sorted(path for path in (ROOT / "ngn").rglob("*.py") if ">>> " in path.read_text())
+FOLDERS = (ROOT / "ngn", ROOT / "experiments" / "models", ROOT / "experiments" / "methods")
+MODULES = sorted(path for folder in FOLDERS for path in folder.rglob("*.py") if ">>> " in path.read_text())
 
 
 @pytest.fixture(autouse=True)

@@ -97,12 +97,6 @@ def test_neither_devices_nor_folders_nor_circles_are_replaced(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["circle", "folder", "pipe"]
 
 
-@pytest.mark.parametrize("name", ["x" * 255, "ü" * 127])
-def test_a_name_may_be_as_long_as_the_file_system_allows(tmp_path, name):
-    ngn.save(net(), tmp_path / name)
-    assert [p.name for p in tmp_path.iterdir()] == [name]
-
-
 def test_what_a_killed_save_left_is_removed_by_the_next(tmp_path):
     if (pid := os.fork()) == 0:
         os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)

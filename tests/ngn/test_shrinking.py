@@ -10,6 +10,7 @@ import torch
 from axes import MODELS, K, X, model_of
 from modes import hard_output
 from sizable import Fused, Gated, convs
+from stopping import Stop, stop_after
 from structures import STRUCTURES, awake
 from structures import model_of as stack_of
 from torch import nn
@@ -511,16 +512,10 @@ def test_shrink_cuts_axes_of_any_model():
 
 
 def trainer_of(learner, folder=None, stop=None, steps=20):
-    class Stop(Exception):
-        pass
-
-    def on_step(done):
-        if done == stop:
-            raise Stop
-
     plan = ngn.TrainPlan(steps=steps, lr=1e-2, lr_boundary=0.1, clip=0.5, optimizer="adamw", weight_decay=0.1)
     batches = FullBatches(Split(X, X.sin()))
-    settings = {"folder": folder, "checkpoint_seconds": 1e-9, "progress": "never", "on_step": on_step, "shrink": True}
+    settings = {"folder": folder, "checkpoint_seconds": 1e-9, "progress": "never", "shrink": True}
+    settings["on_step"] = stop_after(stop - 1 if stop else steps)
     trainer = ngn.Trainer(learner, batches, ngn.Supervised(nn.functional.mse_loss), plan, **settings)
     if stop is None:
         return trainer.fit()

@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
+from stopping import Stop, stop_after
 from torch import nn
 from traceable import Experts, ResNet, ShuffleNet, Swin, UNet, example_of, network
 
@@ -259,16 +260,9 @@ def test_fit_sorts_by_its_own_batches_before_the_first_step(score):
 
 
 def test_a_resumed_training_keeps_its_order(tmp_path):
-    class Stopped(Exception):
-        pass
-
-    def stop(step):
-        if step == 7:
-            raise Stopped
-
     whole = fitted("taylor", X, Y)
-    with pytest.raises(Stopped):
-        fitted("taylor", X, Y, folder=tmp_path, checkpoint_seconds=0.0, on_step=stop)
+    with pytest.raises(Stop):
+        fitted("taylor", X, Y, folder=tmp_path, checkpoint_seconds=0.0, on_step=stop_after(6))
     resumed = fitted(None, X, Y, folder=tmp_path)  # not sorted again
     assert all(torch.equal(a, b) for a, b in zip(resumed.state().values(), whole.state().values(), strict=True))
 

@@ -5,6 +5,7 @@ from contextlib import nullcontext
 
 import pytest
 import torch
+from stopping import Stop, stop_after
 
 from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel
@@ -153,22 +154,14 @@ def test_a_diverging_replica_is_named_and_the_others_are_untouched():
         assert torch.equal(value[0], state(with_bad)[name][0]), name
 
 
-class Interrupted(Exception):
-    pass
-
-
 @pytest.mark.parametrize("cut", [1, 20, 40])
 @pytest.mark.parametrize("seeds", [3, [3, 5]])
 def test_resumed_training_is_bit_equal(tmp_path, cut, seeds):
-    def stop(step):
-        if step == cut + 1:  # here every step writes a checkpoint, so that of step `cut` exists
-            raise Interrupted
-
     whole = learner_of(seeds)
     expected = trainer_of(whole).fit()
     first = learner_of(seeds)
-    with pytest.raises(Interrupted) if cut < 40 else nullcontext():  # 40: stopped after the training, before its use
-        trainer_of(first, folder=tmp_path, on_step=stop).fit()
+    with pytest.raises(Stop) if cut < 40 else nullcontext():  # 40: stopped after the training, before its use
+        trainer_of(first, folder=tmp_path, on_step=stop_after(cut)).fit()
     second = learner_of(seeds)
     history = trainer_of(second, folder=tmp_path).fit()
     assert history.resumed == 1
@@ -179,15 +172,11 @@ def test_resumed_training_is_bit_equal(tmp_path, cut, seeds):
 
 
 def test_resuming_keeps_each_replicas_rate(tmp_path):
-    def stop(step):
-        if step == 11:
-            raise Interrupted
-
     rates = torch.tensor([1e-2, 1e-3], dtype=torch.float64)
     whole, first, second = learner_of([1, 2]), learner_of([1, 2]), learner_of([1, 2])
     trainer_of(whole, lr=rates).fit()
-    with pytest.raises(Interrupted):
-        trainer_of(first, lr=rates, folder=tmp_path, on_step=stop).fit()
+    with pytest.raises(Stop):
+        trainer_of(first, lr=rates, folder=tmp_path, on_step=stop_after(10)).fit()
     trainer_of(second, lr=rates, folder=tmp_path).fit()
     for name, value in state(whole).items():
         assert torch.equal(value, state(second)[name]), name
