@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import ngn
-from ngn.allocation import BLIND, SPEED, BudgetLearner
+from ngn.allocation import SPEED, BudgetLearner
 from ngn.confirmation import PARTS, Confirmation
 from ngn.evidence import AVERAGE, BoundaryEvidence
 from ngn.methods.batch import boundary_slopes
@@ -273,15 +273,6 @@ def test_held_out_data_confirm_learning_or_capacity(loss, gain, confirmed):
     assert bool(test.confirms(3.0)) == confirmed
     test.clear()
     assert not bool(test.given)
-
-
-def test_nothing_is_learned_before_the_first_share_of_the_way():
-    learner = two()
-    learner.set_progress(0.0)
-    for moments in (learner.evidence.importance, learner.evidence.slope):
-        moments.moments[0], moments.weights[:] = 1.0, 1.0
-    learner.set_progress(0.99 * BLIND * 0.4)
-    assert bool((learner.lead == 0).all())
 
 
 def test_held_out_data_need_a_budget():

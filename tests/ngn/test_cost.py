@@ -5,11 +5,11 @@ from itertools import product
 
 import pytest
 import torch
+from sizable import Layers, Plus, chain
 from structures import STRUCTURES
 from torch import nn
 
 import ngn
-from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel
 from ngn.cost import Cost
 from ngn.measuring import multiply_adds
@@ -119,30 +119,14 @@ def test_two_sizes_of_one_tensor_are_exact_at_all_counts(kind):
     assert cost(torch.tensor([[2.0, 3.0], [6.0, 4.0]]))[0].tolist() == [cost.measured((2, 3)), cost.measured((6, 4))]
 
 
-class Layer(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.mlp = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 4))
-
-    def forward(self, x):
-        return x + self.mlp(x)
-
-
-class Stack(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.ModuleList(Layer() for _ in range(3))
-
-    def forward(self, x):
-        for layer in self.layers:
-            x = layer(x)
-        return x
+def stack():
+    return Layers(*(Plus(chain(4, 8, 4)) for _ in range(3)))
 
 
 @pytest.mark.parametrize("kind", ["parameters", "macs"])
 def test_an_axis_in_a_removed_layer_saves_nothing(kind):
     sizes = {"layers.*.mlp": ngn.Width(4), "layers": ngn.Depth()}
-    learner = ngn.learn_sizes(Stack(), sizes, example=torch.ones(2, 4))
+    learner = ngn.learn_sizes(stack(), sizes, example=torch.ones(2, 4))
     cost = Cost(learner.model, learner.axes, kind, torch.zeros(2, 4))
     for n in product(range(1, 5), range(1, 5), range(1, 5), range(1, 4)):
         value, slope = cost(torch.tensor(n, dtype=torch.float64))
@@ -157,7 +141,7 @@ def test_an_axis_in_a_removed_layer_saves_nothing(kind):
 def test_no_component_more_fits(limit):
     sizes = {"layers.*.mlp": ngn.Width(4), "layers": ngn.Depth()}
     budget = ngn.Budget(parameters=limit)
-    learner = ngn.learn_sizes(Stack(), sizes, budget=budget, example=torch.ones(2, 4))
+    learner = ngn.learn_sizes(stack(), sizes, budget=budget, example=torch.ones(2, 4))
     learner.step(0.4)
     learner.step(0.6)
     counts = tuple(learner.count().tolist())
@@ -254,12 +238,3 @@ def test_uncertain_times_are_called_so(monkeypatch):
         chosen(monkeypatch, clock, milliseconds="80%")
     with pytest.raises(ValueError, match=r"too small: the smallest model has .*stop other programs and try again"):
         chosen(monkeypatch, clock, milliseconds="5%")
-
-
-def test_milliseconds_are_measured_once_at_powers_of_two():
-    axis = ngn.OrderedSum(MLPBank([1, 4, 1], 12, 0), ngn.CountGate(12))
-    cost = Cost(axis, [axis], "milliseconds", torch.zeros(8, 1))
-    assert sorted(cost._known) == [(1,), (2,), (4,), (8,), (12,)]
-    assert cost.measured((4,)) == cost.measured((4,)) > 0
-    between = float(cost(torch.tensor([6.0]))[0])
-    assert between == pytest.approx((cost.measured((4,)) + cost.measured((8,))) / 2)

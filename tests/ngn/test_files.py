@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
+from sizable import Adding, Layers
 from torch import nn
 
 import ngn
@@ -146,24 +147,12 @@ class Square(nn.Module):
         return self.o(self.b(self.m(self.a(h)).relu()).relu())
 
 
-class Adding(nn.Linear):
-    def forward(self, x):
-        return x + super().forward(x).tanh()
-
-
-class Layers(nn.Module):
+def same_layers():
     """Layers with the same weights: a file has those of the first alone."""
-
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.ModuleList(Adding(8, 8) for _ in range(4))
-        for layer in self.layers:
-            layer.weight, layer.bias = self.layers[0].weight, self.layers[0].bias
-
-    def forward(self, x):
-        for layer in self.layers:
-            x = layer(x)
-        return x
+    model = Layers(*(Adding(8, 8) for _ in range(4)))
+    for layer in model.layers:
+        layer.weight, layer.bias = model.layers[0].weight, model.layers[0].bias
+    return model
 
 
 def holders(model):
@@ -171,13 +160,13 @@ def holders(model):
     return sorted(map(held.count, set(held)))
 
 
-@pytest.mark.parametrize("kind", [Embedded, Square, Layers])
+@pytest.mark.parametrize("kind", [Embedded, Square, same_layers])
 def test_a_tensor_of_several_holders_counts_once(kind, tmp_path):
-    x, sizes = torch.randn(6, 8), {"layers": ngn.Depth()} if kind is Layers else None
+    x, sizes = torch.randn(6, 8), {"layers": ngn.Depth()} if kind is same_layers else None
     torch.manual_seed(0)
     model = kind()
     whole, tied = sum(p.numel() for p in model.parameters()), holders(model)
-    learner = ngn.learn_sizes(model, sizes, example=x, **({"t0": 1.2} if kind is Layers else {"t0": 9.2}))
+    learner = ngn.learn_sizes(model, sizes, example=x, **({"t0": 1.2} if kind is same_layers else {"t0": 9.2}))
     learner.set_progress(1.0)
     small, report = learner.deploy(unsettled="allow"), learner.report()
     left = sum(p.numel() for p in small.parameters())
@@ -189,7 +178,7 @@ def test_a_tensor_of_several_holders_counts_once(kind, tmp_path):
     loaded = ngn.load(fresh, tmp_path / "small")
     assert torch.equal(loaded(x), small(x))
     assert holders(loaded) == holders(small)
-    assert kind is Layers or holders(small) == tied
+    assert kind is same_layers or holders(small) == tied
 
 
 def test_a_model_that_is_not_tied_yet_is_tied_by_its_file(tmp_path):

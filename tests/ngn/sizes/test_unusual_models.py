@@ -6,7 +6,7 @@ import weakref
 import numpy as np
 import pytest
 import torch
-from sizable import chain
+from sizable import Layers, chain
 from torch import nn
 from torch.nn.utils.parametrizations import orthogonal, spectral_norm, weight_norm
 
@@ -173,20 +173,13 @@ def test_the_trial_looks_at_the_axis_itself(gain):
 
 
 def test_the_trial_looks_within_layers_of_a_learned_depth():
-    class Stack(nn.Module):
-        def __init__(self, between):
-            super().__init__()
-            self.layers = nn.ModuleList(Scaled(between, 0.0) for _ in range(3))
-
-        def forward(self, x):
-            for layer in self.layers:
-                x = layer(x)
-            return x
+    def stack(between):
+        return Layers(*(Scaled(between, 0.0) for _ in range(3)))
 
     sizes = {"layers": ngn.Depth(t0=0.6), "layers.*.mlp": ngn.Width(16)}
     with pytest.raises(ValueError, match=r"layers\.\d\.mlp: cut to half, .*differs"):
-        ngn.learn_sizes(Stack(Hidden()), sizes, example=X)
-    ngn.learn_sizes(Stack(nn.Tanh()), sizes, example=X)
+        ngn.learn_sizes(stack(Hidden()), sizes, example=X)
+    ngn.learn_sizes(stack(nn.Tanh()), sizes, example=X)
 
 
 class Parting(nn.Module):
@@ -219,7 +212,7 @@ def test_the_trial_goes_down_to_one():
         ngn.learn_sizes(Parting(), {"layers": ngn.Depth()}, example=X)
 
 
-class Adding(nn.Linear):
+class Overwriting(nn.Linear):
     def forward(self, x):
         x += super().forward(x).tanh()
         return x + 1.0
@@ -232,25 +225,20 @@ class Staying(nn.Linear):
         return x
 
 
-@pytest.mark.parametrize(("layer", "fails"), [(Adding, True), (Staying, False)])
+@pytest.mark.parametrize(("layer", "fails"), [(Overwriting, True), (Staying, False)])
 def test_a_layer_that_loses_its_input_is_refused(layer, fails):
-    class Stack(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layers = nn.ModuleList(layer(8, 8) for _ in range(3))
-
+    class Stack(Layers):
         def forward(self, x):
-            x = x.clone()
-            x += 1.0
-            for part in self.layers:
-                x = part(x)
-            return x
+            return super().forward(x.clone().add_(1.0))
+
+    def stack():
+        return Stack(*(layer(8, 8) for _ in range(3)))
 
     if fails:
         with pytest.raises(ValueError, match="a layer overwrites its input in place"):
-            ngn.learn_sizes(Stack(), {"layers": ngn.Depth(t0=1.0)}, example=X)
+            ngn.learn_sizes(stack(), {"layers": ngn.Depth(t0=1.0)}, example=X)
         return
-    learner = ngn.learn_sizes(Stack(), {"layers": ngn.Depth(t0=1.0)}, example=X)
+    learner = ngn.learn_sizes(stack(), {"layers": ngn.Depth(t0=1.0)}, example=X)
     with torch.inference_mode():
         assert torch.equal(learner(X), X + 1.0)
 
@@ -295,8 +283,7 @@ def test_parametrised_maps_are_cut_saved_and_loaded(norm, way, tmp_path):
         for branch in branches:
             norm(branch.mlp[0])
             norm(branch.mlp[-1])
-        stack = nn.Sequential(*branches) if way != "layers" else None
-        return stack or Called(branches)
+        return (Layers if way == "layers" else nn.Sequential)(*branches)
 
     sizes = {"**.mlp" if way == "layers" else "*.mlp": ngn.Width(16, t0=5.0)}
     sizes |= {"layers": ngn.Depth(t0=1.0)} if way == "layers" else {}
@@ -311,17 +298,6 @@ def test_parametrised_maps_are_cut_saved_and_loaded(norm, way, tmp_path):
     ngn.save(small, tmp_path / "small.safetensors")
     fresh = ngn.learn_sizes(model(), sizes, budget=budget, example=X)
     assert torch.equal(ngn.load(fresh, tmp_path / "small.safetensors")(X), small(X))
-
-
-class Called(nn.Module):
-    def __init__(self, branches):
-        super().__init__()
-        self.layers = nn.ModuleList(branches)
-
-    def forward(self, x):
-        for layer in self.layers:
-            x = layer(x)
-        return x
 
 
 def test_an_example_is_left_as_it_is_and_may_be_written_into():
