@@ -243,14 +243,6 @@ def test_training_from_few_components_ends_with_all_of_the_budget(t0):
     assert learner.count().tolist() == [16, 15], "what is closed on the way up is not cut"
 
 
-def test_a_rank_that_starts_at_nothing_reaches_its_budget():
-    layer = ngn.LowRankLinear(nn.Linear(1, 1), ngn.CountGate(64, t0=1e-4, delta=-0.5), seed=0, name="map")
-    learner = ngn.BudgetLearner(layer, ngn.Budget(parameters=2 + 2 * 48))
-    for step in range(400):
-        learner.set_progress(step / 1000)
-    assert float(learner.sizes) > 47.0, "before sizes are fixed"
-
-
 def noise(step):
     return torch.tensor(0.01 * math.sin(37.0 * step), dtype=torch.float64)
 

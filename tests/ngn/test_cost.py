@@ -86,39 +86,6 @@ def test_one_example_is_enough_for_a_budget_of_multiply_adds():
     assert other.cost.full == learner.cost.full / B
 
 
-class Channels(nn.Module):
-    """Two convolutions with learned channels; the second is cut on both sides."""
-
-    def __init__(self, K=6):
-        super().__init__()
-        self.one, self.two, self.out = nn.Conv2d(3, 6, 3), nn.Conv2d(6, 12, 3), nn.Linear(12, 5)
-        cuts = [*ngn.outputs(self.one, 6 // K), *ngn.inputs(self.two, 6 // K)]
-        self.first = ngn.OrderedAxis(ngn.CountGate(K, t0=K - 1.0), cuts, dim=1)
-        cuts = [*ngn.outputs(self.two, 3), *ngn.inputs(self.out, 3)]
-        self.second = ngn.OrderedAxis(ngn.CountGate(4, t0=3.0), cuts, dim=1)
-
-    def forward(self, x):
-        h = self.second(torch.relu(self.two(self.first(torch.relu(self.one(x))))))
-        return self.out(h.mean((-2, -1)))
-
-
-X = torch.zeros(2, 3, 8, 8)
-
-
-@pytest.mark.parametrize("kind", ["parameters", "macs"])
-def test_two_sizes_of_one_tensor_are_exact_at_all_counts(kind):
-    model = Channels()
-    cost = Cost(model, [model.first, model.second], kind, X)
-    for n in product(range(1, 7), range(1, 5)):
-        value, slope = cost(torch.tensor(n, dtype=torch.float64))
-        assert float(value) == pytest.approx(cost.measured(n), rel=1e-12)
-        for g in range(2):
-            if n[g] > 1:
-                below = tuple(m - (i == g) for i, m in enumerate(n))
-                assert float(slope[g]) == pytest.approx(cost.measured(n) - cost.measured(below), rel=1e-12)
-    assert cost(torch.tensor([[2.0, 3.0], [6.0, 4.0]]))[0].tolist() == [cost.measured((2, 3)), cost.measured((6, 4))]
-
-
 def stack():
     return Layers(*(Plus(chain(4, 8, 4)) for _ in range(3)))
 

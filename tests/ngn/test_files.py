@@ -203,17 +203,6 @@ def test_a_file_of_another_model_says_what_to_do(tmp_path):
         ngn.load(nn.Sequential(*fresh, nn.Linear(2, 2)), tmp_path / "small")
 
 
-def test_dimensions_may_count_from_the_end(tmp_path):
-    def made():
-        model = nn.ModuleList([nn.Linear(8, 6), nn.Linear(8, 6)])
-        model[1].weight = model[0].weight
-        cuts = [ngn.Cut(model[0], "weight", 0), ngn.Cut(model[1], "weight", -2), ngn.Cut(model[0], "bias", -1)]
-        return nn.ModuleList([*model, ngn.OrderedAxis(ngn.CountGate(6, t0=3.2), [*cuts, ngn.Cut(model[1], "bias", 0)])])
-
-    ngn.save(ngn.deploy(made()), tmp_path / "small")
-    assert [tuple(layer.weight.shape) for layer in ngn.load(made(), tmp_path / "small")[:2]] == [(4, 8)] * 2
-
-
 def test_a_state_that_is_no_tensor_is_named(tmp_path):
     class Stateful(nn.Linear):
         def get_extra_state(self):

@@ -10,7 +10,6 @@ from torch import nn
 from traceable import Experts, ResNet, ShuffleNet, Swin, UNet, example_of, network
 
 import ngn
-from ngn.importance import BATCHES
 
 X, Y = torch.randn(64, 8), torch.randn(64, 4)
 PAIRS = [[X[:32], Y[:32]], [X[32:], Y[32:]]]
@@ -170,19 +169,6 @@ def test_an_order_of_your_own_stays():
     own = [3, 1, 0, 2]
     learner = ngn.learn_sizes(two_maps(), {"": ngn.Width(4, by_importance=own)}, example=X, by_importance="magnitude")
     assert learner.axes[0].ranks.argsort().tolist() == own
-
-
-def test_at_most_so_many_batches_are_read():
-    read = []
-
-    def batches():
-        for number in range(1000):
-            read.append(number)
-            yield PAIRS[number % 2]
-
-    given = {"calibration": batches(), "loss": F.mse_loss}
-    ngn.learn_sizes(two_maps(), {"": ngn.Width()}, example=X, by_importance="wanda", **given)
-    assert len(read) == BATCHES
 
 
 @pytest.mark.parametrize(
