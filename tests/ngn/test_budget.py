@@ -56,7 +56,6 @@ def row(*widths):
     [((32,), [16], "60%"), ((32, 8), [16, 8], "45%"), ((48, 16, 24), [16, 16, 8], "70%")],
 )
 def test_a_task_that_wants_more_has_the_largest_model_within_the_budget(widths, groups, share):
-    torch.manual_seed(0)
     x = torch.randn(64, 4)
     sizes = {f"{i}": ngn.Width(K) for i, K in enumerate(groups)}
     budget = ngn.Budget(parameters=share)

@@ -148,7 +148,6 @@ def test_layers_heads_widths_and_ranks_together():
 
 
 def test_channels_with_their_norms_in_training():
-    torch.manual_seed(0)
     x = torch.randn(5, 3, 4, 4)
     model = convs(nn.BatchNorm2d(6), nn.PReLU(6), nn.Conv2d(6, 6, 3, groups=6), nn.Conv2d(6, 2, 1))
     learner = ngn.learn_sizes(model, {"0": ngn.Channels(6, t0=2.0)}, commit=0.5, example=x)
@@ -238,7 +237,6 @@ def test_averages_are_cut_with_the_model(name, told):
 
 @pytest.mark.slow
 def test_held_out_data_judge_after_layers_were_removed_on_the_way_to_a_budget():
-    torch.manual_seed(0)
     tower = Layers(*(Plus(chain(8, 6, 8)) for _ in range(9)))
     sizes, x = {"layers": ngn.Depth(), "layers.*": ngn.Width(6)}, X.float()
     learner = ngn.learn_sizes(tower, sizes, example=x, budget=ngn.Budget(parameters="15%"), commit=0.9)

@@ -116,7 +116,6 @@ class Holding(nn.Module):
 
 @pytest.mark.parametrize("part", CUT)
 def test_units_pass_through_it(part, tmp_path):
-    torch.manual_seed(0)
     make, names = CUT[part]
     learner = ngn.learn_sizes(Parts(make()).eval(), example=X, t0=2.2)
     assert sorted(learner.names) == sorted(names)
@@ -130,7 +129,6 @@ def test_units_pass_through_it(part, tmp_path):
 
 @pytest.mark.parametrize("part", FIXED)
 def test_what_it_touches_is_fixed_and_the_rest_is_cut(part):
-    torch.manual_seed(0)
     make, reason = FIXED[part]
     learner = ngn.learn_sizes(Parts(make()).eval(), example=X, t0=2.2)
     reasons = [fixed.reason for fixed in learner.found.fixed if "up" in fixed.members]
@@ -141,7 +139,6 @@ def test_what_it_touches_is_fixed_and_the_rest_is_cut(part):
 
 @pytest.mark.parametrize("way", ["a part", "the model", "a method", "without breaks"])
 def test_compiled_parts_are_learned_and_cut(way):
-    torch.manual_seed(0)
     model = Parts(nn.Linear(16, 10), 10)
     if way == "the model":
         model = torch.compile(model, backend="eager")
@@ -195,7 +192,6 @@ def test_what_python_cannot_copy_is_named():
 
 @pytest.mark.parametrize("heads", [4, 2])
 def test_a_deployed_encoder_scripts_exports_and_pickles(heads):
-    torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(8, 4, 16, dropout=0.0, batch_first=True)
     model, x = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False), torch.randn(2, 5, 8)
     small = ngn.learn_sizes(model, example=x, capacity=lambda name, K: ngn.Retained(K, heads if K == 4 else 9)).deploy()

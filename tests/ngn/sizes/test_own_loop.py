@@ -255,7 +255,6 @@ def test_a_loop_without_steps_is_said_of_every_learner():
 
 
 def test_a_boundary_over_hundreds_of_components_gets_where_the_budget_asks():
-    torch.manual_seed(0)
     x = torch.randn(64, 4)
     model = nn.Sequential(nn.Linear(4, 256), nn.Tanh(), nn.Linear(256, 256), nn.Tanh(), nn.Linear(256, 1))
     sizes = {"0": ngn.Width()}

@@ -88,7 +88,6 @@ class Tapped(nn.Module):
 
 @pytest.mark.parametrize("way", ["closure", "partial", "between hooks"])
 def test_what_hooks_keep_is_that_of_the_copy(way):
-    torch.manual_seed(0)
     model, x = Tapped(way), torch.randn(6, 8)
     learner = ngn.learn_sizes(model, {"mlp": ngn.Width(16, t0=2.0)}, example=x)
     model(x).sum().backward()  # the tensors that are kept have a graph
@@ -322,7 +321,6 @@ def test_the_order_of_importance_may_be_an_array(of):
 @pytest.mark.parametrize("grad", [True, False])
 def test_a_map_with_terms_has_the_weight_of_both(grad):
     """``nn.TransformerEncoderLayer`` reads it past the map's forward pass, without gradients."""
-    torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
     learner = ngn.learn_sizes(layer, {"linear1": ngn.Rank(4, t0=2.0)}, frozen=True, example=X[None])
     with torch.no_grad():

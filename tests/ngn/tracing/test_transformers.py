@@ -42,7 +42,6 @@ FAMILIES = {
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_sizes_of_each_layer(family):
-    torch.manual_seed(0)
     config, wanted = FAMILIES[family]()
     model = transformers.AutoModelForCausalLM.from_config(config).eval()
     learner = ngn.learn_sizes(model, example=IDS)
@@ -63,7 +62,6 @@ def test_a_model_brings_its_input():
 
 def test_channels_behind_which_there_are_squeeze_and_excitation_blocks():
     """Blocks of transformers without any nn.Sequential; one pattern matches all convolutions."""
-    torch.manual_seed(0)
     config = transformers.EfficientNetConfig(
         image_size=32,
         width_coefficient=0.5,

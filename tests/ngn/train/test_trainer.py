@@ -75,7 +75,6 @@ def test_steps_are_those_of_torch_adam_and_clip_grad_norm(boundary):
 @pytest.mark.parametrize("kind", ["adam", "adamw"])
 @pytest.mark.parametrize("decay", [0.0, 0.1])
 def test_replica_adam_equals_torchs_adam_with_the_rate_of_each_replica(decay, kind):
-    torch.manual_seed(0)
     a = torch.randn(3, 4, 2)
     stacked = a.clone().requires_grad_()
     plain = [a[r].clone().requires_grad_() for r in range(3)]
