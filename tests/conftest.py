@@ -6,6 +6,7 @@ import importlib.util
 import os
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -97,6 +98,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if needing_browser and not (shutil.which("chromium") and importlib.util.find_spec("playwright")):
         for item in needing_browser:
             item.add_marker(pytest.mark.skip(reason="needs Chromium (apt install chromium) and playwright (pip)"))
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    """What a test draws depends on no test before it."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ import pytest
 import torch
 from axes import MODELS, K, X, model_of
 from modes import hard_output
-from sizable import Fused, Gated, convs
+from sizable import Fused, Gated, Layers, Plus, chain, convs
+from stopping import Stop, stop_after
 from structures import STRUCTURES, awake
 from structures import model_of as stack_of
 from torch import nn
@@ -17,7 +18,6 @@ from torch.nn.utils import parametrizations
 from traceable import C2f, DenseNet, UNet, example_of, network
 
 import ngn
-from ngn.shrinking import shrink
 from ngn.train.batches import FullBatches, Split
 from ngn.train.optim import adam
 
@@ -111,15 +111,13 @@ class Layer(nn.Module):
         return x + self.mlp(x)
 
 
-class Stack(nn.Module):
+class Stack(Layers):
     def __init__(self):
-        super().__init__()
-        self.layers, self.last, self.fused = nn.ModuleList(Layer() for _ in range(4)), nn.Linear(8, 8), Fused()
+        super().__init__(*(Layer() for _ in range(4)))
+        self.last, self.fused = nn.Linear(8, 8), Fused()
 
     def forward(self, x):
-        for layer in self.layers:
-            x = layer(x)
-        return self.last(self.fused(x))
+        return self.last(self.fused(super().forward(x)))
 
 
 def stack(seed=1, by_magnitude=False, **settings):
@@ -150,7 +148,6 @@ def test_layers_heads_widths_and_ranks_together():
 
 
 def test_channels_with_their_norms_in_training():
-    torch.manual_seed(0)
     x = torch.randn(5, 3, 4, 4)
     model = convs(nn.BatchNorm2d(6), nn.PReLU(6), nn.Conv2d(6, 6, 3, groups=6), nn.Conv2d(6, 2, 1))
     learner = ngn.learn_sizes(model, {"0": ngn.Channels(6, t0=2.0)}, commit=0.5, example=x)
@@ -238,32 +235,11 @@ def test_averages_are_cut_with_the_model(name, told):
     torch.testing.assert_close(one(X), two(X), rtol=1e-9, atol=1e-11)
 
 
-class Tower(nn.Module):
-    def __init__(self):
-        super().__init__()
-        mlps = (nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 8)) for _ in range(9))
-        self.layers = nn.ModuleList(map(Plus, mlps))
-
-    def forward(self, x):
-        for layer in self.layers:
-            x = layer(x)
-        return x
-
-
-class Plus(nn.Module):
-    def __init__(self, mlp):
-        super().__init__()
-        self.mlp = mlp
-
-    def forward(self, x):
-        return x + self.mlp(x)
-
-
 @pytest.mark.slow
 def test_held_out_data_judge_after_layers_were_removed_on_the_way_to_a_budget():
-    torch.manual_seed(0)
+    tower = Layers(*(Plus(chain(8, 6, 8)) for _ in range(9)))
     sizes, x = {"layers": ngn.Depth(), "layers.*": ngn.Width(6)}, X.float()
-    learner = ngn.learn_sizes(Tower(), sizes, example=x, budget=ngn.Budget(parameters="15%"), commit=0.9)
+    learner = ngn.learn_sizes(tower, sizes, example=x, budget=ngn.Budget(parameters="15%"), commit=0.9)
     optimizer = torch.optim.Adam(learner.parameters(), 1e-3)
     for n in range(17):
         steps(learner, optimizer, x, 1)
@@ -490,37 +466,11 @@ def test_a_schedule_that_starts_again_goes_on_from_what_is_left():
     assert learner.model[0].out_features == 2
 
 
-def test_the_matryoshka_of_a_cut_gate_is_that_of_all_candidates():
-    order = ngn.Order("nested_dropout", ranks=None)
-    gates = [ngn.CountGate(8, t0=2.0, commit=0.5, order=order, r=0.9) for _ in range(2)]
-    gates[0].set_progress(0.6)
-    gates[0].shrink(3)
-    for gate in gates:
-        gate.set_progress(0.7)
-    assert torch.equal(gates[0].law, gates[1].law[:3])
-    assert not gates[0].all_open
-
-
-def test_shrink_cuts_axes_of_any_model():
-    model = model_of("heads-fused", ngn.CountGate(K, t0=9.0, r=1.0))
-    axes = [model.axis]
-    assert shrink(model, axes, [3])
-    assert shrink(model, axes, [2])  # the starts of the parts of a fused map have moved
-    other = model_of("heads-fused", ngn.CountGate(K, t0=1.0, r=1.0))
-    torch.testing.assert_close(model(X), ngn.deploy(other)(X), rtol=1e-4, atol=1e-6)
-
-
 def trainer_of(learner, folder=None, stop=None, steps=20):
-    class Stop(Exception):
-        pass
-
-    def on_step(done):
-        if done == stop:
-            raise Stop
-
     plan = ngn.TrainPlan(steps=steps, lr=1e-2, lr_boundary=0.1, clip=0.5, optimizer="adamw", weight_decay=0.1)
     batches = FullBatches(Split(X, X.sin()))
-    settings = {"folder": folder, "checkpoint_seconds": 1e-9, "progress": "never", "on_step": on_step, "shrink": True}
+    settings = {"folder": folder, "checkpoint_seconds": 1e-9, "progress": "never", "shrink": True}
+    settings["on_step"] = stop_after(stop - 1 if stop else steps)
     trainer = ngn.Trainer(learner, batches, ngn.Supervised(nn.functional.mse_loss), plan, **settings)
     if stop is None:
         return trainer.fit()

@@ -5,11 +5,11 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
+from stopping import Stop, stop_after
 from torch import nn
 from traceable import Experts, ResNet, ShuffleNet, Swin, UNet, example_of, network
 
 import ngn
-from ngn.importance import BATCHES
 
 X, Y = torch.randn(64, 8), torch.randn(64, 4)
 PAIRS = [[X[:32], Y[:32]], [X[32:], Y[32:]]]
@@ -171,19 +171,6 @@ def test_an_order_of_your_own_stays():
     assert learner.axes[0].ranks.argsort().tolist() == own
 
 
-def test_at_most_so_many_batches_are_read():
-    read = []
-
-    def batches():
-        for number in range(1000):
-            read.append(number)
-            yield PAIRS[number % 2]
-
-    given = {"calibration": batches(), "loss": F.mse_loss}
-    ngn.learn_sizes(two_maps(), {"": ngn.Width()}, example=X, by_importance="wanda", **given)
-    assert len(read) == BATCHES
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -259,16 +246,9 @@ def test_fit_sorts_by_its_own_batches_before_the_first_step(score):
 
 
 def test_a_resumed_training_keeps_its_order(tmp_path):
-    class Stopped(Exception):
-        pass
-
-    def stop(step):
-        if step == 7:
-            raise Stopped
-
     whole = fitted("taylor", X, Y)
-    with pytest.raises(Stopped):
-        fitted("taylor", X, Y, folder=tmp_path, checkpoint_seconds=0.0, on_step=stop)
+    with pytest.raises(Stop):
+        fitted("taylor", X, Y, folder=tmp_path, checkpoint_seconds=0.0, on_step=stop_after(6))
     resumed = fitted(None, X, Y, folder=tmp_path)  # not sorted again
     assert all(torch.equal(a, b) for a, b in zip(resumed.state().values(), whole.state().values(), strict=True))
 

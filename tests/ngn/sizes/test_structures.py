@@ -99,7 +99,6 @@ def test_a_boundary_beyond_the_last_component_has_settled(recwarn):
 @pytest.mark.parametrize("batch_first", [True, False])
 @pytest.mark.parametrize("masks", ["none", "causal", "padding", "both", "per head"])
 def test_attention_is_that_of_torch(masks, batch_first, weights):
-    torch.manual_seed(0)
     attention = nn.MultiheadAttention(8, 4, batch_first=batch_first, kdim=6, vdim=5)
     q, k, v = torch.randn(3, 3, 8), torch.randn(3, 3, 6), torch.randn(3, 3, 5)
     causal, padding = torch.ones(3, 3, dtype=torch.bool).triu(1), torch.tensor([[False, False, True]] * 3)
@@ -158,7 +157,6 @@ def test_a_map_in_two_places_has_its_ranks_in_both():
 
 
 def test_attention_weights_are_the_mean_over_the_heads_that_stay():
-    torch.manual_seed(0)
     attention = nn.MultiheadAttention(8, 4, batch_first=True)
     small = ngn.learn_sizes(attention, {"": ngn.Heads(t0=1.2)}, example=(X, X, X)).deploy(unsettled="allow")
     with pytest.raises(ValueError, match="a mask per head needs batch x heads = 2 x 2 matrices, not 8"):

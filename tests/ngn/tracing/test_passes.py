@@ -185,33 +185,6 @@ def test_a_teacher_is_cut_with_its_student(way):
     small.train()(X)
 
 
-def test_parameters_that_are_paired_by_their_order_are_said():
-    class Paired(Teacher):
-        @torch.no_grad()
-        def follow(self):
-            torch._foreach_lerp_([*self.teacher.parameters()], [*self.student.parameters()], 0.1)
-
-    class Silent(nn.Module):
-        """One parameter is written with the number of a size, which fits any shape."""
-
-        def __init__(self):
-            super().__init__()
-            self.student, self.teacher = (nn.Sequential(*(nn.Linear(8, 8, False) for _ in range(3))) for _ in range(2))
-
-        def forward(self, x):
-            if self.training:
-                for theirs, own in zip(self.teacher.parameters(), self.student.parameters(), strict=False):
-                    theirs.data.mul_(0.9).add_(own.data, alpha=0.1)
-            return self.student(x) - self.teacher(x)
-
-    with pytest.raises(ValueError, match="it writes other values"):
-        ngn.learn_sizes(Silent(), example=X)
-    model = Paired("")
-    with pytest.raises(ValueError, match=r"with learned sizes the model fails in train mode: .*Pair them by name"):
-        ngn.learn_sizes(model, example=X)
-    assert ngn.find_sizes(model, X)["student.0"].members == ("student.0", "teacher.0", "teacher.2", "student.2")
-
-
 class Experts(nn.Module):
     """Each row goes to one expert; the width of all rows may decide, too."""
 
