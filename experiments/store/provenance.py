@@ -129,7 +129,7 @@ def why_not_counted() -> str | None:
     if now.commit is None:
         return (
             "this copy of the sources names no commit; use a git clone or a source archive, or bring its stamp "
-            "(docs/study.md)"
+            "(docs/sweeps.md)"
         )
     differ = f"({files})" if files else "or of the other files of its archive"
     way_out = "unpack the archive anew, or use a git clone"
