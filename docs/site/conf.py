@@ -77,11 +77,7 @@ NAVIGATION = {
     "tutorial": ["/README", "/examples/smaller_cnn"],
     "library": ["/build/gallery/index", "site/api"],
     "study": ["data", "language"],
-<<<<<<< HEAD
     "extending": [f"extending/{part}" for part in ("task", "method", "study", "size", "library")],
-=======
-    "extending": sorted(f"extending/{page.stem}" for page in (ROOT / "docs" / "extending").glob("*.md")),
->>>>>>> wdocs
     "architecture": ["equations"],
     "evidence": ["disagreements", "about_the_paper", "verdicts", "benchmarks", "models", "reliability", "records",
                  "formats", "report", "log", "versioning", "/CONTRIBUTING", "/CHANGELOG"],
