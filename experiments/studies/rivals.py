@@ -69,9 +69,9 @@ class Work:
 
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "dense": ("dense", {}),
-    "NGN": ("ngn", {"phases": ["grown", "fixed"]}),
+    "NGN": ("ngn", {"phases": ("grown", "fixed")}),
     "NGN, sizes fixed early": ("ngn", {"schedule.commit": 0.1}),
-    "NGN's sizes from scratch": ("ngn", {"phases": ["grown", "fixed"]}),
+    "NGN's sizes from scratch": ("ngn", {"phases": ("grown", "fixed")}),
     "shrunk to even sizes": ("gradual", {}),
     "uniform width": ("width", {}),
     "even sizes": ("even", {"method.at": 0.0}),
