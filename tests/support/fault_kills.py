@@ -25,8 +25,8 @@ from torch import nn
 import ngn
 from experiments import paths
 from experiments.cli import app
+from experiments.config import run_files
 from experiments.language.folders import check_sums, new_folder
-from experiments.runs import run_files
 from experiments.store.records import Store
 from ngn.tensor_files import write_checked
 
@@ -144,9 +144,7 @@ def _run(kind: str, seeds: int, kinds: Sequence[str] = ("writes", "steps", "halv
 
 def _command() -> Program:
     """``run.py`` from its first line on, with Hydra."""
-    words = (
-        "task=regression1d profile=smoke engine=torch phases=[grown,from_high] train.steps=12 gate.K=4 seed=0..2"
-    )
+    words = "task=regression1d profile=smoke engine=torch phases=[grown,from_high] train.steps=12 gate.K=4 seed=0..2"
 
     def work(place: Path) -> None:
         run_files.SCRATCH = paths.SCRATCH = place / "scratch"

@@ -19,7 +19,8 @@ from faulty import KILL, Count, Hook, child, configs, found, in_any_stack, lost,
 from waiting import until
 
 from experiments import paths
-from experiments.runs import run_files, sharing
+from experiments.config import run_files
+from experiments.runs import sharing
 from experiments.runs.errors import StorageError
 from experiments.runs.phases import fixed_configuration
 from experiments.store.records import Store
