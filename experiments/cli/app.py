@@ -17,12 +17,12 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from experiments import paths, processes
+from experiments import paths
 from experiments.blocks import ConfigError
 from experiments.cli import arguments, machine, presets, rewrite
 from experiments.cli.expand import Job, expand, first_job, is_sweep
 from experiments.cli.forecast import forecast
-from experiments.cli.session import Session, is_for_reader, wants_tracebacks
+from experiments.cli.session import Session, wants_tracebacks
 from experiments.config.compose import selection
 from experiments.runs.shutdown import shut_down
 from ngn.train import interrupt
@@ -76,22 +76,6 @@ def start(session: Session) -> None:
     hydra.main(version_base="1.3", config_path=str(paths.CONF), config_name="config")(session.job)()
 
 
-def _follow(jobs: Sequence[Job]) -> int:
-    """Train with the first process of torchrun, which reports."""
-    from experiments.runs.launch import follow
-
-    try:
-        with interrupt.handled():
-            follow([job.run for job in jobs])
-    except interrupt.Interrupted as stopped:
-        return stopped.status
-    except Exception as error:
-        if not is_for_reader(error) or wants_tracebacks():
-            raise
-        return 1
-    return 0
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line (without the program's name). Return the exit status."""
     typed = list(sys.argv[1:] if argv is None else argv)
@@ -107,11 +91,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         if wants_tracebacks():
             traceback.print_exc()
-        if not processes.rank():
-            print(f"refused: {error}", file=sys.stderr)
+        print(f"refused: {error}", file=sys.stderr)
         return 2
-    if processes.rank():
-        return _follow(jobs)
     program = sys.argv[0]
     command = shlex.join(["python", program, *typed])
     missing = [job.run for job in jobs if not machine.recorded(job.run)]

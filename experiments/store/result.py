@@ -185,13 +185,6 @@ class Result:
     lambda0: Annotated[
         Amount | None, key("the capacity price, if it differs from the configured one (`continue_...`)")
     ] = None
-    taken_from: Annotated[
-        str | None,
-        key(
-            "run id of the `method=fixed` record from which this phase was copied instead of trained again; "
-            "`execution.engine` includes its engine"
-        ),
-    ] = None
 
     model_sha256: Annotated[
         str | None,

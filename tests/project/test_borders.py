@@ -13,7 +13,7 @@ from experiments.paths import ROOT
 from experiments.store.sources import READERS
 
 RANKS = (
-    ("packages", "paths", "blocks", "plugins", "processes"),
+    ("packages", "paths", "blocks", "plugins"),
     ("store",),
     ("data",),
     ("models",),

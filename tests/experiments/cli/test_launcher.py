@@ -24,13 +24,13 @@ def command(monkeypatch, tmp_path):
     monkeypatch.setattr(paths, "SCRATCH", tmp_path / "scratch")
     monkeypatch.setattr(run_files, "SCRATCH", tmp_path / "scratch")
     trained = []
-    real = training.train_at_once
+    real = training.train_stack
 
-    def train_at_once(stack, *rest):
+    def train_stack(stack, *rest):
         trained.append([(c.task.name, c.seed.value, c.schedule.lambda0) for c in stack.configs])
         return real(stack, *rest)
 
-    monkeypatch.setattr(training, "train_at_once", train_at_once)
+    monkeypatch.setattr(training, "train_stack", train_stack)
 
     def run(*line):
         trained.clear()
@@ -85,14 +85,14 @@ def test_present_runs_are_not_trained_again(command):
 
 
 def test_a_failing_stack_does_not_stop_the_others(command, monkeypatch, capsys):
-    real = training.train_at_once
+    real = training.train_stack
 
     def fails(stack, *rest):
         if stack.first.gate.width == 6:
             raise RuntimeError("out of luck")
         return real(stack, *rest)
 
-    monkeypatch.setattr(training, "train_at_once", fails)
+    monkeypatch.setattr(training, "train_stack", fails)
     status, _ = command("seed=0..1", "gate.width=4,6,8")
     assert status == 1
     shown = capsys.readouterr()

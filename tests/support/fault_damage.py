@@ -10,19 +10,23 @@ import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import fault_kills
 import faulty
 import numpy as np
 import record_samples as samples
 from faulty import KILL, Count, Hook, child, configs, found, lost, train, undisturbed
 
+import ngn
 from experiments import paths
 from experiments.cli import app
+from experiments.language.folders import check_sums
 from experiments.models.kernels import build
 from experiments.models.kernels.libraries import FOLDER, library
-from experiments.runs import launch, run_files
+from experiments.runs import run_files
+from experiments.runs.models import load_model
 from experiments.store import provenance
 from experiments.store.leases import Leases
-from experiments.store.records import Store
+from experiments.store.records import RecordError, Store
 from experiments.studies import STUDIES
 from experiments.studies.model import Study
 from experiments.sweeps import plan as plans
@@ -88,7 +92,6 @@ def killed_and_damaged(folder: Path, count: int) -> Count:
             def resumes(other: bool, place: Path = place, wanted: list = wanted) -> None:
                 if other:
                     provenance._sources = lambda: "other sources"  # type: ignore[assignment]
-                launch.Leases = lambda results: Leases(results, lease=0.3)  # type: ignore[assignment, misc]
                 train(place, wanted)
 
             first = child(dies)
@@ -101,10 +104,7 @@ def killed_and_damaged(folder: Path, count: int) -> Count:
                 how = harm(harmed, random, RESUMED)
             again = child(lambda how=how, resumes=resumes: resumes(how == "the code"), place / "log")
             got, remains = found(place, wanted), faulty.left(place)
-            if harmed is not None and harmed.suffix == ".lease":
-                missing = seeds - len(got)  # while the holder of a run is unknown, others train without it
-            else:
-                missing = lost(expected, got)
+            missing = lost(expected, got)
             good = (first, again, missing, remains) == (-signal.SIGKILL, 0, 0, [])
             said = (place / "log").read_text()
             told = f"{kind} at {at}, {how} {harmed}: {first}, {again}, {missing}, {remains}\n{said}"
@@ -282,4 +282,55 @@ def damaged_kernel(folder: Path, count: int) -> Count:
         missing, leavings = lost(expected, found(place, wanted)), list((place / "cache").rglob("*.part"))
         told = f"{how} {harmed}: {again}, {missing}, {leavings}\n{(place / 'log').read_text()}"
         result.add(missing, (again, missing, leavings) == (0, 0, []), told)
+    return result
+
+
+def damaged_saves(folder: Path, count: int) -> Count:
+    """Damage a file of ``ngn.save`` or of an export: loading or checking names it, and loads nothing."""
+    result, random = Count("refused with the file's name"), np.random.default_rng(count)
+    for number in range(count):
+        place, said = folder / f"out-{number}", ""
+        place.mkdir()
+        if number % 2:
+            ngn.save(fault_kills.net(1.0), place / "small")
+        else:
+            fault_kills.export(place)
+        files = sorted(path for path in place.rglob("*") if path.is_file())
+        harmed = files[number // 2 % len(files)]
+        how = harm(harmed, random)
+        try:
+            ngn.load(fault_kills.net(0.0), place / "small") if number % 2 else check_sums(place / "out")
+        except (ValueError, OSError) as fault:  # any other exception ends this program
+            said = str(fault)
+        # without its list of digests, a folder is one of version 0.1
+        good = str(place) in said or "unreadable" in how
+        good = good or (harmed.name == "SHA256SUMS" and how in ("missing", "a link that leads nowhere"))
+        result.add(0, good, f"{how} {harmed}: {said}")
+    return result
+
+
+def damaged_models(folder: Path, count: int) -> Count:
+    """Damage a model beside its record: loading names it and a remedy, and the remedy works."""
+    result = Count("named with the way out; force=true wrote the same model again")
+    random, own = np.random.default_rng(count), {"save": "deployed"}
+    expected = undisturbed(folder, "1d", 1, **own)
+    for number in range(count):
+        place = folder / str(number)
+        wanted = configs(place, "1d", 1, **own)
+        child(lambda place=place, wanted=wanted: train(place, wanted))
+        (model,), (record,) = place.rglob("*.grown.safetensors"), (place / "results").rglob("*.json")
+        how, said = harm(model, random), ""
+        try:
+            load_model(record)
+        except RecordError as fault:
+            said = str(fault)
+        named = str(model) in said and "save=deployed" in said
+        if model.is_dir() and not model.is_symlink():
+            os.rename(model, place / "aside")  # no command removes a folder
+        by_force = configs(place, "1d", 1, **own, force=True)
+        again = child(lambda place=place, by_force=by_force: train(place, by_force), place / "log")
+        missing = lost(expected, found(place, wanted))
+        good = (named, again, missing) == (True, 0, 0)
+        result.add(missing, good, f"{how} {model}: {said}; {again}, {missing}")
+        run_files.SCRATCH = folder / "scratch"
     return result
