@@ -15,7 +15,6 @@ EXTRAS = {
     "graph": ("torch_geometric",),
     "paper": ("matplotlib", "jinja2", "markupsafe"),
     "logging": ("tensorboard", "wandb"),
-    "search": ("optuna",),
     "cluster": ("submitit", "hydra_plugins.hydra_submitit_launcher"),
     "tinystories": ("datasets",),
     "language": ("transformers", "tokenizers", "huggingface_hub", "peft", "gguf", "accelerate"),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from experiments.analysis.selection import Selection, keys_of, selected_runs
-from experiments.runs.run_files import Run
+from experiments.config.run_files import Run
 from experiments.runs.same import fault_of
 from experiments.store.records import RecordError, Store
 
@@ -113,12 +113,7 @@ class Reader:
 
     Args:
         allow_dirty: also accept records of uncommitted code, to inspect your own runs. The paper's file never does.
-
-    Attributes:
-        mark: a line that everything made of these records bears; empty for results.
     """
-
-    mark = ""
 
     def __init__(self, store: Store, allow_dirty: bool = False) -> None:
         self.store = store

@@ -12,14 +12,14 @@ from experiments.blocks import ConfigError
 from experiments.cli.expand import Job
 from experiments.config import rival_target
 from experiments.config.footprint import footprint, largest, what_fits
+from experiments.config.run_files import Run
 from experiments.contract.config import Config
 from experiments.data import DataError, data_root, sets
 from experiments.packages import missing, sentence
-from experiments.runs.run_files import Run
 from experiments.store.provenance import why_not_counted
 from ngn.files import storage_fault, temporary_path
 
-LOCAL_LAUNCHERS = ("hydra/launcher=pack", "hydra/launcher=basic")
+LOCAL_LAUNCHERS = tuple(f"hydra/launcher={name}" for name in ("pack", "basic", "joblib"))
 
 
 def check(jobs: Sequence[Job], tokens: Sequence[str]) -> None:

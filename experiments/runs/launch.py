@@ -6,9 +6,9 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from pathlib import Path
 
+from experiments.config.run_files import Run, runs_of
 from experiments.contract.config import Config
 from experiments.runs.outcome import RunOutcome, present
-from experiments.runs.run_files import Run, runs_of
 from experiments.runs.sharing import HeldElsewhere, divide_into_work, remove_leftovers, turns
 from experiments.store.leases import Leases
 

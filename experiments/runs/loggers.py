@@ -16,9 +16,9 @@ from typing import Any
 
 from torch import Tensor
 
+from experiments.config import run_files
 from experiments.config.identity import scientific
-from experiments.runs import run_files
-from experiments.runs.run_files import Run
+from experiments.config.run_files import Run
 from experiments.runs.stack import Stack
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,12 @@ def _tensorboard(run: Run, phase: str, ends: ExitStack) -> Callable[[int, LogRow
     folder = run_files.SCRATCH / "tensorboard" / run.id / phase
     shutil.rmtree(folder, ignore_errors=True)
     writer = ends.enter_context(closing(SummaryWriter(str(folder))))
-    return lambda step, row: [writer.add_scalar(name, value, step) for name, value in row.items()]
+
+    def write(step: int, row: LogRow) -> None:
+        for name, value in row.items():
+            writer.add_scalar(name, value, step)
+
+    return write
 
 
 def _wandb(run: Run, phase: str, ends: ExitStack) -> Callable[[int, LogRow], object]:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.config import run_files
 from experiments.config.identity import scientific
 from experiments.config.numerics import numerics
+from experiments.config.run_files import Run
 from experiments.data import DataError
 from experiments.methods.fixed import MOST_NAMED
-from experiments.runs import run_files
 from experiments.runs.result import Phase
-from experiments.runs.run_files import Run
 from experiments.runs.same import fault_of
 from experiments.runs.stack import Stack
 from experiments.store.provenance import code_block, conf_digest, machine, packages

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from experiments.config import run_files
 from experiments.config.identity import scientific
+from experiments.config.run_files import Run
 from experiments.config.schema import CheckedConfig
-from experiments.runs import run_files
 from experiments.runs.outcome import RunOutcome, present
-from experiments.runs.run_files import Run
 from experiments.runs.stack import Stack, stacks_of
 from experiments.store.leases import Leases
 from experiments.store.records import Store

@@ -16,10 +16,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from experiments.blocks import visible
+from experiments.config.run_files import Run
 from experiments.contract.config import Config, TaskSettings
 from experiments.contract.training import Train
 from experiments.paths import RESULTS
-from experiments.runs.run_files import Run
 from experiments.runs.same import fault_of
 from experiments.store.leases import Leases
 from experiments.store.provenance import machine

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.blocks import ConfigError
+from experiments.config.run_files import Run
 from experiments.contract.needs import Needs
-from experiments.runs.run_files import Run
 from experiments.runs.shutdown import shut_down
 from experiments.store.records import RecordError
 from experiments.sweeps import plan as plans

@@ -17,7 +17,7 @@ import page_samples
 from faulty import KILL, Count, Hook, child, configs, found, lost, train, undisturbed
 
 from experiments import paths
-from experiments.runs import run_files
+from experiments.config import run_files
 from experiments.runs.errors import StorageError
 from experiments.runs.phases import fixed_configuration
 from experiments.store.records import Store

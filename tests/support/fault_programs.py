@@ -24,11 +24,11 @@ from torch import nn
 import ngn
 from experiments import paths
 from experiments.cli import app
+from experiments.config import run_files
 from experiments.data import DataInfo, cifar10, mnist, sets
 from experiments.data.fetch import DataOrigin, Remote
 from experiments.data.source import Folder
 from experiments.language.folders import check_sums
-from experiments.runs import run_files
 from experiments.store.records import Store
 from experiments.tables.one_d import BASELINE
 

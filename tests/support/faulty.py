@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 from record_samples import untimed
 
+from experiments.config import run_files
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.contract.config import Config
-from experiments.runs import launch, outcome, run_files
+from experiments.runs import launch, outcome
 from experiments.store.records import Store
 from ngn.train import interrupt
 

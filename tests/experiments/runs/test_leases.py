@@ -12,8 +12,8 @@ import pytest
 
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
+from experiments.config.run_files import runs_of
 from experiments.runs import launch, outcome, phases, sharing, training
-from experiments.runs.run_files import runs_of
 from experiments.store import leases
 from experiments.store.leases import Leases
 from experiments.store.records import RecordError, Store

@@ -6,11 +6,12 @@ import os
 import pytest
 from record_samples import untimed
 
+from experiments.config import run_files
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
-from experiments.runs import phases, run_files, sharing, training
+from experiments.config.run_files import Run, runs_of
+from experiments.runs import phases, sharing, training
 from experiments.runs.launch import launch, share
-from experiments.runs.run_files import Run, runs_of
 from experiments.runs.stack import Stack
 from experiments.store import provenance
 from experiments.store.records import RecordError, Store

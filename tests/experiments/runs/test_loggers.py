@@ -16,10 +16,10 @@ from experiments.blocks import ConfigError
 from experiments.cli import app
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
+from experiments.config.run_files import Run
 from experiments.contract.config import Config
 from experiments.runs import loggers
 from experiments.runs.launch import launch
-from experiments.runs.run_files import Run
 from experiments.store.records import Store
 from ngn.train.trainer import Trainer
 

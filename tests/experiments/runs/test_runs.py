@@ -7,14 +7,15 @@ import torch
 from whole_runs import ALL, checked
 
 from experiments.blocks import ConfigError
+from experiments.config import run_files
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
+from experiments.config.run_files import Run, runs_of
 from experiments.data.sets import DataInfo
-from experiments.runs import run_files, training
+from experiments.runs import training
 from experiments.runs.launch import launch
 from experiments.runs.phases import learner_of
 from experiments.runs.result import prunes_back
-from experiments.runs.run_files import Run, runs_of
 from experiments.runs.stack import Stack, stack_key, stacks_of
 from experiments.store import provenance
 from experiments.store.records import RecordError

@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 from record_samples import grown, record
 
+from experiments.config import run_files
 from experiments.config.compose import compose
+from experiments.config.run_files import Run
 from experiments.contract.config import Config
 from experiments.data import MissingData, sets
 from experiments.language import base
 from experiments.paths import ROOT
-from experiments.runs import run_files, same
+from experiments.runs import same
 from experiments.runs.launch import launch, share
-from experiments.runs.run_files import Run
 from experiments.store import provenance, sources
 from experiments.store.records import RecordError, Store
 from experiments.sweeps import status
@@ -180,6 +181,6 @@ def test_only_what_trains_is_compared() -> None:
     parts = {path.split("/")[1] for path in sources.source_digests() if path.startswith("experiments/")}
     assert set(sources.READERS) <= parts
     assert sources.trains("experiments/runs/same.py")
-    assert not sources.trains("experiments/page/html.py")
+    assert not sources.trains("experiments/report/page/html.py")
     assert not sources.trains("run.py")
-    assert (ROOT / "experiments" / "page" / "html.py").is_file()
+    assert (ROOT / "experiments" / "report" / "page" / "html.py").is_file()
