@@ -25,7 +25,7 @@ from experiments.cli.expand import Job, expand, first_job, is_sweep
 from experiments.cli.forecast import forecast
 from experiments.cli.session import Session, wants_tracebacks
 from experiments.config.compose import selection
-from experiments.runs.outcome import renewed
+from experiments.runs.outcome import present
 from experiments.runs.shutdown import shut_down
 from ngn.train import interrupt
 
@@ -106,7 +106,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     program = sys.argv[0]
     command = shlex.join(["python", program, *typed])
     search, several = SEARCH in rewritten, "--multirun" in rewritten
-    jobs = [replace(job, run=renewed(job.run)) for job in jobs]
+    trials = paths.SCRATCH / "results"  # whose records are trained anew where they do not count
+    jobs = [replace(job, run=present(job.run)[0]) if job.run.root == trials else job for job in jobs]
     missing = [job.run for job in jobs if not machine.recorded(job.run)]
     if missing and not search:
         if told := forecast(missing):
