@@ -29,15 +29,14 @@ from experiments.blocks import printable
 from experiments.cli.pipes import exit_with
 from experiments.paths import RESULTS, folder_of_records, paper_folder
 from experiments.store.records import Store
-from experiments.tables import MACROS, macro
-from experiments.tables.numbers import figure_of, tables_of
+from experiments.studies import MACROS, figure_of, macro, tables_of
 from experiments.tasks import GATES_OF_TASK
 from ngn.files import remove_stale_files, write_atomically
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=folder_of_records, help="folder of the records (results/)")
+    parser.add_argument("--results", type=folder_of_records, default=RESULTS, help="folder of the records (results/)")
     parser.add_argument(
         "--output", type=Path, help="file to write (default: paper/data_generated.tex; of other records RESULTS-paper/)"
     )
@@ -52,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
 def _explain(reader: Reader, name: str) -> int:
     from experiments.analysis.explain import explain, find
 
-    print("\n\n".join(explain(reader, *cell) for cell in find(name)))
+    print("\n\n".join(explain(reader, *cell) for cell in find(name, macro)))
     return 0
 
 
@@ -66,7 +65,7 @@ def _table(reader: Reader, name: str) -> int:
     task = name if name in GATES_OF_TASK else None
     numbered = tables_of(int(name)) if name.isdecimal() else ()
     macros = MACROS if task or name == "all" else numbered or (macro(name.lstrip("\\")),)
-    items = compare_all(reader, published.load_published(), macros, task)
+    items = compare_all(reader, published.load_published(), macros, task, MACROS)
     console = Console()
     for table in macros:
         shown = [item for item in items if item.table is table]
@@ -84,7 +83,7 @@ def _figure(reader: Reader, number: int) -> int:
     """Print the statements about a figure of the paper with our verdicts, and the command that draws it."""
     from experiments.analysis import published
     from experiments.analysis.compare import compare_all
-    from experiments.report.claims import judge_all
+    from experiments.studies import judge_all
 
     name = figure_of(number)
     items = compare_all(reader, published.load_published(), MACROS)
@@ -112,8 +111,7 @@ def _report(cells: dict[str, Cell], strict: bool) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Run the script; return 1 if ``--strict`` finds a missing or refused record, 2 for a wrong name, else 0."""
     arguments = _parser().parse_args(argv)
-    results = arguments.results or RESULTS
-    reader = Reader(Store(results))
+    reader = Reader(Store(arguments.results))
     try:
         if arguments.explain:
             return _explain(reader, arguments.explain)
@@ -130,7 +128,7 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.strict and printed < len(cells):
         print(f"{len(cells) - printed} of {len(cells)} numbers are missing; nothing was written", file=sys.stderr)
         return 1
-    output = arguments.output or paper_folder(results) / "data_generated.tex"
+    output = arguments.output or paper_folder(arguments.results) / "data_generated.tex"
     remove_stale_files(output.parent)
     write_atomically(output, from_cells(MACROS, cells, reader).encode(), replace=True)
     print(f"{output}: {printed} of {len(cells)} numbers, -- for the others")

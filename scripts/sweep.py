@@ -7,7 +7,7 @@
     python scripts/sweep.py run mine.yaml                     # a study of your own; its records go to runs/
     timeout 25m python scripts/sweep.py run schedules decay learners        # several in turn, for 25 minutes
 
-`run` first plans the runs that no active plan covers. Repeat the same command to continue. See docs/sweeps.md.
+`run` first plans the runs that no active plan covers. Repeat the same command to continue. See docs/study.md.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from experiments.analysis.collect import Problem, Reader
 from experiments.analysis.formats import DASH
 from experiments.analysis.reduce import Cell, reduce_cell
+from experiments.analysis.tables import Row, Table
 from experiments.analysis.tex import comment
-from experiments.tables.model import Row, Table
 
 HEADER = (
     "% Made by scripts/build_paper_data.py from the records of the runs. Do not edit: run the script again.",
@@ -71,7 +71,7 @@ def from_cells(macros: Sequence[Table], cells: dict[str, Cell], reader: Reader) 
     def printed(table: Table, row: Row, column: str) -> str:
         return cells[f"{table.name}.{row.key}.{column}"].printed
 
-    return tex(macros, printed, notes_of=notes)
+    return tex(macros, printed, HEADER, notes)
 
 
 def problems_of(cells: dict[str, Cell]) -> list[tuple[Problem, list[str]]]:

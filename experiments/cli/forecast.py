@@ -123,4 +123,5 @@ def _how(records: Iterable[Found]) -> str:
 
 
 def counted(number: int, word: str) -> str:
+    """A number with its word: 1 run, 2,000 runs."""
     return f"{number:,} {word}{'' if number == 1 else 's'}"

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
+from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
@@ -142,7 +143,7 @@ class Session:
             job = Job((told,), (), run)
         return self.report(number, job, hydra)
 
-    def report(self, number: int, job: Job, hydra: DictConfig | None = None) -> Any:
+    def report(self, number: int, job: Job, hydra: HydraConf | None = None) -> Any:
         """Run a job unless a launcher already has, print a line, and collect failures.
 
         In a multirun, jobs after a failed one still run. Errors written for the reader show only their message.

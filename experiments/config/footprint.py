@@ -25,13 +25,17 @@ MemoryParts = dict[str, float]
 
 
 def footprint(config: Config, on_card: bool) -> Mapping[str, MemoryParts] | None:
-    """Return the bytes of each phase: load, train, update, score, generate; None if the model's sizes are unknown.
+    """Return the bytes of each phase: load, train, update, score, generate; None if they are unknown.
+
+    That is, if the model's sizes are unknown, or if a finished module is made smaller.
 
     Args:
         on_card: whether the run is on a GPU. The frozen original of a model that is trained then waits on the host.
     """
     model, gate = config.model, config.gate
     assert model is not None
+    if gate.given:
+        return None
     sizes = (model.parameters, model.hidden, model.vocab, model.kv_heads, model.head_dim, model.ffn)
     if any(size is None for size in sizes):
         return None

@@ -16,14 +16,14 @@ import torch
 from experiments.blocks import ConfigError
 from experiments.config.numerics import numerics
 from experiments.contract.config import Config
-from experiments.contract.task import Task
+from experiments.contract.task import ModuleTask, Task
 from experiments.methods.fixed import Fixed
 from experiments.models.kernels.supported import unsupported
 from experiments.models.kernels.trainer import KernelTrainer
 from experiments.runs.errors import CheckpointError
 from experiments.runs.groups import gated_model
 from experiments.runs.loggers import point_logger
-from experiments.runs.measure import cost_of, curves_of, measure_phase, norms_of, prefixes_of
+from experiments.runs.measure import cost_of, curves_of, measure_phase, norms_of, of_module, prefixes_of
 from experiments.runs.result import Phase
 from experiments.runs.stack import Stack, why_no_kernel
 from experiments.store.provenance import training_identity
@@ -150,6 +150,8 @@ def fit_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseS
             progress=first.progress,
             on_point=on_point,
             on_evaluate=(lambda _, model: task.curve(model)) if task.evaluations else None,
+            held_out=task.held_out,
+            shrink=first.gate.given,
             evaluate_every=-(-plan.steps // task.evaluations) if task.evaluations else None,
         )
         history = trainer.fit() if has_trainable_parameters(learner) else skip_training(trainer)
@@ -169,7 +171,11 @@ def _measured(
         return learner_of(stack.take([r]), task, high=setup.name == "from_high").to(device)
 
     results = measure_phase(trainer, learner, task, history, first, fixed, device, setup.keep)
-    if task.timed_samples is not None:
+    if isinstance(task, ModuleTask):
+        for result in results:
+            if result.complete:
+                of_module(result, learner, task, first, device)
+    elif task.timed_samples is not None:
         for r, result in enumerate(results):
             if result.complete:
                 result.cost = cost_of(r, learner, task, None if fixed else alone, device)

@@ -169,6 +169,13 @@ class Record:
     data: DataBlock
     base: BaseBlock | None = None
     code: CodeBlock
+    converted: Annotated[
+        str | None,
+        key(
+            "for a record that no run of this suite wrote: the file of a benchmark that it was made from once, and "
+            "what differs from a run. `commit` and `hardware` are those of the training"
+        ),
+    ] = None
     curves_sha256: Annotated[
         str | None, key("SHA-256 of the file of curves; absent without curves", pattern=_SHA256)
     ] = None

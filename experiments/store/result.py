@@ -39,10 +39,16 @@ class CostBlock(TypedDict):
     ]
     milliseconds: Annotated[
         dict[str, Amount],
-        key(
-            "median wall time of the forward pass on the machine of the run, under whatever other load it had; the "
-            "report takes its times from `results/latency.json` instead"
-        ),
+        key("median wall time of the forward pass on the machine of the run, under whatever other load it had"),
+    ]
+    ratios: NotRequired[
+        Annotated[
+            dict[str, Amount],
+            key(
+                "for a finished module made smaller: samples (`batch`: all) → time of the `deployed` model over the "
+                "`candidate`'s, the median ratio of passes in turns"
+            ),
+        ]
     ]
 
 
@@ -55,6 +61,9 @@ class BudgetBlock(TypedDict):
     ]
     limit: Annotated[Amount, key("the budget, in this quantity")]
     cost: Annotated[Amount, key("cost of the deployed model, at most `limit`")]
+    outside: NotRequired[
+        Annotated[Natural, key("for a finished module made smaller: parameters that no size reaches, in both costs")]
+    ]
     even: NotRequired[Annotated[list[Natural], key("per axis, the count of the even allocation within the budget")]]
     evidence: NotRequired[
         Annotated[

@@ -29,9 +29,9 @@ from experiments.store.leases import Leases
 from experiments.store.records import RecordError, Store
 from experiments.studies import STUDIES
 from experiments.studies.model import Study
+from experiments.studies.one_d import BASELINE
 from experiments.sweeps import plan as plans
 from experiments.sweeps import worker
-from experiments.tables.one_d import BASELINE
 
 DAMAGE: dict[str, Callable[[bytes, int], bytes]] = {
     "empty": lambda content, at: b"",
@@ -186,8 +186,6 @@ def _beside(place: Path) -> None:
         samples.put(store, BASELINE, seed, phases, curves=samples.curves(200))
     runs = list(STUDIES["tiny"].runs())
     names = [run.id for run in runs]
-    model = {"run": names[0], "phase": "grown", "part": "deployed", "count": [5], "samples": 1, "milliseconds": 0.1}
-    (store.root / "latency.json").write_text(json.dumps(samples.latencies([model])))
     plan = plans.freeze(plans.folder_of("tiny", store.root), "tiny", store.root, runs, 10)
     (plan.parent / "jobs.jsonl").write_text(json.dumps({"job": "7_0", "plan": str(plan), "task": 0}) + "\n")
     worker.note_failure(plan, names[:1], "RuntimeError: some reason")
@@ -214,8 +212,7 @@ def _readers(place: Path, harmed: Path, turn: int) -> list[tuple[Callable[[list[
         (build_report.main, [f"--results={results}", f"--output={paper}"]),
     ]
     data = [f"--results={results}", f"--output={paper / 'data_generated.tex'}"]
-    chosen = 2 if harmed.name == "latency.json" else turn % 3
-    return [*commands, (table.main, [results]), (build_paper_data.main, data), slow[chosen]]
+    return [*commands, (table.main, [results]), (build_paper_data.main, data), slow[turn % 3]]
 
 
 def damaged_beside(folder: Path, count: int) -> Count:

@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import record_samples as samples
 
+from experiments.analysis.claims import judge_claim
 from experiments.analysis.collect import Reader
-from experiments.figures import FIGURES
+from experiments.analysis.evidence import Evidence, Untested
 from experiments.paths import RESULTS
-from experiments.report.claims import CLAIMS, Evidence, judge_claim
-from experiments.report.claims.evidence import Untested
 from experiments.store.records import Store
-from experiments.studies import runs_with_curves
+from experiments.studies import CLAIMS, FIGURES, STUDIES, runs_with_curves
+from experiments.studies.decay import DECAY
 from experiments.studies.model import Study
-from experiments.tables.one_d import DECAY, FOUR
+from experiments.studies.schedules import FOUR
 
 
 class Noting(Store):

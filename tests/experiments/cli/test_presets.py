@@ -18,7 +18,7 @@ from experiments.config import compose
 from experiments.config.identity import run_id
 from experiments.paths import CONF, ROOT, RUNS
 from experiments.store import provenance
-from experiments.studies.one_d import TEN_SEEDS
+from experiments.studies.one_d import BASELINE as TEN_SEEDS
 from scripts import sweep
 
 MINE = """

@@ -16,7 +16,7 @@ from experiments.config.identity import run_id
 from experiments.config.run_files import Run
 from experiments.store import provenance
 from experiments.store.records import Store
-from experiments.tables import MACROS
+from experiments.studies import MACROS
 
 
 @pytest.fixture

@@ -181,6 +181,6 @@ def test_only_what_trains_is_compared() -> None:
     parts = {path.split("/")[1] for path in sources.source_digests() if path.startswith("experiments/")}
     assert set(sources.READERS) <= parts
     assert sources.trains("experiments/runs/same.py")
-    assert not sources.trains("experiments/page/html.py")
+    assert not sources.trains("experiments/report/page/html.py")
     assert not sources.trains("run.py")
-    assert (ROOT / "experiments" / "page" / "html.py").is_file()
+    assert (ROOT / "experiments" / "report" / "page" / "html.py").is_file()
