@@ -231,7 +231,7 @@ def test_hydras_launcher_for_slurm_runs_each_job_as_an_array_task(cluster, tmp_p
     own = [f"hydra.sweep.dir={tmp_path}/sweep", "hydra/launcher=submitit_slurm", "hydra.launcher.timeout_min=10"]
     done = subprocess.run([sys.executable, ROOT / "run.py", *line, *own], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[0] == "medians:", "the lines of the jobs are in their logs"
+    assert "medians:\n" in done.stdout, "the lines of the jobs are in their logs"
     assert len([*(tmp_path / "results").rglob("regression1d-*.json")]) == 2
     for number in range(2):
         assert f"[{number + 1}/2] seed={number}: grown" in (tmp_path / "sweep" / str(number) / "run.log").read_text()
