@@ -23,7 +23,6 @@ from experiments.studies.peft import SMALL, TASKS, learned
 from experiments.studies.schedules import FOUR
 
 GROWN = {"phases": ("grown",)}
-
 COMMIT = {"schedule.commit": 0.9}
 
 
@@ -140,9 +139,7 @@ TIED_ALPHA = Study(
 )
 
 claim = Claims(1400)
-
 _SOFT, _MSE = "grown.soft.mse", "grown.truncated.mse"
-
 _SCHEDULES = ("baseline", "lambda_const", "alpha_const", "no_alpha", "beta4", "beta15")
 
 

@@ -30,9 +30,7 @@ METHODS = {
     "uniform": "uniform",
 }
 """Companion of a row → its label; the empty key is the learned model itself."""
-
 ADAPTER_METHODS = ("base", "", "fixed")
-
 SCORES = (
     column("size", "kept/target", "size", "<size.value:d>/<target.value:d>"),
     column("thirds", "e/m/l", "size", "<early.value:d>/<mid.value:d>/<late.value:d>"),
@@ -117,7 +115,6 @@ ADAPTER_COST = OwnTable(
 )
 
 _SPREAD = f"<mean:.1f>{PM}<sd:.1f> (<min:.1f> to <max:.1f>)"
-
 _SPREAD_FINE = f"<mean:.3f>{PM}<sd:.3f>"
 
 
@@ -160,17 +157,11 @@ def _adaptation(
 
 # Memory by the sums of docs/language.md; the hours are limits, not measured times.
 ONE_CARD = Needs(gpus=1, gpu_gb=40, memory_gb=32, hours=24)
-
 LORA_SMALL = _adaptation("lora", "smollm2_135m", "cpu", "LoRA rank on SmolLM2-135M, beside six rivals", 501, 1)
-
 ADAPTER_SMALL = _adaptation("adapter", "smollm2_135m", "cpu", "adapter width on SmolLM2-135M", 502, 1)
-
 LORA_LLAMA = _adaptation("lora", "llama3_8b", "paper", "LoRA rank on Llama-3-8B", 503, needs=ONE_CARD)
-
 ADAPTER_LLAMA = _adaptation("adapter", "llama3_8b", "paper", "adapter width on Llama-3-8B", 504, needs=ONE_CARD)
-
 _MODEL = "SmolLM2-135M, budget=cpu"
-
 _SERIES = {
     "": "NGN",
     "fixed": "fixed",
@@ -182,11 +173,8 @@ _SERIES = {
 }
 
 _SCORED = ("soft score (%)", "truncated score (%)")
-
 _PLACES = {task: Panel("layer", "rank", label, series=("q", "v")) for label, task in TASKS.items()}
-
 _WIDTHS = {task: Panel("layer", "width", label) for label, task in TASKS.items()}
-
 _SCORES = {
     task: Panel("total rank", "score (%)", label, series=tuple(_SERIES.values())) for label, task in TASKS.items()
 }

@@ -11,11 +11,7 @@ import numpy as np
 
 from experiments.analysis.claims import ABOVE, Claims, Estimate, Outcome
 from experiments.analysis.collect import Reader
-from experiments.analysis.estimates import (
-    mean,
-    rank_correlation,
-    share,
-)
+from experiments.analysis.estimates import mean, rank_correlation, share
 from experiments.analysis.evidence import Evidence, Untested, sufficient
 from experiments.analysis.figures import Curve, Data, Line, Panel, Point, Spec
 from experiments.analysis.gather import gather
@@ -27,18 +23,14 @@ from experiments.studies.one_d import BASELINE
 
 CONTINUED = BASELINE.with_overrides({"continue_with": (0.1, 1.0, 10.0)})
 """Continued training (figure 6): the baseline, and three branches from its end. The figure shows seed 0."""
-
 SWEEP_SEED = 0
-
 PRICES = tuple(float(f"{10 ** (-6 + 4 * n / 499):.6g}") for n in range(500))
 """Log-spaced from 1e-6 to 1e-2, rounded to six digits, so that run ids do not depend on the last bit."""
-
 SWEEP = tuple(
     BASELINE.with_seeds([SWEEP_SEED]).with_overrides({"schedule.lambda0": price, "schedule.alpha_max": price})
     for price in PRICES
 )
 """One run per price, with the snapping strength alpha_max = lambda0."""
-
 LEAST = 5
 """Least number of prices in a plateau: five in a row span a factor of 1.08."""
 
@@ -105,24 +97,15 @@ def plateaus(found: Iterable[Price], least: int = LEAST) -> tuple[Plateau, ...]:
 LAMBDA_SWEEP = Study("lambda_sweep", "figure 2: 500 prices from 1e-6 to 1e-2, seed 0", lambda: list(SWEEP), rank=103)
 
 CONTINUE_LEARNING = Study(
-    "continue_learning",
-    "figure 6: ten seeds, each continued at three prices",
-    lambda: [CONTINUED],
-    rank=107,
-    curves=10,
+    "continue_learning", "figure 6: ten seeds, each continued at three prices", lambda: [CONTINUED], rank=107, curves=10
 )
 
 LANDED, BETWEEN = "t at an integer", "t between integers"
-
 SOFT, TRUNCATED = "soft", "truncated"
-
 PLATEAU = "plateau"
-
 _LABELLED = 1.3
 """Least width of a plateau whose factor is printed. Labels of narrower plateaus would overlap."""
-
 _PRICE = "capacity price λ₀ (= the largest α)"
-
 PANELS = {
     "count": Panel(_PRICE, "retained count", "Retained count", xlog=True),
     "mse": Panel(_PRICE, "MSE", "Error", xlog=True, ylog=True),
@@ -159,16 +142,13 @@ SPEC = Spec(
 
 SHOWN_SEED = 0
 """The seed drawn strongly. It was fixed in advance, as for the numbers of the standard run."""
-
 SHARED = "shared training"
-
 COURSES = {
     "t": Panel("training step", "boundary t", "Boundary"),
     "mse": Panel("training step", "task MSE", "Error", ylog=True),
 }
 
 _QUANTITIES = {"t": "t", "mse": "task"}
-
 FACTORS: tuple[float, ...] = dict(CONTINUED.overrides)["continue_with"]
 
 
@@ -215,7 +195,6 @@ CONTINUED_COURSES = Spec(
 )
 
 claim = Claims(300)
-
 _COUNT, _MSE = "grown.count", "grown.truncated.mse"
 
 
