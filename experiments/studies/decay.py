@@ -72,7 +72,7 @@ DECAY_STUDY = Study(
 )
 
 claim = Claims(600)
-_COUNT, _MSE = "grown.count", "grown.truncated.mse"
+_MSE = "grown.truncated.mse"
 
 
 @claim("quantile_cut", "decay table", "before results; pairs since 2026-11-23")

@@ -113,7 +113,7 @@ def _make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
 
 SPEC = Spec("orders", "Smaller prefixes of one model, by order", PANELS, _make, 3.2, 3, section="one_d", rank=19)
 claim = Claims(1600)
-_SOFT, _MSE = "grown.soft.mse", "grown.truncated.mse"
+_MSE = "grown.truncated.mse"
 _AGAIN = "before results; judged again on new runs"
 _COUNT, _RANKED = "grown.count", ("ranks", "half")
 

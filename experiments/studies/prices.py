@@ -23,11 +23,10 @@ from experiments.studies.one_d import BASELINE
 
 CONTINUED = BASELINE.with_overrides({"continue_with": (0.1, 1.0, 10.0)})
 """Continued training (figure 6): the baseline, and three branches from its end. The figure shows seed 0."""
-SWEEP_SEED = 0
 PRICES = tuple(float(f"{10 ** (-6 + 4 * n / 499):.6g}") for n in range(500))
 """Log-spaced from 1e-6 to 1e-2, rounded to six digits, so that run ids do not depend on the last bit."""
 SWEEP = tuple(
-    BASELINE.with_seeds([SWEEP_SEED]).with_overrides({"schedule.lambda0": price, "schedule.alpha_max": price})
+    BASELINE.with_seeds([0]).with_overrides({"schedule.lambda0": price, "schedule.alpha_max": price})
     for price in PRICES
 )
 """One run per price, with the snapping strength alpha_max = lambda0."""
@@ -67,11 +66,6 @@ class Plateau:
         """high / low, the factor of the price over which the count stays the same."""
         return self.high / self.low
 
-    @property
-    def prices(self) -> int:
-        """The number of its prices."""
-        return len(self.runs)
-
 
 def staircase(reader: Reader) -> Iterator[Price]:
     """Yield every price of the sweep that has a usable record, ascending."""
@@ -101,8 +95,6 @@ CONTINUE_LEARNING = Study(
 )
 
 LANDED, BETWEEN = "t at an integer", "t between integers"
-SOFT, TRUNCATED = "soft", "truncated"
-PLATEAU = "plateau"
 _LABELLED = 1.3
 """Least width of a plateau whose factor is printed. Labels of narrower plateaus would overlap."""
 _PRICE = "capacity price λ₀ (= the largest α)"
@@ -122,13 +114,13 @@ def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
             count, integer, soft, truncated = (float(group.values[name][n]) for name in quantities)
             ids = (run.run_id,)
             points.append(Point(LANDED if integer else BETWEEN, price, count, ids, "count"))
-            points.append(Point(SOFT, price, soft, ids, "mse"))
-            points.append(Point(TRUNCATED, price, truncated, ids, "mse"))
+            points.append(Point("soft", price, soft, ids, "mse"))
+            points.append(Point("truncated", price, truncated, ids, "mse"))
             steps.append(Price(PRICES.index(price), price, int(count), run.run_id))
     for plateau in plateaus(steps):
         label = f"×{plateau.width:.1f}" if plateau.width >= _LABELLED else ""
         ends = np.array([plateau.low, plateau.high])
-        lines.append(Line(PLATEAU, ends, np.full(2, plateau.count), "count", plateau.runs, label))
+        lines.append(Line("plateau", ends, np.full(2, plateau.count), "count", plateau.runs, label))
     notes = [
         "one run of seed 0 per price",
         f"plateau: at least {LEAST} neighbouring prices of one count; ×: the factor of λ₀ that it spans",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -168,16 +169,12 @@ _SIDE = {FROM_LOW: -0.27, FROM_HIGH: 0.27}
 """Horizontal offset of a learned series within a count; the fixed series is on the tick."""
 
 
-def _selections(task: str, gate: str) -> tuple[Selection, dict[str | int, Selection]]:
-    """Select the ten learned seeds of a row of table 8, and its fixed runs by count."""
+def _make(task: str, gate: str, reader: Reader, overrides: Mapping[str, Any]) -> Data:
     of = {"task": task, "gate": gate}
     (learned,) = [s for s in VISION.make() if dict(s.choices).items() >= of.items()]
-    alone = [s for s in VISION_FRONTIER.make() if dict(s.choices).items() >= of.items()]
-    return learned, {dict(s.overrides)["method.count"]: s for s in alone}
-
-
-def _make(task: str, gate: str, reader: Reader, overrides: Mapping[str, Any]) -> Data:
-    learned, alone = _selections(task, gate)
+    alone: dict[str | int, Selection] = {
+        dict(s.overrides)["method.count"]: s for s in VISION_FRONTIER.make() if dict(s.choices).items() >= of.items()
+    }
     phases = {FIXED: "fixed", FROM_LOW: "grown", FROM_HIGH: "from_high"}
     selections = alone | dict[str | int, Selection](dict.fromkeys(phases, learned))
     quantities = {
@@ -227,18 +224,24 @@ def _published(task: str, gate: str) -> Line:
     return Line("published, from low", count + np.array([-0.5, 0.5]), np.repeat(accuracy, 2))
 
 
-def _spec(task: str, gate: str, title: str, rank: int) -> Spec:
-    def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
-        return _make(task, gate, reader, overrides)
-
-    name = f"frontier_{task}_{gate}"
-    return Spec(name, f"Accuracy against count: {title}", PANELS, make, 3.4, section="transfer", rank=rank)
-
-
-MNIST_MLP = _spec("mnist", "mlp", "MNIST, tanh MLP features", 8)
-MNIST_CONV = _spec("mnist", "conv", "MNIST, convolution branches", 9)
-CIFAR10 = _spec("cifar10", "conv", "CIFAR-10, convolution branches", 10)
-CORA = _spec("cora", "gcn", "Cora, 2-hop GCN branches", 11)
+FRONTIERS = tuple(
+    Spec(
+        f"frontier_{task}_{gate}",
+        f"Accuracy against count: {title}",
+        *(PANELS, partial(_make, task, gate), 3.4),
+        section="transfer",
+        rank=rank,
+    )
+    for rank, (task, gate, title) in enumerate(
+        (
+            ("mnist", "mlp", "MNIST, tanh MLP features"),
+            ("mnist", "conv", "MNIST, convolution branches"),
+            ("cifar10", "conv", "CIFAR-10, convolution branches"),
+            ("cora", "gcn", "Cora, 2-hop GCN branches"),
+        ),
+        start=8,
+    )
+)
 claim = Claims(800)
 _ROWS = ("mnist-mlp", "mnist-conv", "cifar10-conv", "cora-gcn")
 
