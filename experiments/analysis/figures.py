@@ -183,7 +183,7 @@ class Spec:
         make: (records, stand-in overrides) → what is shown.
         height: in inches.
         columns: number of panels per row.
-        section: key of its section in the report (``experiments/report/sections.py``).
+        section: key of its section in the report (``experiments/report/sections.yaml``).
         rank: its place among the other figures.
     """
 

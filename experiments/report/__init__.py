@@ -1,4 +1,4 @@
 """What the report says, from records, and how it is written: ``markdown`` for docs/, ``page`` for HTML, ``drawing``.
 
-All text is plain; a renderer escapes it. Reading order: ``content``, ``sections``, ``alternatives``, ``markdown``.
+All text is plain; a renderer escapes it. Reading order: ``content``, ``alternatives``, ``answer``, ``markdown``.
 """

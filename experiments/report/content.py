@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -23,13 +24,15 @@ from experiments.analysis.verdict import NOT_RUN
 from experiments.blocks import ConfigError
 from experiments.report.alternatives import BothSettings, alternatives
 from experiments.report.disagreements import Group, groups
-from experiments.report.sections import OUTLINES, Outline
 from experiments.report.settings import Settings, settings_of
 from experiments.report.truncation import TwoWays, two_ways
 from experiments.studies import FIGURES, MACROS, OWN, STUDIES, judge_all
 
-LICENCES = Path(__file__).with_name("licences.yaml")
+_HERE = Path(__file__).parent
+LICENCES: list[dict[str, str | None]] = yaml.safe_load((_HERE / "licences.yaml").read_text())
 """The data sets and the terms of their distributors, as the paper's appendix records them."""
+TEXTS: dict[str, Any] = yaml.safe_load((_HERE / "sections.yaml").read_text())
+"""What a reader needs first, and the sections of the report: which tables of the paper each holds, and its text."""
 
 
 @dataclass(frozen=True)
@@ -87,11 +90,14 @@ class OwnContent:
 
 
 @dataclass(frozen=True)
-class Section(Outline):
-    """A study of the paper: an outline with its tables and the names of its figures."""
+class Section:
+    """A study of the paper: its text, its tables, and the names of its figures."""
 
-    tables: tuple[TableContent, ...] = ()
-    figures: tuple[str, ...] = ()
+    key: str
+    title: str
+    paragraphs: tuple[str, ...]
+    tables: tuple[TableContent, ...]
+    figures: tuple[str, ...]
 
     @property
     def items(self) -> tuple[Comparison, ...]:
@@ -164,11 +170,6 @@ class ReportContent:
         return tuple(item for section in self.sections for item in section.items)
 
     @property
-    def run_ids(self) -> tuple[str, ...]:
-        """The runs behind all cells."""
-        return tuple(run_id for item in self.items for run_id in item.cell.run_ids)
-
-    @property
     def used(self) -> tuple[str, ...]:
         """The runs behind cells, claims, alternatives and figures."""
         return self.origin.run_ids if self.origin else ()
@@ -185,25 +186,24 @@ class ReportContent:
 
 
 def _sections(items: Sequence[Comparison]) -> tuple[Section, ...]:
-    by_macro: dict[str, list[Comparison]] = {}
-    for item in items:
-        by_macro.setdefault(item.table.name, []).append(item)
-    tables = {table.name: table for table in MACROS}
-    figures: dict[str, list[str]] = {outline.key: [] for outline in OUTLINES}
+    figures: dict[str, list[str]] = {entry["key"]: [] for entry in TEXTS["sections"]}
     for spec in FIGURES.values():
         if spec.section not in figures:
             raise ConfigError(
                 f"figure {spec.name}: no section '{spec.section}'. The sections are: {', '.join(figures)}"
             )
         figures[spec.section].append(spec.name)
+    tables = {table.name: TableContent(table, tuple(item for item in items if item.table is table)) for table in MACROS}
     return tuple(
         Section(
-            **vars(outline),
-            tables=tuple(TableContent(tables[name], tuple(by_macro[name])) for name in outline.macros),
-            figures=tuple(figures[outline.key]),
+            entry["key"],
+            entry["title"],
+            tuple(entry.get("paragraphs", ())),
+            tuple(tables[name] for name in entry["macros"]),
+            tuple(figures[entry["key"]]),
         )
-        for outline in OUTLINES
-        if outline.macros or figures[outline.key]
+        for entry in TEXTS["sections"]
+        if entry["macros"] or figures[entry["key"]]
     )
 
 
@@ -266,7 +266,7 @@ def build_content(reader: Reader) -> ReportContent:
         truncation=two_ways(reader, items),
         own=own,
         settings=settings_of(selection for selections in _studied().values() for selection in selections),
-        licences=tuple(yaml.safe_load(LICENCES.read_text())),
+        licences=tuple(LICENCES),
         claims=claims,
         alternatives=alternatives(reader, items, claims),
         disagreements=groups(items),

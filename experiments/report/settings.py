@@ -9,10 +9,8 @@ from pathlib import Path
 import yaml
 
 from experiments.analysis.selection import Selection
-from experiments.config.compose import file_of
+from experiments.config.compose import file_of, folders
 from experiments.config.identity import identity_keys
-from experiments.contract.config import Config
-from experiments.paths import CONF
 
 
 @dataclass(frozen=True)
@@ -39,11 +37,7 @@ def settings_of(selections: Iterable[Selection]) -> tuple[Settings, ...]:
 
 def _settings(task: str, gate: str) -> Settings:
     config = Selection.of({"task": task, "gate": gate, "method": "ngn", "schedule": "paper"}).config(0)
-    return Settings(task, gate, yaml.safe_dump(identity_keys(config), allow_unicode=True), _files(config))
-
-
-def _files(config: Config) -> tuple[Path, ...]:
-    task, gate = config.task.name, config.gate.component
     model = "none" if config.model is None else config.model.name
-    choices = {"task": task, "gate": gate, "model": model, "setting": f"{task}-{gate}", "method": config.method.name}
-    return CONF / "config.yaml", *(file_of(group, choice) for group, choice in choices.items())
+    choices = {"task": task, "gate": gate, "model": model, "setting": f"{task}-{gate}", "method": "ngn"}
+    files = folders()[0] / "config.yaml", *(file_of(group, choice) for group, choice in choices.items())
+    return Settings(task, gate, yaml.safe_dump(identity_keys(config), allow_unicode=True), files)

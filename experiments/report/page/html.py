@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -20,15 +19,13 @@ from experiments.analysis.figures import sentence
 from experiments.analysis.tables import Row
 from experiments.analysis.terminal import interval_text, tex_to_text
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_PUBLISHED, NOT_RUN, SETTING
-from experiments.report import methods
 from experiments.report.alternatives import judged_words, of_the_paper
-from experiments.report.answer import headline
-from experiments.report.content import ReportContent, TableContent
+from experiments.report.answer import headline, methods
+from experiments.report.content import TEXTS, ReportContent, TableContent
 from experiments.report.disagreements import reasons
 from experiments.report.page import figures, rows
-from experiments.report.page.runs import CURVE_POINTS, Runs, compact, damaged
+from experiments.report.page.runs import Runs, damaged
 from experiments.report.page.strips import strip
-from experiments.report.sections import ABOUT, ALTERNATIVES, READING, TRUNCATION
 from experiments.report.truncation import evidence
 from experiments.studies import FIGURES
 
@@ -47,23 +44,12 @@ SIGNS = {
 """Verdict → its sign, shown in addition to its colour; in the order of the bars."""
 
 
-def slug(word: str) -> str:
-    """Return a word as a CSS class name."""
-    return re.sub(r"[^a-z]+", "-", word.lower())
-
-
 def scripts() -> list[str]:
     """Return the plotting library as published (``vendor/versions.json``), and the page's own script."""
     vendor = ASSETS / "vendor"
     library = [(vendor / entry["file"]).read_text() for entry in json.loads((vendor / "versions.json").read_text())]
     own = (ASSETS / "page.js").read_text()
     return [*library, f'(() => {{\n"use strict";\n{own}}})();\n']
-
-
-def safe_json(value: Any) -> Markup:
-    r"""Return JSON for a script element. ``<`` becomes ``\u003c``, so no text in it can end the element."""
-    text = compact(value).replace("<", r"\u003c").replace("\u2028", r"\u2028").replace("\u2029", r"\u2029")
-    return Markup(text)
 
 
 def prose(text: str) -> Markup:
@@ -108,9 +94,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(
-        plain=tex_to_text, prose=prose, sentence=sentence, slug=slug, key=rows.key_of, label=rows.row_label
-    )
+    made.filters.update(plain=tex_to_text, prose=prose, sentence=sentence, key=rows.key_of, label=rows.row_label)
+    made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": False, "allow_nan": False}
     made.globals.update(signs=SIGNS, row_groups=row_groups, intervals=intervals, ordered=ordered)
     return made
 
@@ -134,14 +119,11 @@ def render(report: ReportContent, reader: Reader) -> str:
         stand_ins=[one.title for one in report.sections if not one.ran_itself and any(i.stand_in for i in one.items)],
         damaged=damaged(reader),
         dirty=reader.allow_dirty,
-        methods=methods.lines(report),
+        methods=methods(report),
         titles={name: FIGURES[name].title for name in report.figures},
-        about=ABOUT,
-        reading=READING,
-        truncation=(*TRUNCATION, evidence(report.truncation)),
-        reading_alternatives=ALTERNATIVES,
+        texts=TEXTS,
+        evidence=evidence(report.truncation),
         judged=judged_words(report.alternatives),
-        points=CURVE_POINTS,
     )
     code = scripts()
     digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in code]
@@ -150,6 +132,6 @@ def render(report: ReportContent, reader: Reader) -> str:
         style=Markup((ASSETS / "page.css").read_text()),
         body=Markup(body),
         # after the body, since rendering it collects the curves to draw
-        data=safe_json({"figures": drawn, "curves": runs.curves, "runs": list(runs.names)}),
+        data={"figures": drawn, "curves": runs.curves, "runs": list(runs.names)},
         scripts=[Markup(text) for text in code],
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -15,11 +14,6 @@ from experiments.store.records import RecordError, read_record
 CURVE_POINTS = 75
 """Most points of a curve on the page; a stored curve has up to 300."""
 LOSSES = ("loss", "task")
-
-
-def compact(value: Any) -> str:
-    """Return JSON without spaces; NaN raises a ValueError."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def rounded(numbers: Iterable[float], digits: int = 4) -> list[float | int | None]:

@@ -22,9 +22,8 @@ from experiments.analysis.collect import Problem, Reader
 from experiments.analysis.formats import DASH
 from experiments.analysis.reduce import Cell
 from experiments.paths import ROOT
-from experiments.report.answer import headline
+from experiments.report.answer import headline, methods
 from experiments.report.content import OwnContent, ReportContent, build_content
-from experiments.report.methods import lines
 from experiments.report.page import html, render
 from experiments.report.page.html import prose
 from experiments.report.page.runs import CURVE_POINTS, rounded, thinned
@@ -218,10 +217,10 @@ def test_the_script_writes_the_page(page_made: Made, tmp_path: Path) -> None:
 
 def test_every_method_has_its_line(page_made: Made) -> None:
     report, _, page = page_made
-    section = page[page.index('<section id="methods"') : page.index('<section id="cost"')]
-    for line in lines(report):
+    section = page[page.index('<section id="methods"') : page.index('<section id="settings"')]
+    for line in methods(report):
         assert f"<code>{line.method}</code>" in section
-        assert f">{escape(line.source.name)}</th>" in section
+        assert f">{escape(line.name)}</th>" in section
 
 
 def test_a_page_with_records_of_uncommitted_code_says_so(page_made: Made) -> None:

@@ -64,7 +64,7 @@ def test_settings_are_the_composed_values_with_their_files() -> None:
 
 
 def test_licences_are_those_of_the_data() -> None:
-    by_name = {entry["name"]: entry for entry in yaml.safe_load(LICENCES.read_text())}
+    by_name = {entry["name"]: entry for entry in LICENCES}
     assert {"MNIST", "CIFAR-10", "Cora", "TinyStories", "synthetic data"} <= set(by_name)
     assert by_name["Cora"]["terms"] == "not stated"
     assert all(entry["url"] is None or entry["url"].startswith("https://") for entry in by_name.values())
