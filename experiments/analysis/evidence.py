@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from experiments.analysis.collect import Reader, RecordedRun
-from experiments.analysis.compare import Comparison
 from experiments.analysis.reduce import reduce_cell, sample
 from experiments.analysis.selection import Selection
 from experiments.analysis.statistics import Array
 from experiments.analysis.tables import StandIn
+
+if TYPE_CHECKING:
+    from experiments.analysis.compare import Comparison
 
 
 class Untested(Exception):

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from experiments.analysis.claims import Claim, Judged, judge_claim
 from experiments.analysis.collect import Reader
-from experiments.analysis.compare import Comparison
 from experiments.analysis.evidence import Evidence
 from experiments.analysis.figures import Spec
 from experiments.analysis.tables import OwnTable, Table
@@ -28,6 +28,9 @@ from experiments.config.compose import nearest
 from experiments.plugins import discover_values
 from experiments.store.records import Store
 from experiments.studies.model import Study
+
+if TYPE_CHECKING:
+    from experiments.analysis.compare import Comparison
 
 STUDIES = discover_values(__name__, __path__, Study)
 """Name → study, in the order of the list."""

@@ -102,16 +102,6 @@ def test_every_row_that_has_runs_is_printed(store: Store) -> None:
     assert printed == {f"{t.name}.{r.key}.{c.key}" for t, r, c in sourced}
 
 
-def test_our_file_reads_as_the_published_one_does(store: Store) -> None:
-    cells = reduce_all(reader := Reader(store), COMPLETE)
-    read = published.parse(from_cells(COMPLETE, cells, reader), COMPLETE)
-    assert published.count(read, COMPLETE) == (len(cells) - 3, 3)
-    for name, one in cells.items():
-        table, row, column = name.split(".")
-        assert read[table][row][column]["text"] == one.printed
-        assert set(read[table][row][column]["value"]) == set(one.value or {})
-
-
 def test_data_that_are_not_the_published_files_are_named_above_the_macros_that_they_enter(store: Store) -> None:
     assert "data differ" not in build(store)[1]
     how = "mirror: 3 images decoded from JPEG"

@@ -8,7 +8,7 @@ from record_samples import fill, grown, record
 
 from experiments.config.identity import identity_keys, run_id
 from experiments.store.records import Store
-from experiments.studies import FIGURES, STUDIES, WORDS, figure_of, study, tables_of
+from experiments.studies import NUMBERED, STUDIES, WORDS, figure_of, study, tables_of
 from experiments.studies.one_d import SENSITIVITY
 from experiments.studies.schedules import FOUR
 from experiments.studies.several import IN_ORDER
@@ -134,7 +134,7 @@ def test_every_number_of_a_table_and_a_figure_answers(capsys: pytest.CaptureFixt
     assert {table.name for table in tables_of(4)} == {"datafourbody", "datafourfullbody"}
     numbered = [table.name for number in WORDS for table in tables_of(number)]
     assert len(numbered) == len(set(numbered)), "no macro has two numbers"
-    assert [figure_of(number) for number in FIGURES] == [f"figure{number}" for number in FIGURES]
+    assert [figure_of(number) for number in NUMBERED] == [f"figure{number}" for number in NUMBERED]
     for line, said in (
         (["--table", "5"], "5 is a figure of the paper: --figure 5"),
         (["--figure", "8"], "8 is a table of the paper: --table 8"),
