@@ -55,9 +55,10 @@ docs: $(STAMPS)/tests ## Build the documentation site: build/docs/index.html
 notebook: $(STAMPS)/tests ## Execute examples/smaller_cnn.ipynb in place (minutes), and draw its picture
 	cd examples && $(ONE_THREAD) ../$(PY) -m jupyter execute --inplace smaller_cnn.ipynb
 
-lint: $(STAMPS)/tests ## Run ruff and mypy
+lint: $(STAMPS)/tests ## Run ruff, mypy and import-linter
 	$(PY) -m ruff check .
 	$(PY) -m mypy
+	$(VENV)/bin/lint-imports --no-cache
 
 bench: $(STAMPS)/graph ## Measure the speed of training on this machine
 	$(PY) benchmarks/bench.py $(ARGS)

@@ -11,8 +11,8 @@ from typing import Any
 from experiments.analysis.selection import Selection, keys_of, selected_runs
 from experiments.config.identity import flatten, identity_keys
 from experiments.config.numerics import numerics
+from experiments.config.run_files import Run
 from experiments.contract.config import Config
-from experiments.runs.run_files import Run
 from experiments.store.records import RecordError, Store
 
 

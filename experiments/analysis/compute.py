@@ -78,5 +78,5 @@ def _steps(record: Mapping[str, Any]) -> Iterator[int]:
     for name, phase in record["phases"].items():
         # A diverged grown model gives no size to retrain at: its fixed phase is empty.
         untrained = name == "fixed" and grown.get("status", "complete") != "complete"
-        if "taken_from" not in phase and not untrained:
+        if not untrained:
             yield int(phase["steps"])

@@ -90,12 +90,11 @@ def test_the_first_half_is_a_prefix_that_the_record_holds(store: Store) -> None:
 
 
 def test_what_was_spent(store: Store) -> None:
-    """Records count once, by hardware, companions included; copied and untrained phases do not count."""
+    """Records count once, by hardware, companions included; untrained phases do not count."""
     phases = {"grown": {**samples.grown([4.0], 1e-5, 1e-5), "steps": 100}}
-    taken = {**samples.fixed(5, 1e-5), "steps": 1000, "taken_from": "another"}
     hardware = {"cpu": "Some CPU", "cores": 2}
     spent = {"hardware": hardware, "time": {"started": "2026-01-01T00:00:00+00:00", "seconds": 1800.0}}
-    samples.put(store, BASELINE, 0, {**phases, "fixed": taken}, **spent)
+    samples.put(store, BASELINE, 0, phases, **spent)
     diverged = {**samples.diverged(), "steps": 100}
     samples.put(store, BASELINE, 1, {"grown": diverged, "fixed": diverged}, **spent)
     gpu = {"device": "Some GPU", "engine": "torch", "replicas": 1, "threads": 1}
