@@ -57,7 +57,7 @@ class Block(nn.Module):
 class CifarResNet(nn.Module):
     """6 ``blocks`` + 2 layers: [N, 3, 32, 32] to [N, classes].
 
-    Source: He et al., "Deep residual learning for image recognition", 2016, section 4.2, with shortcuts of option A or B.
+    Source: He et al., "Deep residual learning for image recognition", 2016, section 4.2, with its shortcuts A or B.
 
     Args:
         blocks: residual blocks of each stage.
@@ -77,7 +77,9 @@ class CifarResNet(nn.Module):
         self.bn1 = nn.BatchNorm2d(widths[0])
         before = [widths[0], *widths[:-1]]
         self.layer1, self.layer2, self.layer3 = (
-            nn.Sequential(Block(channels, width, 1 + (stage > 0), maps), *(Block(width, width, 1) for _ in range(blocks - 1)))
+            nn.Sequential(
+                Block(channels, width, 1 + (stage > 0), maps), *(Block(width, width, 1) for _ in range(blocks - 1))
+            )
             for stage, (channels, width) in enumerate(zip(before, widths, strict=True))
         )
         self.linear = nn.Linear(widths[-1], classes)

@@ -176,8 +176,8 @@ class Record:
     converted: Annotated[
         str | Absent,
         key(
-            "for a record that no run of this suite wrote: the file of a benchmark that it was made from once, and what "
-            "differs from a run. `commit` and `hardware` are those of the training"
+            "for a record that no run of this suite wrote: the file of a benchmark that it was made from once, and "
+            "what differs from a run. `commit` and `hardware` are those of the training"
         ),
     ] = None
     curves_sha256: Annotated[
