@@ -136,7 +136,8 @@ WORKS = {
     "smollm2": Work(
         "SmolLM2-135M, trained, on WikiText-2, shares of its feed-forward parameters", "full", {"task": "wikitext2"},
         60, 16_384, ("NGN", "NGN, sizes fixed early", "magnitude", "Wanda, even", "Minitron", "Sheared-LLaMA's masks"),
-        (75,), 3, settings={"Sheared-LLaMA's masks": {"train.lr_boundary": 0.2}}, limited="parameters", score="loss", unit="nats per token", better=-1, samples="tokens", small=0.01,
+        (75,), 3, settings={"Sheared-LLaMA's masks": {"train.lr_boundary": 0.2}}, limited="parameters", score="loss",
+        unit="nats per token", better=-1, samples="tokens", small=0.01,
         digits=3,
     ),
 }  # fmt: skip
