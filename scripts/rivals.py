@@ -26,7 +26,7 @@ def main(arguments: list[str] | None = None) -> None:
     text = rivals.tables(found, given.scale)
     print(text)
     if given.page:
-        from experiments.drawing.rivals import draw  # it needs matplotlib
+        from experiments.report.drawing.rivals import draw  # it needs matplotlib
 
         page = ROOT / "docs" / "benchmarks.md"
         begin, end = (f"<!-- rivals {given.scale}: {word} -->" for word in ("begin", "end"))

@@ -68,9 +68,7 @@ class Plain(Method):
 class Fixed(Plain):
     """A plain model with ``count`` components; a list has one count per group."""
 
-    source: ClassVar[Source | None] = Source(
-        "a fixed size", "the plain model, retrained", claims=("frontier", "vision_fixed"), rank=9
-    )
+    source: ClassVar[Source | None] = Source("a fixed size", "the plain model, retrained", rank=9)
     ordered: ClassVar[bool] = True
     in_kernels: ClassVar[bool] = True
     of_modules: ClassVar[Literal["no", "also", "only"]] = "also"

@@ -22,7 +22,6 @@ class NGN(Method):
     source: ClassVar[Source | None] = Source(
         "NGN",
         "Li, NGN: Learning Neural Network Size as a Differentiable Count, unpublished",
-        claims=("baseline_integers", "truncation_free", "dimension"),
         rank=1,
     )
     in_kernels: ClassVar[bool] = True

@@ -57,7 +57,7 @@ class Block(nn.Module):
 class CifarResNet(nn.Module):
     """6 ``blocks`` + 2 layers: [N, 3, 32, 32] to [N, classes].
 
-    Source: He et al., "Deep residual learning for image recognition", 2016, section 4.2, with its shortcuts A or B.
+    Source: He et al., "Deep residual learning for image recognition", 2016, section 4.2; shortcuts of option A or B.
 
     Args:
         blocks: residual blocks of each stage.

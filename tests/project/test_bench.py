@@ -37,7 +37,7 @@ def test_scripts_with_paths_of_their_own_find_what_they_import(tmp_path: Path) -
     assert len(scripts) == 2
     bare = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     code = "import os, runpy, sys; sys.path[0] = os.path.dirname(sys.argv[1]); runpy.run_path(sys.argv[1])"
-    for script in [*scripts, *([ROOT / "examples" / "search.py"] if importlib.util.find_spec("optuna") else [])]:
+    for script in scripts:
         done = programs.run_code(code, script, cwd=tmp_path, env=bare)
         assert done.returncode == 0, done.stderr
 

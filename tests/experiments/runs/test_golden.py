@@ -17,11 +17,12 @@ from pathlib import Path
 
 import pytest
 
+from experiments.config import run_files
 from experiments.config.compose import compose
 from experiments.config.numerics import numerics
 from experiments.models.kernels.build import FLAGS
 from experiments.models.kernels.libraries import FOLDER, library
-from experiments.runs import launch, run_files
+from experiments.runs import launch
 from experiments.store.records import Store
 from experiments.tasks import GATES_OF_TASK, TASKS
 

@@ -13,8 +13,8 @@ from experiments.blocks import ConfigError
 from experiments.config.compose import check, compose
 from experiments.config.identity import run_id
 from experiments.config.schema import CheckedConfig
-from experiments.drawing import rivals as figure
 from experiments.paths import ROOT
+from experiments.report.drawing import rivals as figure
 from experiments.runs.same import differences
 from experiments.store.records import Store, read_record
 from experiments.studies import rivals
