@@ -30,8 +30,8 @@ from experiments.blocks import ConfigError
 from experiments.cli.machine import check_packages, warn_of_uncounted
 from experiments.cli.pipes import exit_with, print_line
 from experiments.cli.sweep import Sweep
+from experiments.config.run_files import Run
 from experiments.data import DataError
-from experiments.runs.run_files import Run
 from experiments.runs.shutdown import shut_down
 from experiments.store.records import RecordError, Store
 from experiments.studies import STUDIES

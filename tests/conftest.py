@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import pickle
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +20,6 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Under nohup a closed terminal is ignored, and programs that tests start would inherit that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-import filelock  # noqa: E402
 import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 
@@ -64,22 +63,6 @@ def _has_cuda() -> bool:
 
 
 @pytest.fixture(scope="session")
-def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], Any]], Any]:
-    """Makes what a name stands for in a folder of its own, once for all test processes; the others read a copy."""
-    own = tmp_path_factory.getbasetemp()
-    common = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-
-    def made(name: str, make: Callable[[Path], Any]) -> Any:
-        file = common / f"{name}.pickle"
-        with filelock.FileLock(f"{file}.lock"):
-            if not file.exists():
-                file.write_bytes(pickle.dumps(make(tmp_path_factory.mktemp(name))))
-        return pickle.loads(file.read_bytes())
-
-    return made
-
-
-@pytest.fixture(scope="session")
 def page_made(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """(report, reader, page) of the records of ``page_samples``; made once, as several files look at it."""
     import page_samples
@@ -115,6 +98,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if needing_browser and not (shutil.which("chromium") and importlib.util.find_spec("playwright")):
         for item in needing_browser:
             item.add_marker(pytest.mark.skip(reason="needs Chromium (apt install chromium) and playwright (pip)"))
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    """What a test draws depends on no test before it."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
 
 
 @pytest.fixture

@@ -77,7 +77,7 @@ NAVIGATION = {
     "tutorial": ["/README", "/examples/smaller_cnn"],
     "library": ["/build/gallery/index", "site/api"],
     "study": ["data", "language"],
-    "extending": sorted(f"extending/{page.stem}" for page in (ROOT / "docs" / "extending").glob("*.md")),
+    "extending": [f"extending/{part}" for part in ("task", "method", "study", "size", "library")],
     "architecture": ["equations"],
     "evidence": ["disagreements", "about_the_paper", "verdicts", "benchmarks", "models", "reliability", "records",
                  "formats", "report", "log", "versioning", "/CONTRIBUTING", "/CHANGELOG"],

@@ -1,7 +1,5 @@
 """One contract: every capacity learner on every ordered component."""
 
-import copy
-
 import pytest
 import torch
 from learners import BUDGETS, LEARNERS, K
@@ -15,24 +13,30 @@ from ngn.methods.base import Capacity
 from ngn.methods.ngn import CountGate
 
 
-@pytest.fixture(
-    params=[(s, m, r) for s in STRUCTURES for m in (*LEARNERS, *BUDGETS) for r in (None, 2)],
-    ids=lambda p: f"{p[0].name}-{p[1]}-{'plain' if p[2] is None else 'stack'}",
-)
-def case(request):
-    """A single model without a head, or a stack of two models with a head each."""
-    structure, method, replicas = request.param
+def learner_of(structure, method, replicas):
+    """The learner of a single model without a head, or of a stack of two models with a head each."""
     seeds = 3 if replicas is None else [3, 8]
     bank = awake(structure.bank(K, seeds))
     capacity = LEARNERS["ngn" if method in BUDGETS else method](replicas)
     model = model_of(bank, capacity, head=replicas is not None, seeds=seeds)
-    return structure, replicas, BUDGETS.get(method, CapacityLearner)(model)
+    return BUDGETS.get(method, CapacityLearner)(model)
 
 
-def test_shapes_and_gradients(case):
-    structure, replicas, learner = case
+@pytest.mark.parametrize("method", [*LEARNERS, *BUDGETS])
+@pytest.mark.parametrize("structure", STRUCTURES, ids=lambda structure: structure.name)
+def test_every_learner_on_every_component(structure, method):
+    for replicas in (None, 2):
+        has_shapes_and_gradients(learner_of(structure, method, replicas), structure.x(torch.float32), replicas)
+        agrees_in_its_modes(learner_of(structure, method, replicas), structure.x(torch.float32))
+        for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
+            learner = learner_of(structure, method, replicas)
+            learner.model.to(dtype)
+            is_deployed_as_the_hard_forward(learner, structure, replicas, structure.x(dtype), tolerance)
+
+
+def has_shapes_and_gradients(learner, x, replicas):
     lead = () if replicas is None else (replicas,)
-    y = learner(structure.x(torch.float32))
+    y = learner(x)
     assert y.shape[: len(lead)] == lead
     penalty = learner.penalty()
     assert penalty.shape == lead
@@ -47,30 +51,24 @@ def test_shapes_and_gradients(case):
     learner.after_step(0)
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
-def test_deployed_is_the_hard_forward_and_smaller(case, dtype, tolerance):
-    structure, replicas, learner = case
-    learner = copy.deepcopy(learner)
-    learner.model.to(dtype)
-    x = structure.x(dtype)
+def is_deployed_as_the_hard_forward(learner, structure, replicas, x, tolerance):
+    """And with no parameter more than those of what is kept."""
     learner.calibrate(x)
     with torch.no_grad():
         hard = hard_output(learner, x)
         counts = learner.count()
+        bank = learner.axes[0].bank
+        with_parameters = K - getattr(bank, "identity", False)  # an identity has none
+        per = sum(p.numel() for p in bank.parameters()) // (replicas or 1) // with_parameters
+        head = sum(p.numel() for n, p in learner.model.named_parameters() if n.startswith("head")) // (replicas or 1)
         for r in [None] if replicas is None else range(replicas):
             small = learner.deploy(r)
             want = hard if r is None else hard[r]
             assert float((small(x) - want).abs().max()) <= tolerance * max(1.0, float(want.abs().max()))
             assert not any(isinstance(m, Capacity) for m in small.modules())
             assert not any(m.training for m in small.modules())
-            bank = learner.axes[0].bank
-            with_parameters = K - getattr(bank, "identity", False)  # an identity has none
-            per = sum(p.numel() for p in bank.parameters()) // (replicas or 1) // with_parameters
             left = sum(p.numel() for p in small.parameters())
             kept = int(counts[0] if r is None else counts[r, 0])
-            head = sum(p.numel() for n, p in learner.model.named_parameters() if n.startswith("head")) // (
-                replicas or 1
-            )
             if structure.name == "chain":  # a link needs all links before it
                 open_ = learner.axes[0].capacity.kept()
                 kept = max((k + 1 for k, o in enumerate((open_ if r is None else open_[r]).tolist()) if o), default=0)
@@ -79,15 +77,12 @@ def test_deployed_is_the_hard_forward_and_smaller(case, dtype, tolerance):
             assert (left < sum(p.numel() for p in learner.model.parameters())) or kept == K
 
 
-def test_modes_agree_where_they_must(case):
-    structure, _, learner = case
-    x = structure.x(torch.float32)
+def agrees_in_its_modes(learner, x):
     with torch.no_grad():
         soft, again = learner(x), learner(x)
         assert torch.equal(soft, again)
-        hard_output(learner, x)
-        assert torch.equal(soft, learner(x)), "a hard forward must leave the learner soft"
         hard = hard_output(learner, x)
+        assert torch.equal(soft, learner(x)), "a hard forward must leave the learner soft"
         with learner.mode("kept"):
             kept = learner(x)
     assert kept.shape == hard.shape == soft.shape

@@ -52,8 +52,3 @@ def test_the_first_example_makes_a_model_of_transformers_smaller(tmp_path):
     before, after = map(int, PARAMETERS.search(done.stdout.replace(",", "")).groups())
     assert 0.5 * before < after <= 0.6 * before
     assert (tmp_path / "small.safetensors").exists()
-
-
-def test_files_that_the_readme_points_at_exist():
-    for target in re.findall(r"\]\(([^)#:]+)\)", README):
-        assert (ROOT / target).exists(), target

@@ -59,9 +59,3 @@ def test_the_tutorial_runs(tmp_path: Path) -> None:
     assert 4 <= int(own.splitlines()[-1].split()[0]) < 0.95 * 64
     assert task.count("/sine-waves-ngn") == 2
     assert "factor: 2.0" in task
-
-
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.name)
-def test_links_of_the_documents_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
-        assert (page.parent / target).exists(), target

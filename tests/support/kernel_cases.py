@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from learners import put_price
+from stopping import Stop, stop_after
 from torch import Tensor
 
 from experiments.models.depth import ChainBank, LayerStack, TanhBank
@@ -173,20 +174,6 @@ def assert_same_curves(a: History, b: History) -> None:
 
 def replica(values: dict[str, Tensor], r: int) -> dict[str, Tensor]:
     return {name: value[r].clone() for name, value in values.items()}
-
-
-class Stop(Exception):
-    """The exception that interrupts a training."""
-
-
-def stop_after(step: int) -> Any:
-    """Return an ``on_step`` that interrupts at the first call after ``step``, when its checkpoint is written."""
-
-    def stop(done: int) -> None:
-        if done > step:
-            raise Stop
-
-    return stop
 
 
 def resumed_exactly(

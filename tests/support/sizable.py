@@ -26,6 +26,37 @@ class Fused(nn.Module):
         return self.proj(nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
 
 
+class Adding(nn.Linear):
+    """A residual layer."""
+
+    def forward(self, x):
+        return x + super().forward(x).tanh()
+
+
+class Plus(nn.Module):
+    """A residual layer around a module."""
+
+    def __init__(self, mlp: nn.Module) -> None:
+        super().__init__()
+        self.mlp = mlp
+
+    def forward(self, x):
+        return x + self.mlp(x)
+
+
+class Layers(nn.Module):
+    """Layers, one after the other."""
+
+    def __init__(self, *layers: nn.Module) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
 def chain(*parts: int | nn.Module) -> nn.Sequential:
     """Chain linear maps of these sizes, with an activation or a given module between two."""
     sizes, layers = [part for part in parts if isinstance(part, int)], []

@@ -6,7 +6,6 @@ block after them), tables of messages (``| missing | message |``), and tables th
 
 from __future__ import annotations
 
-import copy
 import os
 import re
 import shutil
@@ -42,12 +41,6 @@ class Reader:
         if folder != checkout:
             for name in ("run.py", "scripts"):
                 (folder / name).symlink_to(checkout / name)
-
-    def copy(self, folder: Path) -> Reader:
-        """Somebody who has done the same so far, elsewhere."""
-        other = copy.copy(self)
-        other.folder = Path(shutil.copytree(self.folder, folder, symlinks=True))
-        return other
 
     def run(self, commands: str) -> subprocess.CompletedProcess[str]:
         """Type commands into a shell that knows the variables exported before."""

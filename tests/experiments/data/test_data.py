@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import data_samples as samples
 import numpy as np
@@ -15,9 +11,6 @@ import pytest
 from data_samples import read_cifar, read_mnist
 
 from experiments.data import DataError, MissingData, cifar10, cora, data_root, mnist, sets
-from experiments.paths import ROOT
-
-REAL = Path(os.environ["NGN_DATA"]) if os.environ.get("NGN_DATA") else None
 
 
 def test_a_data_root_that_is_one_folder_too_deep_is_noticed(tmp_path):
@@ -129,26 +122,3 @@ def test_adopting_checks_the_structure_and_writes_a_manifest_that_load_accepts(t
     assert (len(data.train_images), len(data.test_images)) == (60_000, 10_000)
     assert data.info.provenance == "noise"
     assert set(json.loads((tmp_path / "mnist" / "manifest.json").read_text())["files"]) == set(full)
-
-
-def test_no_torch_is_imported_by_the_readers():
-    code = "import sys, experiments.data.sets, experiments.data.synthetic; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
-
-
-@pytest.mark.skipif(REAL is None, reason="needs the real data in $NGN_DATA")
-@pytest.mark.parametrize("name", ["mnist", "cifar10"])
-def test_real_images_have_the_known_shapes_and_classes(name):
-    assert REAL is not None
-    try:
-        data = {"mnist": mnist, "cifar10": cifar10}[name].load(REAL)
-    except MissingData as absent:
-        pytest.skip(str(absent))
-    shape = {"mnist": (1, 28, 28), "cifar10": (3, 32, 32)}[name]
-    assert data.train_images.shape == ({"mnist": 60_000, "cifar10": 50_000}[name], *shape)
-    assert data.test_images.shape == (10_000, *shape)
-    if name == "cifar10":
-        assert np.bincount(data.train_labels).tolist() == [5000] * 10
-        assert np.bincount(data.test_labels).tolist() == [1000] * 10
-    else:
-        assert np.bincount(data.test_labels).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]

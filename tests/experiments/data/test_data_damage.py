@@ -125,21 +125,6 @@ def test_cifar10_structure_is_checked(tmp_path):
         read_cifar(tmp_path, {})
 
 
-def test_an_unreadable_file_is_named(tmp_path, monkeypatch):
-    files, _ = samples.mnist()
-    samples.put(tmp_path / "mnist", files)
-    real = np.fromfile
-
-    def failing(path, *args, **kwargs):
-        if Path(path).name.startswith("t10k-images"):
-            raise PermissionError(13, "Permission denied")
-        return real(path, *args, **kwargs)
-
-    monkeypatch.setattr(np, "fromfile", failing)
-    with pytest.raises(DataError, match=r"t10k-images-idx3-ubyte: unreadable \(Permission denied\)"):
-        read_mnist(tmp_path, samples.official(files))
-
-
 def test_hostile_files_are_named_and_not_taken_into_memory(tmp_path):
     """A sparse file of a terabyte, a tar header that asks for gigabytes, and a manifest that is nested too deep."""
     folder = tmp_path / "mnist"

@@ -5,19 +5,18 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 import socket
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import data_samples as samples
 import filelock
 import pytest
-from data_server import CONTENT, Server, origin_of, serving, silent, verify_one
+from data_server import CONTENT, Server, origin_of, serving, silent
 from waiting import leave_partial
 
-from experiments.data import DataError, DataInfo, MissingData
+from experiments.data import DataError
 from experiments.data import fetch as fetching
-from experiments.data.fetch import WORKING, DataOrigin, fetch, install_unchanged
+from experiments.data.fetch import WORKING, fetch
 
 
 @pytest.fixture
@@ -45,14 +44,6 @@ def test_a_cut_connection_is_resumed_where_it_ended(server, tmp_path):
     server.cuts = [300_000, 200_000]
     fetch("tiny", tmp_path, origin_of(server.url("one.bin")), silent)
     assert [asked for _, asked in server.requests] == [None, "bytes=300000-", "bytes=500000-"]
-    assert (tmp_path / "tiny" / "one.bin").read_bytes() == CONTENT
-
-
-def test_a_later_call_resumes_what_an_earlier_one_left(server, tmp_path):
-    server.files["one.bin"] = CONTENT
-    samples.put(tmp_path / "tiny" / WORKING, {"one.bin.part": CONTENT[:123_456]})
-    fetch("tiny", tmp_path, origin_of(server.url("one.bin")), silent)
-    assert server.requests == [("/one.bin", "bytes=123456-")]
     assert (tmp_path / "tiny" / "one.bin").read_bytes() == CONTENT
 
 
@@ -168,33 +159,6 @@ def test_eight_processes_at_once_download_once(server, tmp_path):
     assert sorted(fetched for fetched, _ in results) == [False] * 7 + [True]
     assert len({digest for _, digest in results}) == 1
     assert server.requests == [("/one.bin", None)]
-
-
-def test_who_waits_for_the_lock_uses_what_the_other_fetched(server, tmp_path):
-    (tmp_path / "tiny").mkdir()
-    seen_missing = threading.Event()
-
-    def verify(root: Path) -> DataInfo:
-        try:
-            return verify_one(f"sha256:{samples.sha256(CONTENT)}", root)
-        except MissingData:
-            seen_missing.set()
-            raise
-
-    remotes = origin_of(server.url("one.bin")).remotes
-    answers: list[bool] = []
-    with filelock.FileLock(tmp_path / "tiny" / f"{WORKING}.lock"):
-        waiting = threading.Thread(
-            target=lambda: answers.append(
-                fetch("tiny", tmp_path, DataOrigin(remotes, verify, install_unchanged), silent)[1]
-            )
-        )
-        waiting.start()
-        assert seen_missing.wait(timeout=60)
-        samples.put(tmp_path / "tiny", {"one.bin": CONTENT})
-    waiting.join()
-    assert answers == [False]
-    assert server.requests == []
 
 
 def test_the_digest_of_a_large_file_is_computed_once_until_the_file_changes(tmp_path, monkeypatch):

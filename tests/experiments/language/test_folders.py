@@ -52,12 +52,6 @@ def test_what_is_there_stays(tmp_path, what):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_an_empty_folder_is_filled(tmp_path):
-    (tmp_path / "out").mkdir()
-    fill(tmp_path / "out")
-    check_sums(tmp_path / "out")
-
-
 def test_of_four_at_once_one_writes_the_folder(tmp_path):
     def one(number: int) -> None:
         while not (tmp_path / "go").exists():

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from stopping import Stop, stop_after
 
 import ngn
 from experiments.blocks import ConfigError, legal_name
@@ -89,27 +90,19 @@ def test_batches_are_addressed_by_seed_and_epoch():
     assert not torch.equal(batches.at(0)[0].ids, task.batches(TRAIN, 4).at(0)[0].ids)
 
 
-class Stopped(Exception):
-    pass
-
-
 def test_a_run_that_was_stopped_in_mid_epoch_ends_bit_equal(tmp_path):
     steps = 11  # an epoch has eight
 
-    def ended(folder, stop: bool) -> tuple:
+    def ended(folder, stop: int) -> tuple:
         task, learner = made(config())
 
-        def on_step(step: int) -> None:
-            if stop and step == 10:
-                raise Stopped
-
-        history = trainer(task, learner, steps, folder=folder, checkpoint_seconds=1e-9, on_step=on_step).fit()
+        history = trainer(task, learner, steps, folder=folder, checkpoint_seconds=1e-9, on_step=stop_after(stop)).fit()
         return history, learner.state()
 
-    whole, expected = ended(tmp_path / "whole", stop=False)
-    with pytest.raises(Stopped):
-        ended(tmp_path / "parts", stop=True)
-    resumed, found = ended(tmp_path / "parts", stop=False)
+    whole, expected = ended(tmp_path / "whole", stop=steps)
+    with pytest.raises(Stop):
+        ended(tmp_path / "parts", stop=9)
+    resumed, found = ended(tmp_path / "parts", stop=steps)
     assert resumed.resumed == 1
     assert (resumed.curves["task"] == whole.curves["task"]).all()
     assert all(torch.equal(found[name], value) for name, value in expected.items())

@@ -5,6 +5,7 @@ import itertools
 
 import pytest
 import torch
+from stopping import Stop, stop_after
 from torch import nn
 
 import ngn
@@ -157,13 +158,6 @@ def test_terms_are_truncated_when_training_ends_and_not_in_earlier_checkpoints(t
 
     whole = train(learner())
 
-    class Interrupted(Exception):
-        pass
-
-    def stop(step):
-        if step == 40:
-            raise Interrupted
-
     plan, batches = ngn.TrainPlan(steps=60, lr=1e-2), [X]
 
     class Same:
@@ -178,8 +172,8 @@ def test_terms_are_truncated_when_training_ends_and_not_in_earlier_checkpoints(t
             one, Same(), loss, plan, folder=tmp_path, checkpoint_seconds=0.0, progress="never", **settings
         )
 
-    with pytest.raises(Interrupted):
-        trainer(learner(), on_step=stop).fit()
+    with pytest.raises(Stop):
+        trainer(learner(), on_step=stop_after(39)).fit()
     again = learner()
     assert trainer(again).fit().resumed == 1
     for name, value in whole.state().items():

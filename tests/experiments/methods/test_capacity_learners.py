@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from modes import hard_output
+from stopping import Stop, stop_after
 from structures import STRUCTURES, awake
 
 from experiments.methods.awnn.capacity import AdaptiveWidth, PriorLearner
@@ -222,15 +223,8 @@ def test_a_replica_trains_as_it_would_alone(method):
 
 @pytest.mark.parametrize("method", CAPACITIES)
 def test_a_resumed_training_is_bit_equal(method, tmp_path):
-    class Stop(Exception):
-        pass
-
-    def stop(step):
-        if step == 17:
-            raise Stop
-
     with pytest.raises(Stop):
-        trained(method, [5, 2], tmp_path, stop)
+        trained(method, [5, 2], tmp_path, stop_after(16))
     resumed, whole = trained(method, [5, 2], tmp_path), trained(method, [5, 2])
     for (name, p), q in zip(resumed.model.named_parameters(), whole.model.parameters(), strict=True):
         assert torch.equal(p, q), name

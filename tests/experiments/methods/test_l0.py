@@ -4,13 +4,8 @@ import math
 
 import pytest
 import torch
-from modes import hard_output
-from structures import STRUCTURES, awake
 
 from experiments.methods.l0.capacity import LIMIT, HardConcrete
-from experiments.models.parallel import ParallelModel
-from ngn.components.base import OrderedSum
-from ngn.learner import CapacityLearner
 from ngn.streams import generator
 
 K = 6
@@ -48,24 +43,6 @@ def test_l0_gate_is_the_hard_concrete_and_its_probability_is_right():
     assert torch.allclose(open_ / steps, P, atol=4 * float((P * (1 - P) / steps).sqrt().max()))
     gate.before_step(None)
     assert torch.equal(gate.coefficients("soft"), deterministic)
-
-
-def test_l0_deploys_exactly_the_open_blocks():
-    for structure in STRUCTURES:
-        learner = CapacityLearner(ParallelModel(OrderedSum(awake(structure.bank(K, 3).double()), HardConcrete(K, 3))))
-        gate, bank = learner.axes[0].capacity, learner.axes[0].bank
-        with torch.no_grad():
-            gate.log_alpha.copy_(torch.tensor([0.4, -3.0, 3.0, -3.0, -3.0, -1.0]))
-        assert gate.kept().tolist() == [True, False, True, False, False, True]
-        assert learner.count().tolist() == [3]
-        x = structure.x(torch.float64)
-        with torch.no_grad():
-            f, small = bank.components(x), learner.deploy()
-            wanted = (1.2 * torch.sigmoid(torch.tensor(0.4, dtype=torch.float64)) - 0.1) * f[0] + f[2]
-            wanted = wanted + (1.2 * torch.sigmoid(torch.tensor(-1.0, dtype=torch.float64)) - 0.1) * f[5]
-            assert torch.allclose(small(x), wanted, atol=1e-12)
-            assert torch.allclose(hard_output(learner, x), wanted, atol=1e-12)
-            assert torch.allclose(learner(x), wanted, atol=1e-12)
 
 
 def test_l0_noise_depends_on_seed_and_step_and_closed_gates_can_reopen():

@@ -98,17 +98,6 @@ def test_the_start_of_a_component_does_not_depend_on_K(kind):
         BANKS[kind](3, seed=[0, 1])
 
 
-@pytest.mark.parametrize("kind", BANKS)
-def test_the_bank_equals_the_sum_of_its_components(kind):
-    bank = BANKS[kind](4).double()
-    torch.nn.init.normal_(bank.get_parameter(bank.last[0]), generator=torch.Generator().manual_seed(0))
-    x = torch.randn(2, 6, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    x = (x, x.exp()) if kind == "states" else x
-    c = torch.tensor([1.0, 0.5, 0.25], dtype=torch.float64)
-    torch.testing.assert_close(bank(x, c), (bank.components(x, 3) * c[:, None, None, None]).sum(0))
-    torch.testing.assert_close(bank(x, None), bank.components(x).sum(0))
-
-
 def test_closed_state_coordinates_are_not_scanned():
     gate = ngn.CountGate(16, t0=1.0, beta=(12.0, 12.0))
     block = MambaBlock(16, gate, seed=0)

@@ -57,33 +57,6 @@ def test_an_activation_of_another_size_is_refused_not_emptied():
         learner.axes[0](torch.ones(2, 5))
 
 
-class Residual(nn.Module):
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.conv1, self.conv2 = conv(channels, channels, padding=1), conv(channels, channels, padding=1)
-
-    def forward(self, x):
-        return x + self.conv2(self.conv1(x).relu())
-
-
-class Fire(nn.Module):
-    """SqueezeNet's block: only its first layer takes the input."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.reduce, self.expand = conv(8, 4, 1), conv(4, 8, 1)
-
-    def forward(self, x):
-        return self.expand(self.reduce(x).relu())
-
-
-def test_what_takes_the_channels_within_a_block_is_found():
-    small = exact(ended(conv(), Residual(8)), {"0": CHANNELS()}, IMAGES, 3)
-    assert small[1].conv1.in_channels == small[1].conv2.out_channels == 3, "the sum has them, too"
-    assert small[1].conv1.out_channels == 8
-    assert exact(ended(conv(), Fire()), {"0": CHANNELS()}, IMAGES, 3)[1].reduce.in_channels == 3
-
-
 class Frozen(nn.Module):
     """A batch norm with buffers only, as in detectors."""
 
@@ -98,16 +71,6 @@ class Frozen(nn.Module):
 
 def test_a_module_with_buffers_is_cut():
     assert exact(ended(conv(), Frozen(8)), {"0": CHANNELS()}, IMAGES, 3)[1].bias.shape == (3,)
-
-
-class Squeeze(nn.Module):
-    def forward(self, x):
-        return x.flatten(1)
-
-
-def test_a_name_alone_makes_no_squeeze_and_excitation():
-    model = nn.Sequential(conv(), nn.ReLU(), nn.AdaptiveAvgPool2d(1), Squeeze(), nn.Linear(8, 4))
-    assert exact(model, {"0": CHANNELS()}, IMAGES, 5)[4].in_features == 5
 
 
 class LayerNorm2d(nn.LayerNorm):
@@ -147,16 +110,6 @@ def test_whole_groups_of_a_grouped_convolution_are_cut():
     grouped = nn.Sequential(conv(), nn.ReLU(), nn.ConvTranspose2d(8, 8, 4, 2, 1, groups=4), conv(8, 2))
     small = exact(grouped, {"0": CHANNELS()}, IMAGES, 3)
     assert (small[0].out_channels, small[2].groups, small[3].in_channels) == (6, 3, 6)
-
-
-class Heads(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem = conv(3, 4)
-        self.heads = nn.ModuleDict({name: nn.Sequential(conv(4, 8, 1), nn.ReLU(), conv(8, 2, 1)) for name in "ab"})
-
-    def forward(self, x, head="a"):
-        return self.heads[head](self.stem(x))
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from sizable import chain
-from torch import nn
+from sizable import Adding, Layers, chain
 
 import ngn
 
@@ -47,24 +46,12 @@ def test_what_a_file_leaves_out_is_the_same_in_the_model_and_in_the_same_order(f
             ngn.load(other, path)
 
 
-class Adding(nn.Linear):
-    def forward(self, x):
-        return x + super().forward(x)
-
-
-class Layers(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.ModuleList(Adding(8, 8) for _ in range(6))
-
-    def forward(self, x):
-        for layer in self.layers:
-            x = layer(x)
-        return x
-
-
 @pytest.mark.parametrize(
-    ("kind", "sizes"), [(Layers, {"layers": ngn.Depth(t0=2.0)}), (lambda: chain(8, 16, 8), {"": ngn.Width(4, t0=2.0)})]
+    ("kind", "sizes"),
+    [
+        (lambda: Layers(*(Adding(8, 8) for _ in range(6))), {"layers": ngn.Depth(t0=2.0)}),
+        (lambda: chain(8, 16, 8), {"": ngn.Width(4, t0=2.0)}),
+    ],
 )
 def test_a_size_of_which_a_file_holds_nothing_is_said(kind, sizes, tmp_path):
     learner = ngn.learn_sizes(kind(), sizes, example=X, frozen=True)

@@ -5,13 +5,11 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from modes import hard_output
-from sizable import Fused
+from stopping import Stop, stop_after
 from torch import nn
 from traceable import Experts, ResNet, ShuffleNet, Swin, UNet, example_of, network
 
 import ngn
-from ngn.importance import BATCHES
 
 X, Y = torch.randn(64, 8), torch.randn(64, 4)
 PAIRS = [[X[:32], Y[:32]], [X[32:], Y[32:]]]
@@ -64,18 +62,6 @@ def test_units_of_any_order_form_components(sizes, tmp_path):
     assert torch.equal(ngn.load(made().model, tmp_path / "small")(X), small(X))
 
 
-def test_a_training_with_units_in_any_order_is_cut_in_place_and_deployed():
-    learner = ngn.learn_sizes(
-        two_maps(), {"": ngn.Width(8)}, example=X, budget=ngn.Budget(parameters="50%"), by_importance="magnitude"
-    )
-    history = ngn.fit(learner, X, Y, F.mse_loss, ngn.TrainPlan(steps=30, lr=1e-2), progress="never")
-    left = learner.model[0].out_features
-    assert left == learner.axes[0].places == 8 * learner.axes[0].K < 64
-    assert bool(torch.isfinite(torch.tensor(history.curves["task"])).all())
-    small = learner.deploy(example=X)
-    torch.testing.assert_close(small(X), hard_output(learner, X))
-
-
 def test_permuting_the_units_of_a_network_changes_nothing_after_sorting():
     model = two_maps()
     moved, order = copy.deepcopy(model), torch.randperm(64)
@@ -108,15 +94,6 @@ def test_the_magnitude_is_the_norm_over_all_members_of_a_group():
         conv[k].square().sum() + norm[k].square() + last[:, 16 * k : 16 * k + 16].square().sum() for k in range(8)
     ]
     assert torch.equal(learner.axes[0].ranks, ranked(torch.stack(scores).sqrt(), 8))
-
-
-def test_a_head_is_one_unit():
-    model, x = Fused(), torch.randn(2, 5, 8)
-    learner = ngn.learn_sizes(model, example=x, by_importance="magnitude")
-    heads = next(axis for axis in learner.axes if axis.K == 4)
-    qkv = model.qkv.weight.view(3, 4, -1).square().sum((0, 2))
-    out = model.proj.weight.view(8, 4, 2).square().sum((0, 2))
-    assert torch.equal(heads.ranks, ranked((qkv + out).sqrt(), 4))
 
 
 def test_wanda_is_the_weight_times_the_norm_of_what_it_reads():
@@ -194,19 +171,6 @@ def test_an_order_of_your_own_stays():
     assert learner.axes[0].ranks.argsort().tolist() == own
 
 
-def test_at_most_so_many_batches_are_read():
-    read = []
-
-    def batches():
-        for number in range(1000):
-            read.append(number)
-            yield PAIRS[number % 2]
-
-    given = {"calibration": batches(), "loss": F.mse_loss}
-    ngn.learn_sizes(two_maps(), {"": ngn.Width()}, example=X, by_importance="wanda", **given)
-    assert len(read) == BATCHES
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -282,16 +246,9 @@ def test_fit_sorts_by_its_own_batches_before_the_first_step(score):
 
 
 def test_a_resumed_training_keeps_its_order(tmp_path):
-    class Stopped(Exception):
-        pass
-
-    def stop(step):
-        if step == 7:
-            raise Stopped
-
     whole = fitted("taylor", X, Y)
-    with pytest.raises(Stopped):
-        fitted("taylor", X, Y, folder=tmp_path, checkpoint_seconds=0.0, on_step=stop)
+    with pytest.raises(Stop):
+        fitted("taylor", X, Y, folder=tmp_path, checkpoint_seconds=0.0, on_step=stop_after(6))
     resumed = fitted(None, X, Y, folder=tmp_path)  # not sorted again
     assert all(torch.equal(a, b) for a, b in zip(resumed.state().values(), whole.state().values(), strict=True))
 

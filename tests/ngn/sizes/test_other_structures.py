@@ -3,7 +3,6 @@
 import pytest
 import torch
 from torch import nn
-from traceable import SuperResolution, Swin, UNet, example_of
 
 import ngn
 
@@ -61,27 +60,18 @@ def language(kind, **more):
     return getattr(transformers, f"{kind}ForCausalLM")(config(**TINY | more))
 
 
-def mixtral() -> nn.Module:
-    return language("Mixtral", num_local_experts=4, num_experts_per_tok=2)
-
-
 MLP, HEADS = "model.layers.*.mlp", "model.layers.*.self_attn"
 CUT = {
     "timm's attention": (ViTAttention, {"": ngn.Heads(t0=1.0)}, X, 1),
-    "a shifted window": (Swin, {"attn": ngn.Heads(t0=1.0), "mlp": ngn.Width(10, t0=3.0)}, example_of(Swin), 2),
-    "both ends of a skip": (UNet, {"**": ngn.Channels(t0=1.0)}, example_of(UNet), 5),
-    "pixels shuffled": (SuperResolution, {"**": ngn.Channels(t0=1.0)}, example_of(SuperResolution), 2),
     "terms and the units between": (adapted, {"0": ngn.Width(4, t0=1.0)}, X, 3),
     "units between maps with terms": (adapted, {"0.0.base_layer": ngn.Width(16, t0=5.0)}, X, 1),
     "beside a recurrent layer": (Recurrent, {"*": ngn.Width(16, t0=5.0)}, X, 1),
-    "a fused gate": (lambda: language("Phi3"), {MLP: ngn.Width(16, t0=5.0)}, IDS, 2),
     "grouped queries in one map": (
         lambda: language("Falcon", new_decoder_architecture=True, num_kv_heads=3),
         {"transformer.h.*.self_attention": ngn.Heads(t0=1.0)},
         IDS,
         2,
     ),
-    "experts": (mixtral, {MLP: ngn.Width(t0=1.0), HEADS: ngn.Heads(t0=1.0)}, IDS, 4),
 }
 
 

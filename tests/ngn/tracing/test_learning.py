@@ -52,24 +52,6 @@ def test_the_traced_cost_is_the_measured_one_at_any_counts(kind, which):
         assert float(cost(more)[0] - value) == pytest.approx(1e-3 * float(slope[0]), rel=1e-2)
 
 
-def test_what_fails_its_trial_is_left_and_listed():
-    class Fixed(nn.Module):
-        """A view whose length is written into the program."""
-
-        def __init__(self):
-            super().__init__()
-            self.up, self.down, self.last = nn.Linear(4, 12), nn.Linear(12, 6), nn.Linear(6, 2)
-
-        def forward(self, x):
-            return self.last(self.down(self.up(x).view(-1, 12).tanh()))
-
-    model, x = Fixed(), torch.randn(3, 4)
-    learner = ngn.learn_sizes(model, example=x)
-    assert learner.names == ["down"]
-    assert any("up" in left.members and "cut to half" in left.reason for left in learner.found.fixed)
-    assert not any("before" in str(hook) for hook in model.down._forward_pre_hooks.values())
-
-
 def test_a_choice_of_what_was_found():
     model, x = network(UNet), example_of(UNet)
     found = ngn.find_sizes(model, x)
@@ -88,16 +70,3 @@ def test_the_start_is_the_model_and_all_weights_are_trained():
     learner = ngn.learn_sizes(model, example=x, lambda0=0.1, t0=3.0)
     (learner(x).square().mean() + learner.penalty()).backward()
     assert all(p.grad is not None and bool(p.grad.isfinite().all()) for p in learner.parameters() if p.requires_grad)
-
-
-def test_torchs_encoder_with_and_without_its_heads():
-    layer = nn.TransformerEncoderLayer(8, 4, 24, batch_first=True)
-    x = torch.randn(2, 5, 8)
-    wanted = ["layers.0.linear1", "layers.0.self_attn", "layers.1.linear1", "layers.1.self_attn"]
-    model = nn.TransformerEncoder(layer, 2).eval()
-    found = ngn.find_sizes(model, x)
-    assert sorted(group.name for group in found) == wanted
-    assert ngn.learn_sizes(model, found.without("**.self_attn")).names == wanted[::2]
-    learner = ngn.learn_sizes(nn.TransformerEncoder(layer, 2), example=x, t0=1.2)
-    assert sorted(learner.names) == wanted
-    assert learner.deploy(example=x, unsettled="allow").layers[1].self_attn.num_heads == 2

@@ -42,7 +42,6 @@ FAMILIES = {
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_sizes_of_each_layer(family):
-    torch.manual_seed(0)
     config, wanted = FAMILIES[family]()
     model = transformers.AutoModelForCausalLM.from_config(config).eval()
     learner = ngn.learn_sizes(model, example=IDS)
@@ -59,3 +58,28 @@ def test_the_sizes_of_each_layer(family):
 def test_a_model_brings_its_input():
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**QUERIES, **BOS))
     assert len(ngn.learn_sizes(model).axes) == 4
+
+
+def test_channels_behind_which_there_are_squeeze_and_excitation_blocks():
+    """Blocks of transformers without any nn.Sequential; one pattern matches all convolutions."""
+    config = transformers.EfficientNetConfig(
+        image_size=32,
+        width_coefficient=0.5,
+        depth_coefficient=0.5,
+        hidden_dim=640,
+        in_channels=[32, 16],
+        out_channels=[16, 24],
+        kernel_sizes=[3, 3],
+        strides=[1, 2],
+        num_block_repeats=[1, 2],
+        expand_ratios=[4, 4],
+        depthwise_padding=[],
+    )
+    model = transformers.EfficientNetModel(config).eval()
+    x = torch.randn(2, 3, 32, 32)
+    sizes = {"encoder.blocks.*.expansion.expand_conv": ngn.Channels(8, t0=1.3)}
+    learner = ngn.learn_sizes(model, sizes, example=x)
+    small = learner.deploy(example=x, unsettled="allow")
+    for name in learner.names:
+        block = small.get_submodule(name.rpartition(".expansion")[0])
+        assert block.squeeze_excite.reduce.in_channels == block.projection.project_conv.in_channels < 32

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from stopping import Stop, stop_after
 from torch import Tensor, nn
 
 import ngn
@@ -88,15 +89,11 @@ def test_losses_are_those_of_adamw_in_float32_within_their_noise() -> None:
 def test_it_resumes_exactly_from_a_checkpoint_of_quantised_moments(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
 
-    def stop(step: int) -> None:
-        if step == 2:
-            raise InterruptedError
-
     torch.manual_seed(1)
     _, whole = trained("adamw8bit", torch.bfloat16)
     torch.manual_seed(1)
-    with pytest.raises(InterruptedError):
-        trained("adamw8bit", torch.bfloat16, folder=tmp_path, checkpoint_seconds=1e-9, on_step=stop)
+    with pytest.raises(Stop):
+        trained("adamw8bit", torch.bfloat16, folder=tmp_path, checkpoint_seconds=1e-9, on_step=stop_after(1))
     trainer, again = trained("adamw8bit", torch.bfloat16, folder=tmp_path)
     torch.testing.assert_close(again, whole, rtol=1e-6, atol=0)
     assert all(p.dtype == torch.bfloat16 for p in trainer.learner.body_parameters())

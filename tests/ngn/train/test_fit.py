@@ -2,13 +2,12 @@
 
 import itertools
 
-import numpy as np
 import pytest
 import torch
 from modes import hard_output
+from stopping import Stop, stop_after
 from torch import nn
 
-import ngn
 from experiments.models.mlp import MLPBank
 from ngn.components.base import OrderedSum
 from ngn.learner import CapacityLearner
@@ -139,21 +138,13 @@ def test_evaluations_are_under_the_autocast_of_the_training(mode):
         assert trainer.evaluate(lambda model: model.model.first[0](X).dtype, mode) == dtype
 
 
-class Stop(Exception):
-    pass
-
-
 def test_a_resumed_training_with_dropout_and_normalisation_is_bit_equal(tmp_path):
-    def stop(step):
-        if step == 12:
-            raise Stop
-
     learners = [noisy() for _ in range(3)]
     torch.manual_seed(1)
     trained(learners[0])
     torch.manual_seed(1)
     with pytest.raises(Stop):
-        trained(learners[1], folder=tmp_path, checkpoint_seconds=0.0, on_step=stop)
+        trained(learners[1], folder=tmp_path, checkpoint_seconds=0.0, on_step=stop_after(11))
     torch.manual_seed(2)
     trained(learners[2], folder=tmp_path)
     for name, value in learners[0].state_dict().items():
@@ -161,13 +152,9 @@ def test_a_resumed_training_with_dropout_and_normalisation_is_bit_equal(tmp_path
 
 
 def test_a_checkpoint_of_other_code_is_not_resumed(tmp_path, caplog):
-    def stop(step):
-        if step == 12:
-            raise Stop
-
     for identity, resumed in (({"commit": "a"}, 1), ({"commit": "b"}, 0)):
         with pytest.raises(Stop):
-            trained(noisy(), folder=tmp_path, checkpoint_seconds=0.0, on_step=stop, identity={"commit": "a"})
+            trained(noisy(), folder=tmp_path, checkpoint_seconds=0.0, on_step=stop_after(11), identity={"commit": "a"})
         history = Trainer(
             noisy(), DATA, MSE, TrainPlan(steps=20), folder=tmp_path, identity=identity, progress="never"
         ).fit()
@@ -235,33 +222,3 @@ def test_a_training_that_diverges_is_warned_of():
     target[0] = float("inf")
     with pytest.warns(UserWarning, match="no longer finite at step 0"):
         fit(noisy(), X, target, mean_squared_error, TrainPlan(steps=5), progress="never")
-
-
-@pytest.mark.parametrize(
-    "loss", [torch.nn.functional.mse_loss, torch.nn.MSELoss(), ngn.Supervised(lambda y, z: (y - z).square().mean())]
-)
-def test_batches_of_pairs_take_a_loss_of_output_and_target(loss):
-    x = torch.linspace(-1, 1, 32).unsqueeze(-1)
-    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, x.sin()), batch_size=32)
-
-    def trained(*data):
-        learner = ngn.CapacityLearner(ngn.OrderedSum(MLPBank([1, 3, 1], K=3, seeds=0), ngn.CountGate(3)))
-        return ngn.fit(learner, *data, ngn.TrainPlan(steps=3), progress="never").curves["task"][:, 0]
-
-    pairs = torch.nn.functional.mse_loss
-    assert trained(loader, None, loss).tolist() == pytest.approx(trained(x, x.sin(), pairs).tolist(), rel=1e-6)
-
-
-def test_a_compiled_model_trains_as_the_model_does():
-    x = torch.linspace(-1, 1, 32).unsqueeze(-1)
-
-    def trained(**compiled):
-        torch.manual_seed(0)
-        learner = ngn.CapacityLearner(ngn.LowRankLinear(nn.Linear(1, 1), ngn.CountGate(3, t0=2.0), 0, "map"))
-        settings = {"model": torch.compile(learner, **compiled)} if compiled else {}
-        pairs = torch.nn.functional.mse_loss
-        return ngn.fit(learner, x, x.sin(), pairs, ngn.TrainPlan(steps=3), progress="never", **settings).curves
-
-    plain, fast = trained(), trained(backend="eager", fullgraph=True)
-    for key in ("task", "t"):
-        np.testing.assert_allclose(fast[key], plain[key], rtol=1e-6)

@@ -1,7 +1,5 @@
 """Two gloo processes, for real: cut and wrapped again (DDP), sharded (FSDP), tensor parallel."""
 
-import copy
-
 import pytest
 import torch
 import two_processes
@@ -134,11 +132,3 @@ def test_sharded_weights_stay_masked_and_are_deployed_from_the_whole_state(tmp_p
 @pytest.mark.slow
 def test_tensor_parallel_weights_take_the_coefficients(tmp_path):
     two_processes.results(tmp_path, parallel, False)
-
-
-def test_a_copy_of_a_learner_is_independent():
-    learner = made(False)
-    twin = copy.deepcopy(learner)
-    step(learner, learner, optimizer_of(learner), 0, lambda x: x)
-    assert not torch.equal(learner(X), twin(X))
-    torch.testing.assert_close(twin(X), made(False)(X))
