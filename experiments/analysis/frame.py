@@ -113,7 +113,7 @@ def _by_index(path: Path, files: Mapping[str, Stat]) -> Rows:
 def _version() -> str:
     """Return a digest of the code that turns records into rows. An index of other code is made anew."""
     parts = [module.__file__ for module in (as_rows, keys, record, records, result)]
-    return hashlib.sha256(b"".join(Path(part).read_bytes() for part in parts)).hexdigest()
+    return hashlib.sha256(b"".join(Path(str(part)).read_bytes() for part in parts)).hexdigest()
 
 
 def _write_index(path: Path, rows: Rows) -> None:
