@@ -103,8 +103,6 @@ $(STAMPS)/python:
 $(STAMPS)/base: EXTRAS = suite
 $(STAMPS)/base: $(STAMPS)/python pyproject.toml constraints.txt
 	$(INSTALL)
-	@# an unpacked archive is compared with its commit now, before anything in it changes
-	@$(PY) -c 'from experiments.store.provenance import code; code()'
 	@touch $@
 
 # One installation with all extras: each call of pip resolves all requirements again.

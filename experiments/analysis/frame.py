@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.analysis import rows as as_rows
-from experiments.analysis.rows import FORM, Column, FlatRecord, Rows, Stat, record_row
+from experiments.analysis.rows import FORM, ColumnData, FlatRecord, RecordRows, Stat, record_row
 from experiments.store import keys, record, records, result
 from experiments.store.records import RecordError, read_record
 from ngn.files import open_regular, write_atomically
@@ -47,7 +47,7 @@ def record_rows(names: Iterable[str]) -> Iterator[tuple[str, FlatRecord]]:
             log.warning("%s; left out", damaged)
 
 
-def _read(rows: Rows, files: Mapping[str, Stat]) -> None:
+def _read(rows: RecordRows, files: Mapping[str, Stat]) -> None:
     for name, row in record_rows(files):
         rows.add(name, files[name], row)
 
@@ -68,14 +68,14 @@ def frame(places: Path | Iterable[Path]) -> pd.DataFrame:
         rows = _by_index(places[0] / INDEX, files)
         del files  # of many records this counts
         return rows.frame()
-    rows = Rows()
+    rows = RecordRows()
     _read(rows, files)
     return rows.frame()
 
 
 def frame_of(found: Iterable[FlatRecord]) -> pd.DataFrame:
     """Return the frame of rows of :func:`record_row`."""
-    rows = Rows()
+    rows = RecordRows()
     for row in found:
         rows.add(row["run_id"], (0, 0), row)
     return rows.frame()
@@ -94,7 +94,7 @@ def _files(folder: str) -> Iterator[tuple[str, Stat]]:
                 yield entry.path, (facts.st_size, facts.st_mtime_ns)
 
 
-def _by_index(path: Path, files: Mapping[str, Stat]) -> Rows:
+def _by_index(path: Path, files: Mapping[str, Stat]) -> RecordRows:
     """Return the rows of the records of a folder, and renew its index if any changed."""
     rows = _read_index(path)
     same = [at for at, (name, stat) in enumerate(rows.files.items()) if files.get(name) == stat]
@@ -116,7 +116,7 @@ def _version() -> str:
     return hashlib.sha256(b"".join(Path(str(part)).read_bytes() for part in parts)).hexdigest()
 
 
-def _write_index(path: Path, rows: Rows) -> None:
+def _write_index(path: Path, rows: RecordRows) -> None:
     """Write rows as arrays in a zip archive; the texts are JSON."""
     files = [(os.path.relpath(name, path.parent), stat) for name, stat in rows.files.items()]
     columns = [(key, [value for _, value in (column.values or {}).values()]) for key, column in rows.columns.items()]
@@ -132,16 +132,16 @@ def _write_index(path: Path, rows: Rows) -> None:
     write_atomically(path, write, replace=True)
 
 
-def _read_index(path: Path) -> Rows:
+def _read_index(path: Path) -> RecordRows:
     """Return the rows of an index; none if it is missing, damaged, or of other code."""
     try:
         with os.fdopen(open_regular(path, MAX_INDEX_BYTES), "rb") as file, zipfile.ZipFile(file) as packed:
             return _unpacked(packed, path.parent)
     except Exception:  # a garbled archive can raise almost anything
-        return Rows()
+        return RecordRows()
 
 
-def _unpacked(packed: zipfile.ZipFile, folder: Path) -> Rows:
+def _unpacked(packed: zipfile.ZipFile, folder: Path) -> RecordRows:
     """Return the rows in an index.
 
     Raises:
@@ -149,12 +149,12 @@ def _unpacked(packed: zipfile.ZipFile, folder: Path) -> Rows:
     """
     if sum(member.file_size for member in packed.infolist()) > MAX_INDEX_BYTES:
         raise ValueError("too large")
-    rows, texts = Rows(), json.loads(packed.read("texts"))
+    rows, texts = RecordRows(), json.loads(packed.read("texts"))
     if texts["version"] != _version():
         raise ValueError("made by other code")
     rows.files = {os.path.join(folder, name): (int(size), int(changed)) for name, (size, changed) in texts["files"]}
     for at, (key, values) in enumerate(texts["columns"]):
-        column = rows.columns[key] = Column.named(key)
+        column = rows.columns[key] = ColumnData.named(key)
         column.data.frombytes(packed.read(str(at)))
         fits = len(column.data) == len(rows.files)
         if column.values is not None and fits and column.data:

@@ -52,7 +52,7 @@ def record_row(record: Mapping[str, Any]) -> FlatRecord:
 
 
 @dataclass
-class Column:
+class ColumnData:
     """The values of one column, as far as rows have it.
 
     Attributes:
@@ -65,9 +65,9 @@ class Column:
     values: dict[str, tuple[int, Any]] | None
 
     @staticmethod
-    def named(key: str) -> Column:
+    def named(key: str) -> ColumnData:
         """Return the empty column of this name."""
-        return Column(array("d"), None) if _MEASURED.match(key) else Column(array("i"), {})
+        return ColumnData(array("d"), None) if _MEASURED.match(key) else ColumnData(array("i"), {})
 
     def put(self, row: int, value: Any) -> None:
         """Set the value of a row, after those of the rows before it."""
@@ -121,19 +121,19 @@ def order(value: Any) -> tuple[bool, float, str]:
     return (not number, float(value) if number else 0.0, str(value))
 
 
-class Rows:
+class RecordRows:
     """The rows of records by columns, with the paths and facts of their files."""
 
     def __init__(self) -> None:
         self.files: dict[str, Stat] = {}
-        self.columns = {FORM: Column.named(FORM)}
+        self.columns = {FORM: ColumnData.named(FORM)}
 
     def add(self, name: str, stat: Stat, row: FlatRecord) -> None:
         """Add the row of one record."""
         keys = [key for key in row if key != "run_id"]  # the file has its name
         for key in keys:
             if key not in self.columns:
-                self.columns[key] = Column.named(key)
+                self.columns[key] = ColumnData.named(key)
             self.columns[key].put(len(self.files), row[key])
         self.columns[FORM].put(len(self.files), keys)
         self.files[name] = stat
