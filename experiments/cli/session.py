@@ -133,7 +133,7 @@ class Session:
 
     def job(self, settings: DictConfig) -> Any:
         """Do one job, as Hydra starts it: run it, report it, and return what a search optimises."""
-        hydra = HydraConfig.get()
+        hydra: Any = HydraConfig.get()
         number = 0 if OmegaConf.is_missing(hydra.job, "num") else int(hydra.job.num)  # missing in a single run
         if number < len(self.jobs):
             job = self.jobs[number]
@@ -220,7 +220,7 @@ class Session:
         return 1 if self.failed else 3 if self.diverged else 0
 
 
-def _objective(outcome: RunOutcome, hydra: DictConfig | None) -> Any:
+def _objective(outcome: RunOutcome, hydra: Any) -> Any:
     """Return what a sweeper optimises; None where no sweeper asks for it."""
     directions = None if hydra is None else hydra.sweeper.get("direction")
     if directions is None:
