@@ -133,7 +133,7 @@ class Session:
 
     def job(self, settings: DictConfig) -> Any:
         """Do one job, as Hydra starts it: run it, report it, and return what a search optimises."""
-        hydra: Any = HydraConfig.get()
+        hydra = HydraConfig.get()
         number = 0 if OmegaConf.is_missing(hydra.job, "num") else int(hydra.job.num)  # missing in a single run
         if number < len(self.jobs):
             job = self.jobs[number]
@@ -220,9 +220,9 @@ class Session:
         return 1 if self.failed else 3 if self.diverged else 0
 
 
-def _objective(outcome: RunOutcome, hydra: Any) -> Any:
+def _objective(outcome: RunOutcome, hydra: HydraConf | None) -> Any:
     """Return what a sweeper optimises; None where no sweeper asks for it."""
-    directions = None if hydra is None else hydra.sweeper.get("direction")
+    directions = None if hydra is None else getattr(hydra.sweeper, "direction", None)
     if directions is None:
         return None
     from experiments.store.records import read_record

@@ -8,8 +8,10 @@ import sys
 from collections.abc import Iterator
 from functools import cache, cached_property
 from pathlib import Path
+from typing import Any
 
 from experiments.analysis import overview
+from experiments.analysis.frame import frame
 from experiments.blocks import ConfigError
 from experiments.cli.presets import OwnStudy
 from experiments.config.run_files import Run
@@ -156,7 +158,7 @@ def status_command(sweep: Sweep, given: argparse.Namespace) -> int:
 def table_command(sweep: Sweep, given: argparse.Namespace) -> int:
     """Show the results of the study by the settings that differ; return 0 if it is complete."""
     table, wanted = _found(sweep)
-    if table:
+    if len(table):
         by = overview.telling(table)
         print(overview.format_rows(overview.grouped(table, by, overview.usual_columns(table))))
         print(overview.notes(table, by), end="")
@@ -164,10 +166,10 @@ def table_command(sweep: Sweep, given: argparse.Namespace) -> int:
     return 0 if len(table) == wanted else 1
 
 
-def _found(sweep: Sweep) -> tuple[list[overview.FlatRecord], int]:
-    """Return rows for the study's recorded runs, and the number of all its runs."""
+def _found(sweep: Sweep) -> tuple[Any, int]:
+    """Return the DataFrame of the study's recorded runs, and the number of all its runs."""
     paths = [Store(sweep.results).path(run.id) for run in sweep.runs()]
-    return overview.record_rows(path for path in paths if path.exists()), len(paths)
+    return frame(path for path in paths if path.exists()), len(paths)
 
 
 def figure_command(sweep: Sweep, given: argparse.Namespace) -> int:
