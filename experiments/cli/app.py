@@ -15,8 +15,9 @@ import os
 import shlex
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from experiments import paths
 from experiments.blocks import ConfigError
@@ -77,13 +78,16 @@ def prepare(argv: Sequence[str]) -> tuple[list[str], list[Job]]:
     return [*typed.flags, *tokens], jobs
 
 
-def start(session: Session) -> None:
-    """Let Hydra read ``sys.argv`` and start the jobs, or print what the flags ask for."""
+def start(session: Session) -> Callable[[], Any]:
+    """Return what lets Hydra read ``sys.argv`` and start the jobs, or print what the flags ask for."""
     import hydra
 
     os.environ["NGN_SCRATCH"] = str(paths.SCRATCH)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(paths.ROOT), os.environ.get("PYTHONPATH"))))
-    hydra.main(version_base="1.3", config_path=str(paths.CONF), config_name="config")(session.job)()
+    started: Callable[[], Any] = hydra.main(version_base="1.3", config_path=str(paths.CONF), config_name="config")(
+        session.job
+    )
+    return started
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -118,11 +122,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with interrupt.handled():
             if jobs and not missing and not search:
-                session.train([job.run for job in jobs])  # nothing starts, so there are no folders of jobs
+                from experiments.runs.launch import share  # imported here: not every command has a job
+
+                session.ready.update(share([job.run for job in jobs]))  # nothing starts: there are no folders of jobs
                 for number, job in enumerate(jobs):
                     session.report(number, job)
             else:
-                start(session)
+                start(session)()
     except KeyboardInterrupt as stopped:
         return shut_down(stopped, command)
     finally:

@@ -32,7 +32,6 @@ from experiments.runs.same import data_differences, named
 from experiments.store.provenance import changed_since
 from experiments.store.records import RecordError, Store
 from experiments.store.sources import sources_digest
-from experiments.studies import MACROS
 
 Rows = Mapping[str, FlatRecord]
 """Run id → the row of its record."""
@@ -154,6 +153,10 @@ def _paper(jobs: Labelled, own: Rows) -> str:
 
     Of several rows with the same runs, it is those of the fewest seeds that are no fewer than the command's.
     """
+    if all(run.config.profile != "full" for _, run in jobs):  # the paper has no smoke runs
+        return ""
+    from experiments.studies import MACROS  # imported here: they are all studies
+
     seeds: dict[str, list[int]] = {}
     roots: dict[str, Path] = {}
     for _, run in jobs:

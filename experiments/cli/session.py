@@ -23,7 +23,6 @@ from omegaconf import DictConfig, OmegaConf
 from experiments.blocks import ConfigError
 from experiments.cli.expand import Job, expand, run_of
 from experiments.cli.pipes import print_line, room
-from experiments.config.run_files import Run
 from experiments.contract.config import Config
 from ngn.files import FileError, storage_fault
 
@@ -125,12 +124,6 @@ class Session:
             self.jobs.append(Job(tuple(token for token in overrides if token not in self.fixed), job.tokens, job.run))
         return self.jobs[number]
 
-    def train(self, runs: Sequence[Run]) -> None:
-        """Train the runs that have no record, as stacks. Only training imports torch."""
-        from experiments.runs.launch import share
-
-        self.ready.update(share(runs))
-
     def job(self, settings: DictConfig) -> Any:
         """Do one job, as Hydra starts it: run it, report it, and return what a search optimises."""
         hydra = HydraConfig.get()
@@ -161,9 +154,9 @@ class Session:
             f"[{number + 1}/{max(len(self.jobs), len(self.labels), number + 1)}] {job.label}: " if self.several else ""
         )
         try:
-            if run.id not in self.ready:
-                self.train([run])
-            outcome = self.ready.pop(run.id)
+            from experiments.runs.launch import share  # imported here: not every command has a job
+
+            outcome = self.ready.pop(run.id, None) or share([run])[run.id]
             if isinstance(outcome, Exception):
                 raise outcome
             line = f"{prefix or f'{outcome.run_id}: '}{outcome.message}"

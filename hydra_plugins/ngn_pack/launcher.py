@@ -39,11 +39,13 @@ class PackLauncher(Launcher):
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """See :class:`hydra.plugins.launcher.Launcher`."""
+        from experiments.runs.launch import share  # imported here: Hydra loads this module in every command
+
         setup_globals()
         hydra = self.config.hydra
         configure_log(hydra.hydra_logging, hydra.verbose)
         jobs = [self.session.of(number, each) for number, each in enumerate(job_overrides, initial_job_idx)]
-        self.session.train([job.run for job in jobs])
+        self.session.ready.update(share([job.run for job in jobs]))
         done = []
         for number, (job, overrides) in enumerate(zip(jobs, job_overrides, strict=True), initial_job_idx):
             folder = self._folder(number, list(overrides))

@@ -183,7 +183,7 @@ def test_cuda_is_refused_where_there_is_none(
     assert app.main(["device=cuda"]) == 2
     assert "no CUDA device" in capsys.readouterr().err
     started: list[object] = []
-    monkeypatch.setattr(app, "start", started.append)
+    monkeypatch.setattr(app, "start", lambda session: lambda: started.append(session))
     # a cluster launcher starts jobs on other machines
     assert app.main(["device=cuda", "hydra/launcher=submitit_slurm"]) == 0
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
