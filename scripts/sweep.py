@@ -26,9 +26,9 @@ import shlex
 import subprocess
 
 from experiments.blocks import ConfigError
-from experiments.cli.machine import check_packages, warn_of_uncounted
-from experiments.cli.pipes import exit_with, print_line
-from experiments.cli.sweep import Sweep, figure_command, status_command, table_command
+from experiments.cli.machine import check_packages
+from experiments.cli.pipes import exit_with
+from experiments.cli.sweep import Sweep, dry_run, figure_command, plan_of, run_here, status_command, table_command
 from experiments.config.run_files import Run
 from experiments.data import DataError
 from experiments.runs.shutdown import shut_down
@@ -36,27 +36,8 @@ from experiments.store.records import RecordError, Store
 from experiments.studies import STUDIES
 from experiments.sweeps import plan as plans
 from experiments.sweeps import settings, slurm, status
-from experiments.sweeps.local import Supervisor, visible_gpus
-from experiments.sweeps.worker import NOT_FAILED
-from ngn.files import storage_fault
+from experiments.sweeps.local import visible_gpus
 from ngn.train import interrupt
-
-
-def _plan(sweep: Sweep, largest: int) -> plans.Plan | None:
-    """Freeze the runs to do into a plan; return None if there are none."""
-    runs = sweep.wanted()
-    if not runs:
-        return None
-    try:
-        path = plans.freeze(sweep.folder, sweep.study.name, sweep.results, runs, largest, sweep.needs)
-    except OSError as fault:
-        raise ConfigError(storage_fault(fault) or str(fault)) from None
-    plan = plans.read_plan(path)
-    warn_of_uncounted(run.with_execution(results=str(sweep.results)) for run in runs)
-    needs = f"; each needs {sweep.needs}" if str(sweep.needs) else ""
-    those = f"{plan.runs} runs in {len(plan.tasks)} tasks{sweep.left_out(runs)}"
-    print(f"{sweep.study.name}: {those}, {sweep.estimate(runs)}{needs}\n  {path}")
-    return plan
 
 
 def plan_command(sweep: Sweep, given: argparse.Namespace) -> int:
@@ -65,17 +46,9 @@ def plan_command(sweep: Sweep, given: argparse.Namespace) -> int:
         sweep.refuse_uncounted_records()
     cluster = settings.load_cluster(given.cluster, given.settings)
     if given.dry_run:
-        return _dry_run(sweep)
-    if _plan(sweep, cluster.runs_per_task) is None:
+        return dry_run(sweep)
+    if plan_of(sweep, cluster.runs_per_task) is None:
         print(f"{sweep.study.name}: nothing is missing")
-    return 0
-
-
-def _dry_run(sweep: Sweep) -> int:
-    runs = sweep.wanted()
-    for run in runs:
-        print(run.id)
-    print(f"{len(runs)} runs{sweep.left_out(runs)}, {sweep.estimate(runs)}; nothing was started", file=sys.stderr)
     return 0
 
 
@@ -101,7 +74,7 @@ def run_command(sweep: Sweep, given: argparse.Namespace) -> int:
         sweep.refuse_uncounted_records()
     cluster = settings.load_cluster(given.cluster, given.settings)
     if given.dry_run:
-        return _dry_run(sweep)
+        return dry_run(sweep)
     if cluster.kind == "local" and sweep.needs.gpus:
         lacking = sweep.needs.lacking([0] * len(visible_gpus()))
         if lacking is not None:
@@ -111,7 +84,7 @@ def run_command(sweep: Sweep, given: argparse.Namespace) -> int:
             check_packages(run.config)
     if given.plan is None:
         _fetch_data(sweep, sweep.wanted())
-        plan = _plan(sweep, cluster.runs_per_task)
+        plan = plan_of(sweep, cluster.runs_per_task)
     else:
         plan = plans.read_plan(given.plan)
         if plan.results != sweep.results.resolve():  # one from another machine would write where nobody looks
@@ -140,7 +113,7 @@ def run_command(sweep: Sweep, given: argparse.Namespace) -> int:
         return 0
     if given.detach:
         return _leave_running(sweep, plan, given)
-    return _run_here(plan, unfinished, cluster)
+    return run_here(plan, unfinished, cluster)
 
 
 def _leave_running(sweep: Sweep, plan: plans.Plan, given: argparse.Namespace) -> int:
@@ -160,26 +133,6 @@ def _leave_running(sweep: Sweep, plan: plans.Plan, given: argparse.Namespace) ->
     print(f"running as process {child.pid}; its output goes to\n  {log}")
     print(f"{sweep.command('status')}; kill {child.pid} saves and stops it")
     return 0
-
-
-def _run_here(plan: plans.Plan, tasks: list[int], cluster: settings.Cluster) -> int:
-    outcomes: dict[str, str] = {}
-
-    def report(task: int, runs: dict[str, str]) -> None:
-        outcomes.update(runs)
-        kinds = {status if status in NOT_FAILED else "failed" for status in runs.values()}
-        print_line(f"[{len(outcomes)}/{plan.runs}] task {task}: {len(runs)} runs {' and '.join(sorted(kinds))}")
-
-    Supervisor(plan, tasks, cluster, report).run()
-    failed = {name: status for name, status in outcomes.items() if status not in NOT_FAILED}
-    held = [name for name, status in outcomes.items() if status == "held"]
-    diverged = [name for name, status in outcomes.items() if status == "diverged"]
-    for what, names in (("failed", list(failed)), ("held by another sweep", held), ("diverged", diverged)):
-        if names:
-            lines = "\n".join(f"  {name}: {failed[name]}" if name in failed else f"  {name}" for name in names)
-            print(f"{len(names)} of {plan.runs} runs {what}:\n{lines}", file=sys.stderr)
-    missing = {name for names in plan.tasks for name in names} - {path.stem for path in Store(plan.results).paths()}
-    return 1 if failed or missing else 3 if diverged else 0
 
 
 def _one(sweep: Sweep, given: argparse.Namespace) -> int:

@@ -200,7 +200,7 @@ def refuse_unknown_settings(tokens: Sequence[str]) -> None:
         key_of(token).lstrip("+"): token.partition("=")[2] for token in tokens if key_of(token).lstrip("+") in chosen
     }
     for token in tokens:
-        plugin = re.fullmatch(r"\+*hydra\.(launcher|sweeper)\.(\w+)", key_of(token))
+        plugin = re.fullmatch(r"\+*hydra[./](launcher|sweeper)[./](\w+)(\.\w+)?", key_of(token))
         if plugin is None:
             continue
         from hydra.core.config_store import ConfigStore
@@ -209,7 +209,7 @@ def refuse_unknown_settings(tokens: Sequence[str]) -> None:
         Plugins.instance()  # they store their settings
         choice = chosen[f"hydra/{plugin[1]}"]
         known = {str(key) for key in ConfigStore.instance().load(f"hydra/{plugin[1]}/{choice}.yaml").node}
-        known -= {"_target_", "defaults", "params", "sampler", *CODE_KEYS}
+        known -= {"_target_", "defaults", "params", *CODE_KEYS}
         if plugin[2] not in known:
             has = f"it has {', '.join(sorted(known))}" if known else "it has none"
             raise ConfigError(f"{token}: hydra/{plugin[1]}={choice} has no setting '{plugin[2]}'; {has}")

@@ -13,6 +13,8 @@ from typing import Any
 from experiments.analysis import overview
 from experiments.analysis.frame import frame
 from experiments.blocks import ConfigError
+from experiments.cli.machine import warn_of_uncounted
+from experiments.cli.pipes import print_line
 from experiments.cli.presets import OwnStudy
 from experiments.config.run_files import Run
 from experiments.contract.needs import NOTHING
@@ -20,8 +22,10 @@ from experiments.paths import OUTPUT, RESULTS, RUNS, SCRATCH
 from experiments.store.records import RecordError, Store
 from experiments.studies import study
 from experiments.sweeps import plan as plans
-from experiments.sweeps import slurm, status
-from experiments.sweeps.local import visible_gpus
+from experiments.sweeps import settings, slurm, status
+from experiments.sweeps.local import Supervisor, visible_gpus
+from experiments.sweeps.worker import NOT_FAILED
+from ngn.files import storage_fault
 
 
 class Sweep:
@@ -185,3 +189,50 @@ def figure_command(sweep: Sweep, given: argparse.Namespace) -> int:
         print(f"every line of the plot is over runs that also differ in {', '.join(others)}")
     print(f"{len(found)} of {wanted} runs have their record; plot of the results against {by[0]}:\n  {file}")
     return 0
+
+
+def plan_of(sweep: Sweep, largest: int) -> plans.Plan | None:
+    """Freeze the runs to do into a plan; return None if there are none."""
+    runs = sweep.wanted()
+    if not runs:
+        return None
+    try:
+        path = plans.freeze(sweep.folder, sweep.study.name, sweep.results, runs, largest, sweep.needs)
+    except OSError as fault:
+        raise ConfigError(storage_fault(fault) or str(fault)) from None
+    plan = plans.read_plan(path)
+    warn_of_uncounted(run.with_execution(results=str(sweep.results)) for run in runs)
+    needs = f"; each needs {sweep.needs}" if str(sweep.needs) else ""
+    those = f"{plan.runs} runs in {len(plan.tasks)} tasks{sweep.left_out(runs)}"
+    print(f"{sweep.study.name}: {those}, {sweep.estimate(runs)}{needs}\n  {path}")
+    return plan
+
+
+def dry_run(sweep: Sweep) -> int:
+    """Print the runs to do and an estimated time, and start nothing."""
+    runs = sweep.wanted()
+    for run in runs:
+        print(run.id)
+    print(f"{len(runs)} runs{sweep.left_out(runs)}, {sweep.estimate(runs)}; nothing was started", file=sys.stderr)
+    return 0
+
+
+def run_here(plan: plans.Plan, tasks: list[int], cluster: settings.Cluster) -> int:
+    """Run tasks of a plan on this machine; return the exit status."""
+    outcomes: dict[str, str] = {}
+
+    def report(task: int, runs: dict[str, str]) -> None:
+        outcomes.update(runs)
+        kinds = {status if status in NOT_FAILED else "failed" for status in runs.values()}
+        print_line(f"[{len(outcomes)}/{plan.runs}] task {task}: {len(runs)} runs {' and '.join(sorted(kinds))}")
+
+    Supervisor(plan, tasks, cluster, report).run()
+    failed = {name: status for name, status in outcomes.items() if status not in NOT_FAILED}
+    held = [name for name, status in outcomes.items() if status == "held"]
+    diverged = [name for name, status in outcomes.items() if status == "diverged"]
+    for what, names in (("failed", list(failed)), ("held by another sweep", held), ("diverged", diverged)):
+        if names:
+            lines = "\n".join(f"  {name}: {failed[name]}" if name in failed else f"  {name}" for name in names)
+            print(f"{len(names)} of {plan.runs} runs {what}:\n{lines}", file=sys.stderr)
+    missing = {name for names in plan.tasks for name in names} - {path.stem for path in Store(plan.results).paths()}
+    return 1 if failed or missing else 3 if diverged else 0
