@@ -52,7 +52,7 @@ def record_row(record: Mapping[str, Any]) -> FlatRecord:
 
 
 @dataclass
-class Column:
+class PackedColumn:
     """The values of one column, as far as rows have it.
 
     Attributes:
@@ -65,9 +65,9 @@ class Column:
     values: dict[str, tuple[int, Any]] | None
 
     @staticmethod
-    def named(key: str) -> Column:
+    def named(key: str) -> PackedColumn:
         """Return the empty column of this name."""
-        return Column(array("d"), None) if _MEASURED.match(key) else Column(array("i"), {})
+        return PackedColumn(array("d"), None) if _MEASURED.match(key) else PackedColumn(array("i"), {})
 
     def put(self, row: int, value: Any) -> None:
         """Set the value of a row, after those of the rows before it."""
@@ -126,14 +126,14 @@ class Rows:
 
     def __init__(self) -> None:
         self.files: dict[str, Stat] = {}
-        self.columns = {FORM: Column.named(FORM)}
+        self.columns = {FORM: PackedColumn.named(FORM)}
 
     def add(self, name: str, stat: Stat, row: FlatRecord) -> None:
         """Add the row of one record."""
         keys = [key for key in row if key != "run_id"]  # the file has its name
         for key in keys:
             if key not in self.columns:
-                self.columns[key] = Column.named(key)
+                self.columns[key] = PackedColumn.named(key)
             self.columns[key].put(len(self.files), row[key])
         self.columns[FORM].put(len(self.files), keys)
         self.files[name] = stat
