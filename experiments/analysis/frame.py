@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.analysis import rows as as_rows
-from experiments.analysis.rows import FORM, Column, FlatRecord, Rows, Stat, record_row
+from experiments.analysis.rows import FORM, FlatRecord, PackedColumn, Rows, Stat, record_row
 from experiments.store import keys, record, records, result
 from experiments.store.records import RecordError, read_record
 from ngn.files import open_regular, write_atomically
@@ -154,7 +154,7 @@ def _unpacked(packed: zipfile.ZipFile, folder: Path) -> Rows:
         raise ValueError("made by other code")
     rows.files = {os.path.join(folder, name): (int(size), int(changed)) for name, (size, changed) in texts["files"]}
     for at, (key, values) in enumerate(texts["columns"]):
-        column = rows.columns[key] = Column.named(key)
+        column = rows.columns[key] = PackedColumn.named(key)
         column.data.frombytes(packed.read(str(at)))
         fits = len(column.data) == len(rows.files)
         if column.values is not None and fits and column.data:
