@@ -39,10 +39,13 @@ def names_of(extra: str) -> set[str]:
     return {Requirement(line).name for line in DECLARED[extra]}
 
 
-def test_every_package_of_an_extra_is_known_by_its_module() -> None:
+def test_every_extra_is_known_by_its_modules_and_promises_a_command() -> None:
+    """Those of the documentation and of the tests are run by their own jobs, and mamba needs a GPU."""
     assert DECLARED.keys() == packages.EXTRAS.keys()
     for extra in set(DECLARED) - {"docs", "dev"}:
         assert {MODULES.get(name, name) for name in names_of(extra)} <= set(packages.EXTRAS[extra])
+    assert {name for name, _ in PROMISES} == set(DECLARED) - {"docs", "dev", "mamba"}
+    assert (ROOT / ".github" / "workflows" / "tests.yml").read_text().count(".ci/extra") == 1
 
 
 def test_the_lock_has_every_version_with_hashes_and_agrees_with_the_constraints() -> None:
@@ -71,18 +74,10 @@ def test_workflows_and_image_name_what_they_run_by_commit_and_digest() -> None:
     assert {".git", "runs", "scratch"} <= {*(ROOT / ".dockerignore").read_text().split()}
 
 
-def test_every_extra_promises_a_command() -> None:
-    """Those of the documentation and of the tests are run by their own jobs, and mamba needs a GPU."""
-    assert {name for name, _ in PROMISES} == set(DECLARED) - {"docs", "dev", "mamba"}
-    assert (ROOT / ".github" / "workflows" / "tests.yml").read_text().count(".ci/extra") == 1
-
-
 def imported(path: Path, lazy: bool) -> set[str]:
-    """The packages that a file imports, at once or also in functions."""
-    tree = ast.parse(path.read_text())
-    for_types = [node for node in tree.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
-    skipped = {id(child) for node in for_types for child in ast.walk(node)}
-    nodes = [node for node in (ast.walk(tree) if lazy else tree.body) if id(node) not in skipped]
+    """The packages that a file imports, at once or also in functions; not those for types alone."""
+    body = [node for node in ast.parse(path.read_text()).body if "TYPE_CHECKING" not in ast.unparse(node)[:20]]
+    nodes = [node for part in body for node in ast.walk(part)] if lazy else body
     found = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     found |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
     return {name.partition(".")[0] for name in found} - set(sys.stdlib_module_names)
@@ -93,14 +88,11 @@ OURS = {"ngn", "experiments", "hydra_plugins", "torch", "numpy", "safetensors", 
 OURS |= {path.stem for path in (ROOT / "scripts").glob("*.py")}
 
 
-def test_what_a_command_imports_at_its_start_is_in_the_suites_extra() -> None:
+def test_imports_at_the_start_are_of_the_suites_extra_others_of_some_extra_and_every_extra_is_used() -> None:
     for path in FILES:
         name = path.relative_to(ROOT).as_posix()
         extras = ("suite", "paper") if name.startswith(WITH_PAPER) else ("suite",)
         assert imported(path, lazy=False) <= OURS.union(*(packages.EXTRAS[extra] for extra in extras)), name
-
-
-def test_every_package_that_the_suite_imports_belongs_to_an_extra_and_every_extra_is_used() -> None:
     found = set().union(*(imported(path, lazy=True) for path in FILES)) - OURS
     known = {module.partition(".")[0] for modules in packages.EXTRAS.values() for module in modules}
     assert found <= known

@@ -30,7 +30,7 @@ from experiments.data.fetch import DataOrigin, Remote
 from experiments.data.source import Folder
 from experiments.language.folders import check_sums
 from experiments.store.records import Store
-from experiments.tables.one_d import BASELINE
+from experiments.studies.one_d import BASELINE
 
 STEPS = 12
 

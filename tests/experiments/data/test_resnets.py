@@ -14,7 +14,7 @@ import safetensors.numpy
 import torch
 from data_server import serving, silent
 
-from experiments.data import DataError, DataInfo, MissingData, data_root, resnets, sets
+from experiments.data import DataError, DataInfo, MissingData, resnets, sets
 from experiments.data.fetch import DataOrigin, Remote, fetch
 from experiments.data.source import Folder
 
@@ -92,14 +92,6 @@ def test_other_tensors_are_refused_even_where_a_manifest_would_follow(tmp_path, 
         read(tmp_path, {}, adopting=True)
 
 
-def test_a_lacking_tensor_is_named(tmp_path):
-    weights = made()
-    del weights["one"]["layer2.0.bn1.running_var"]
-    samples.put(tmp_path / resnets.NAME, packed(weights))
-    with pytest.raises(DataError, match=rf"{FIRST}: lacks the tensor layer2\.0\.bn1\.running_var; 37 tensors were"):
-        read(tmp_path, {}, adopting=True)
-
-
 @pytest.mark.parametrize("content", [b"", b"\xff" * 64, packed(made())[FIRST][:-4]])
 def test_what_is_no_safetensors_is_refused(tmp_path, content):
     samples.put(tmp_path / resnets.NAME, packed(made()) | {FIRST: content})
@@ -167,28 +159,3 @@ def test_adopting_other_weights_of_the_right_shapes(tmp_path):
         resnets.load_data(tmp_path)
     sets.adopt(resnets.NAME, tmp_path, "trained by ourselves")
     assert resnets.load_data(tmp_path).info.provenance == "trained by ourselves"
-
-
-def test_official_digests_are_those_of_every_file():
-    assert [*resnets.OFFICIAL] == [resnets.file_of(name) for name in resnets.NETWORKS]
-    for network in resnets.NETWORKS.values():
-        named = network.checkpoint.removesuffix(".th").rpartition("-")[2]
-        assert network.digest.startswith(f"sha256:{named}")
-
-
-def there() -> bool:
-    try:
-        sets.require_files(resnets.NAME, data_root(None))
-    except DataError:
-        return False
-    return True
-
-
-@pytest.mark.skipif(not there(), reason="needs the trained networks in the data root")
-def test_the_networks_of_the_data_root_have_the_published_numbers_of_weights():
-    found = resnets.load_data(data_root(None))
-    count = {
-        name: sum(array.size for tensor, array in each.items() if "running" not in tensor)
-        for name, each in found.weights.items()
-    }
-    assert count == {"resnet20": 269_722, "resnet56": 853_018}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from pathlib import Path
 
@@ -151,13 +150,6 @@ def test_code_of_a_folder_is_not_run(folder, tmp_path):
     with pytest.raises(DataError, match="cannot be loaded"):
         load_base(local(odd), tmp_path, CPU)
     assert not (tmp_path / "run").exists()
-
-
-def test_a_missing_package_names_the_command(folder, tmp_path, monkeypatch):
-    found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "transformers" else found(name))
-    with pytest.raises(DataError, match=r"needs the package transformers: pip install -e '\.\[language\]'"):
-        load_base(local(folder), tmp_path, CPU)
 
 
 @pytest.mark.parametrize(

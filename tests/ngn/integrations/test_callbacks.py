@@ -74,62 +74,25 @@ def alike(one, other):
     return all(torch.equal(a, b) for a, b in zip(one.state().values(), other.state().values(), strict=True))
 
 
-def arguments(transformers, folder, steps, **others):
-    return transformers.TrainingArguments(
-        folder,
-        max_steps=steps,
-        per_device_train_batch_size=16,
-        train_sampling_strategy="sequential",
-        learning_rate=1e-3,
-        lr_scheduler_type="constant",
-        max_grad_norm=0.0,
-        report_to=[],
-        disable_tqdm=True,
-        use_cpu=True,
-        dataloader_pin_memory=False,
-        **others,
-    )
-
-
 DATA = [{"x": x, "y": x.sin()} for x in X]
+LOADER = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, X.sin()), batch_size=16)
 
 
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_transformers_trainer(tmp_path, accumulate):
+def in_transformers(learner, folder, steps, model=None, at=None, others=(), accumulate=1, how=None, **settings):
+    """Train with transformers' Trainer, from the checkpoint of a step ``at`` on."""
     transformers = pytest.importorskip("transformers")
     from ngn.integrations.transformers import SizesCallback
 
-    learner = ngn.learn_sizes(Model(), SIZES, example=X, lambda0=1.0)
-    settings = arguments(transformers, tmp_path, 40, gradient_accumulation_steps=accumulate, save_strategy="no")
-
-    def trainer(model):
-        return transformers.Trainer(model, settings, train_dataset=DATA, callbacks=[SizesCallback(learner, lr=0.2)])
-
-    with pytest.raises(ValueError, match=r"train learner\.model"):
-        trainer(Model()).train()
-    trainer(learner.model).train()
-    assert 1 <= learned(learner) < 12
-    assert same_as_fit(learner, 40, 1e-3, accumulate)
-
-
-@pytest.mark.parametrize("at", [5, 11])  # a budget fixes its size at 6, a price at 11
-@pytest.mark.parametrize("way", WAYS)
-def test_transformers_resumes_exactly(tmp_path, way, at):
-    transformers = pytest.importorskip("transformers")
-    from ngn.integrations.transformers import SizesCallback
-
-    def train(learner, **resumed):
-        settings = arguments(transformers, tmp_path, 12, save_steps=1)
-        callbacks = [SizesCallback(learner, lr=0.2, **ORDERED.get(way, {}))]
-        transformers.Trainer(learner.model, settings, train_dataset=DATA, callbacks=callbacks).train(**resumed)
-        return learner
-
-    straight = train(made(way))
-    assert straight.axes[0].order is not None
-    assert straight.model.mlp[0].out_features == max(1, int(straight.count())) < 12
-    resumed = train(made(way), resume_from_checkpoint=str(tmp_path / f"checkpoint-{at}"))
-    assert alike(resumed, straight)
-    assert str(resumed.report()) == str(straight.report())
+    arguments = transformers.TrainingArguments(
+        folder, max_steps=steps, per_device_train_batch_size=16, train_sampling_strategy="sequential",
+        learning_rate=1e-3, lr_scheduler_type="constant", max_grad_norm=0.0, report_to=[], disable_tqdm=True,
+        use_cpu=True, dataloader_pin_memory=False, gradient_accumulation_steps=accumulate,
+        **{"save_steps": 1} | settings,
+    )  # fmt: skip
+    callbacks = [SizesCallback(learner, lr=0.2, **how or {}), *others]
+    data = {"train_dataset": DATA, "eval_dataset": DATA}
+    trainer = transformers.Trainer(model or learner.model, arguments, callbacks=callbacks, **data)
+    trainer.train(**({} if at is None else {"resume_from_checkpoint": f"{folder}/checkpoint-{at}"}))
 
 
 def lightning_module(lightning):
@@ -147,28 +110,49 @@ def lightning_module(lightning):
     return Module
 
 
-LOADER = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, X.sin()), batch_size=16)
+def in_lightning(learner, folder, steps, model=None, at=None, others=(), accumulate=1, how=None, **settings):
+    """The same with Lightning's Trainer, which keeps a checkpoint of every epoch of four steps; return it."""
+    lightning = pytest.importorskip("lightning.pytorch")
+    from ngn.integrations.lightning import SizesCallback
+
+    keep = lightning.callbacks.ModelCheckpoint(folder, "{step}", every_n_train_steps=4, save_top_k=-1)
+    callbacks = [SizesCallback(learner, lr=0.2, **how or {}), keep, *others]
+    settings = {"max_steps": steps, "accumulate_grad_batches": accumulate} | settings
+    trainer = lightning.Trainer(callbacks=callbacks, **QUIET, **settings)
+    resumed = {} if at is None else {"ckpt_path": f"{folder}/step={at}.ckpt"}
+    trainer.fit(lightning_module(lightning)(model or learner.model), LOADER, **resumed)
+    return trainer
+
+
 QUIET = {"logger": False, "enable_progress_bar": False, "accelerator": "cpu", "enable_model_summary": False}
+trainers = pytest.mark.parametrize("train", [in_transformers, in_lightning])
 
 
 @pytest.mark.filterwarnings("ignore")  # Lightning's own
 @pytest.mark.parametrize("accumulate", [1, 2])
-def test_lightning_trainer(accumulate):
-    lightning = pytest.importorskip("lightning.pytorch")
-    from ngn.integrations.lightning import SizesCallback
-
-    settings = QUIET | {"enable_checkpointing": False, "accumulate_grad_batches": accumulate}
-    Module = lightning_module(lightning)
-    module = Module()
-    learner = ngn.learn_sizes(module.model, SIZES, example=X, lambda0=1.0)
-    callback = SizesCallback(learner, lr=0.2)
+@trainers
+def test_it_learns_what_fit_learns(tmp_path, train, accumulate):
+    learner = ngn.learn_sizes(Model(), SIZES, example=X, lambda0=1.0)
     with pytest.raises(ValueError, match=r"train learner\.model"):
-        lightning.Trainer(max_steps=2, callbacks=[callback], **settings).fit(Module(), LOADER)
-    with pytest.raises(ValueError, match="number of training steps"):
-        lightning.Trainer(max_epochs=-1, callbacks=[callback], **settings).fit(module, LOADER)
-    lightning.Trainer(max_steps=40, callbacks=[callback], **settings).fit(module, LOADER)
+        train(learner, tmp_path, 2, model=Model())
+    train(learner, tmp_path, 40, accumulate=accumulate)
     assert 1 <= learned(learner) < 12
     assert same_as_fit(learner, 40, 1e-3, accumulate)
+
+
+@pytest.mark.filterwarnings("ignore")  # Lightning's own
+@pytest.mark.parametrize(  # a budget fixes its size at 7, a price at 15; Lightning resumes at ends of epochs
+    ("train", "at"), [(in_transformers, 5), (in_transformers, 15), (in_lightning, 4), (in_lightning, 12)]
+)
+@pytest.mark.parametrize("way", WAYS)
+def test_it_resumes_exactly(tmp_path, way, train, at):
+    straight, resumed = made(way), made(way)
+    train(straight, tmp_path, 16, how=ORDERED.get(way))
+    assert straight.axes[0].order is not None
+    assert straight.model.mlp[0].out_features == max(1, int(straight.count())) < 12
+    train(resumed, tmp_path, 16, at=at, how=ORDERED.get(way))
+    assert alike(resumed, straight)
+    assert str(resumed.report()) == str(straight.report())
 
 
 @pytest.mark.filterwarnings("ignore")  # Lightning's own
@@ -203,71 +187,33 @@ def test_lightning_with_two_optimisers_learns_what_one_does(limit):
 
 
 @pytest.mark.filterwarnings("ignore")  # Lightning's own
-@pytest.mark.parametrize("at", [4, 12])  # before and after a budget fixes its size
-@pytest.mark.parametrize("way", WAYS)
-def test_lightning_resumes_exactly(tmp_path, way, at):
-    lightning = pytest.importorskip("lightning.pytorch")
-    from ngn.integrations.lightning import SizesCallback
-
-    def train(learner, **resumed):
-        keep = lightning.callbacks.ModelCheckpoint(tmp_path, "{step}", every_n_train_steps=4, save_top_k=-1)  # an epoch
-        trainer = lightning.Trainer(
-            max_steps=16, callbacks=[SizesCallback(learner, lr=0.2, **ORDERED.get(way, {})), keep], **QUIET
-        )
-        trainer.fit(lightning_module(lightning)(learner.model), LOADER, **resumed)
-        return learner
-
-    straight = train(made(way))
-    assert straight.model.mlp[0].out_features == max(1, int(straight.count())) < 12
-    resumed = train(made(way), ckpt_path=tmp_path / f"step={at}.ckpt")
-    assert alike(resumed, straight)
-    assert str(resumed.report()) == str(straight.report())
-
-
-def test_transformers_shows_the_cost_beside_t(tmp_path):
+def test_the_cost_is_shown_beside_t(tmp_path):
     transformers = pytest.importorskip("transformers")
-    from ngn.integrations.transformers import SizesCallback
-
-    shown = []
+    shown, budget = [], ngn.Budget(parameters="60%")
 
     class Watcher(transformers.TrainerCallback):
         def on_log(self, args, state, control, logs=None, **others):
             shown.append(logs["sizes"])
 
-    learner = ngn.learn_sizes(Model(), SIZES, example=X, budget=ngn.Budget(parameters="60%"))
-    settings = arguments(transformers, tmp_path, 4, save_strategy="no", logging_steps=2)
-    callbacks = [SizesCallback(learner), Watcher()]
-    transformers.Trainer(learner.model, settings, train_dataset=DATA, callbacks=callbacks).train()
+    learner = ngn.learn_sizes(Model(), SIZES, example=X, budget=budget)
+    in_transformers(learner, tmp_path, 4, others=[Watcher()], logging_steps=2)
     assert len(shown) == 3
     assert all(said.startswith("t ") and said.endswith("parameters") for said in shown)
     assert shown[-1] == learner.standing()
+    learner = ngn.learn_sizes(Model(), SIZES, example=X, budget=budget)
+    logged = in_lightning(learner, tmp_path, 4, log_every_n_steps=2).callback_metrics
+    assert float(logged["t"]) == pytest.approx(float(learner.size().mean()))
+    assert float(logged["parameters"]) == pytest.approx(float(learner.costs()[0]))
 
 
 @pytest.mark.filterwarnings("ignore")  # Lightning's own
-def test_lightning_logs_the_cost_beside_t():
-    lightning = pytest.importorskip("lightning.pytorch")
-    from ngn.integrations.lightning import SizesCallback
-
-    module = lightning_module(lightning)()
-    learner = ngn.learn_sizes(module.model, SIZES, example=X, budget=ngn.Budget(parameters="60%"))
-    settings = QUIET | {"enable_checkpointing": False, "log_every_n_steps": 2}
-    trainer = lightning.Trainer(max_steps=4, callbacks=[SizesCallback(learner)], **settings)
-    trainer.fit(module, LOADER)
-    assert float(trainer.callback_metrics["t"]) == pytest.approx(float(learner.size().mean()))
-    assert float(trainer.callback_metrics["parameters"]) == pytest.approx(float(learner.costs()[0]))
-
-
-@pytest.mark.filterwarnings("ignore")  # Lightning's own
-def test_lightning_deploys_its_average():
+def test_lightning_deploys_its_average_and_needs_a_number_of_steps(tmp_path):
     """Lightning averages buffers, too, and replaces the module by the average at the end."""
     lightning = pytest.importorskip("lightning.pytorch")
-    from ngn.integrations.lightning import SizesCallback
-
-    module = lightning_module(lightning)()
-    learner = ngn.learn_sizes(module.model, SIZES, example=X, lambda0=1.0)
-    average = lightning.callbacks.EMAWeightAveraging(decay=0.9)
-    settings = QUIET | {"enable_checkpointing": False}
-    lightning.Trainer(max_steps=40, callbacks=[SizesCallback(learner, lr=0.2), average], **settings).fit(module, LOADER)
+    learner = ngn.learn_sizes(Model(), SIZES, example=X, lambda0=1.0)
+    with pytest.raises(ValueError, match="number of training steps"):
+        in_lightning(learner, tmp_path, -1, max_epochs=-1)
+    in_lightning(learner, tmp_path, 40, others=[lightning.callbacks.EMAWeightAveraging(decay=0.9)])
     assert learner.masked == []
     assert 1 <= learned(learner) < 12
 
@@ -286,20 +232,7 @@ def test_a_gradient_that_is_not_finite_moves_no_boundary():
 
 
 def test_a_best_checkpoint_from_before_the_commit_is_warned_of(tmp_path):
-    transformers = pytest.importorskip("transformers")
-    from ngn.integrations.transformers import SizesCallback
-
     learner = ngn.learn_sizes(Model(), SIZES, example=X, lambda0=1.0)
-    best = {
-        "save_steps": 2,
-        "eval_strategy": "steps",
-        "eval_steps": 2,
-        "load_best_model_at_end": True,
-        "label_names": ["y"],
-    }
-    settings = arguments(transformers, tmp_path, 4, **best)
-    trainer = transformers.Trainer(
-        learner.model, settings, train_dataset=DATA, eval_dataset=DATA, callbacks=[SizesCallback(learner)]
-    )
+    best = {"save_steps": 2, "eval_strategy": "steps", "eval_steps": 2, "load_best_model_at_end": True}
     with pytest.warns(UserWarning, match="before the sizes were fixed"):
-        trainer.train()
+        in_transformers(learner, tmp_path, 4, label_names=["y"], **best)

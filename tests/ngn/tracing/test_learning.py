@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
-from traceable import NETWORKS, DenseNet, Experts, ResNet, ShuffleNet, UNet, example_of, network
+from traceable import NETWORKS, Experts, ResNet, ShuffleNet, UNet, example_of, network
 
 import ngn
 from ngn.cost import Cost, cut_to
 
 
-@pytest.mark.parametrize("kind", [ResNet, DenseNet, ShuffleNet, Experts], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [ResNet, ShuffleNet, Experts], ids=lambda kind: kind.__name__)
 def test_half_of_the_multiply_adds_trained_deployed_saved_and_loaded(kind, tmp_path):
     model, x = network(kind), example_of(kind)
     learner = ngn.learn_sizes(model, example=x, budget=ngn.Budget(macs="60%", example=x))

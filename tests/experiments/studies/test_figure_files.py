@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -25,7 +26,7 @@ from ngn.files import start_tick
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e '.[paper]'")
 
 from experiments.report.drawing import style
-from scripts import build_figures
+from scripts import build_figures, build_paper_data
 
 
 @pytest.fixture
@@ -79,6 +80,19 @@ def test_a_figure_is_small_and_its_text_is_text(store: Store, tmp_path: Path) ->
     committed = list((ROOT / "paper" / "figures").glob("*.svg"))
     assert {path.stem for path in committed} == set(FIGURES)
     assert all(path.stat().st_size < 200_000 for path in committed)
+
+
+@pytest.mark.slow(seconds=40)
+def test_the_committed_figures_and_the_papers_file_are_those_of_the_committed_records(tmp_path: Path) -> None:
+    """Byte by byte, so that no change of the code moves a number. Another matplotlib draws other bytes."""
+    assert build_paper_data.main(["--output", str(tmp_path / "data_generated.tex")]) == 0
+    assert (tmp_path / "data_generated.tex").read_bytes() == (ROOT / "paper" / "data_generated.tex").read_bytes()
+    if f"matplotlib=={version('matplotlib')}\n" not in (ROOT / "constraints.txt").read_text():
+        pytest.skip("the figures were drawn by the matplotlib of constraints.txt")
+    assert main(["--output", str(tmp_path / "figures")]) == 0
+    for name in FIGURES:
+        drawn, committed = ((folder / "figures" / f"{name}.svg").read_bytes() for folder in (tmp_path, ROOT / "paper"))
+        assert drawn == committed, name
 
 
 def test_a_wrong_name_gives_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:

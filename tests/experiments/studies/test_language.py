@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import record_samples as samples
-from figure_samples import data
 
 from experiments.analysis.collect import Reader
 from experiments.analysis.reduce import reduce_cell
@@ -18,7 +17,6 @@ from experiments.store.records import Store
 from experiments.studies import FIGURES, study
 from experiments.studies.peft import SMALL, TASKS, learned
 from experiments.studies.peft_small import LORA, LORA_COST, SEEDS
-from experiments.studies.pruning_small import LADDER_RUNS
 from experiments.tasks.language.components import thirds
 
 
@@ -31,17 +29,6 @@ def store(tmp_path: Path) -> Store:
     for path in made.root.glob("gsm8k/*-sora-*"):
         path.unlink()
     return made
-
-
-def test_ranks_are_drawn_by_layer_and_map(store: Store) -> None:
-    data = FIGURES["lora_ranks"].data(Reader(store))
-    points = data.of("gsm8k")
-    assert {point.series for point in points} == {"q", "v"}
-    assert sorted({point.x for point in points}) == list(range(1, 31))
-    assert {point.x for point in points if point.y == 1} == set(range(11, 21))
-    assert data.titles["gsm8k"] == "20 (0/20/0)"
-    assert not data.of("squad")
-    assert any("partial: 2 of 5" in note for note in data.notes)
 
 
 def test_scores_stand_at_what_was_kept_and_what_is_not_run_is_named(store: Store) -> None:
@@ -63,15 +50,6 @@ def test_scores_stand_at_what_was_kept_and_what_is_not_run_is_named(store: Store
     (base,) = (line for line in data.lines if line.panel == "gsm8k")
     assert list(base.y) == [3.5, 3.5]
     assert {run for point in data.points for run in point.runs} <= set(data.runs)
-
-
-def test_soft_and_truncated_scores_are_paired(store: Store) -> None:
-    data = FIGURES["soft_truncated"].data(Reader(store))
-    assert {(point.series, point.x, point.y) for point in data.of("lora")} == {
-        ("GSM8K", 61.0, 60.0),
-        ("WikiSQL-easy", 61.0, 60.0),
-    }
-    assert not data.of("adapter")
 
 
 def test_a_row_is_about_a_rival_a_phase_or_the_model_itself(store: Store) -> None:
@@ -128,20 +106,3 @@ def test_a_rival_that_adapts_other_weights_does_not_count(store: Store) -> None:
     cell = reduce_cell(Reader(store), LORA, LORA.row("wikisql_easy-svd"), "score")
     assert cell.text == "--"
     assert [problem.kind for problem in cell.problems] == ["data"]
-
-
-def test_a_line_through_points_leaves_the_legend_to_them(tmp_path: Path) -> None:
-    style = pytest.importorskip("experiments.report.drawing.style", reason="needs matplotlib")
-    for key in ("ffn-updated-1e-2", "ffn-updated-1e-3"):
-        samples.adapt(Store(tmp_path), LADDER_RUNS[key])
-    found = data("figure13", Store(tmp_path))
-    assert [line.series for line in found.lines] == ["FFN neurons, updated"] * 3
-    drawn = style.draw(FIGURES["figure13"], found)
-    assert [text.get_text() for text in drawn.legends[0].get_texts()].count("FFN neurons, updated") == 1
-    handles = dict(zip(*reversed(drawn.axes[0].get_legend_handles_labels()), strict=True))
-    shown = handles["FFN neurons, updated"].lines[0]
-    (line,) = [line for line in drawn.axes[0].lines if line.get_label() == "_FFN neurons, updated"]
-    assert (shown.get_marker(), line.get_marker()) == ("x", "None")
-    bars = [bool(point.low is not None) for point in found.points]
-    assert bars == [point.panel == "score" for point in found.points]
-    assert shown.get_color() == line.get_color()

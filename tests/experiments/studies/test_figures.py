@@ -11,20 +11,16 @@ import record_samples as samples
 from figure_samples import baseline, data, put_grown
 
 from experiments.analysis.collect import Reader
-from experiments.analysis.figures import EACH, Data, Panel, Point
+from experiments.analysis.figures import Data, Panel, Point
 from experiments.analysis.selection import Selection
 from experiments.config.schema import branch_phase
 from experiments.store.records import Store
-from experiments.studies import FIGURES, depth, prices, study
-from experiments.studies.budgets import BUDGETS
-from experiments.studies.depth import NINE
+from experiments.studies import FIGURES, study
 from experiments.studies.learners import SEVEN
 from experiments.studies.manifold import FIFTEEN
 from experiments.studies.one_d import BASELINE
-from experiments.studies.orders import ORDERED
-from experiments.studies.prices import CONTINUED, PRICES, SWEEP
+from experiments.studies.prices import CONTINUED
 from experiments.studies.schedules import FOUR
-from experiments.studies.starts import STARTS_OF
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e '.[paper]'")
 
@@ -36,14 +32,6 @@ from experiments.report.drawing import style
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return baseline(tmp_path / "results")
-
-
-@pytest.fixture
-def few_prices(monkeypatch: pytest.MonkeyPatch) -> tuple[Selection, ...]:
-    """Reduce the price sweep to 24 prices."""
-    monkeypatch.setattr(prices, "PRICES", PRICES[:24])
-    monkeypatch.setattr(prices, "SWEEP", SWEEP[:24])
-    return SWEEP[:24]
 
 
 def legend(figure: Figure) -> list[str]:
@@ -79,29 +67,6 @@ def test_diverged_dirty_and_strange_seeds_are_counted_and_not_drawn(store: Store
     assert "n = 1 run" in style.draw(FIGURES["figure1"], found).axes[0].get_title()
 
 
-def test_figure_2_has_the_staircase_its_plateaus_and_both_errors(
-    tmp_path: Path, few_prices: tuple[Selection, ...]
-) -> None:
-    store = Store(tmp_path)
-    for n, selection in enumerate(few_prices[:22]):
-        put_grown(store, selection, 0, 5.4 if n == 3 else 5.0 if n < 6 else 4.0, 1e-5 * (n + 1))
-    found = data("figure2", store)
-    assert found.notes[0] == "partial: 22 of 24 prices (2 not run)"
-    assert [p.y for p in found.of("count", prices.LANDED)] == [6.0] * 5 + [5.0] * 16
-    (between,) = found.of("count", prices.BETWEEN)
-    assert (between.x, between.y) == (PRICES[3], 6.0)
-    assert [p.y for p in found.of("mse", "truncated")] == pytest.approx([1e-5 * (n + 1) for n in range(22)])
-    assert [p.y for p in found.of("mse", "soft")] == pytest.approx([5e-6 * (n + 1) for n in range(22)])
-    assert [(*line.y, len(line.runs), *line.x) for line in found.lines_of("count")] == [
-        (6, 6, 6, PRICES[0], PRICES[5]),
-        (5, 5, 16, PRICES[6], PRICES[21]),
-    ]
-    above, below = style.draw(FIGURES["figure2"], found).axes
-    assert above.get_title() == "Retained count\nn = 22 runs"
-    assert [t.get_text() for t in above.texts] == [f"×{(10 ** (4 * 15 / 499)):.1f}"]  # the other spans less than 1.3
-    assert below.get_yscale() == "log"
-
-
 def test_figure_3_pools_by_count_and_prints_n(tmp_path: Path) -> None:
     store = Store(tmp_path)
     frontier = study("fixed_frontier").make()
@@ -122,41 +87,6 @@ def test_figure_3_pools_by_count_and_prints_n(tmp_path: Path) -> None:
     assert len(found.of("", "fixed (each run)")) == 3
     (axes,) = style.draw(FIGURES["figure3"], found).axes
     assert [text.get_text() for text in axes.texts] == ["3", "1", "2"]
-
-
-def test_figure_5_has_the_mean_and_deviation_of_each_start(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    standard, uniform, _ = STARTS_OF
-    for seed, t in enumerate((4.0, 6.0, 8.0)):
-        put_grown(store, standard.start(16), seed, t, 1e-5)
-    put_grown(store, uniform.start(0), 0, 3.0, 1e-5)
-    found = data("figure5", store)
-    (mean,) = found.of("standard", "mean over the seeds")
-    sd = np.sqrt(8 / 3)
-    assert (mean.x, mean.y, mean.low, mean.high) == (16, 6.0, pytest.approx(6 - sd), pytest.approx(6 + sd))
-    assert found.notes[0] == "partial: 4 of 2550 runs (2546 not run)"
-    titles = [axes.get_title().splitlines()[1] for axes in style.draw(FIGURES["figure5"], found).axes]
-    assert titles == ["seeds per start: 3", "seeds per start: 1", "not run"]
-
-
-def test_figure_6_joins_the_branches_to_the_end_of_the_shared_course(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    phases = {"grown": samples.grown([6.0], 1e-5, 1e-5)}
-    phases["grown"]["steps"] = 1000
-    curves = samples.curves()
-    for factor in (0.1, 1.0, 10.0):
-        name = branch_phase(factor)
-        phases[name] = samples.grown([6.0 - factor / 5], 1e-5, 1e-5)
-        curves.update({key.replace("grown", name): course for key, course in samples.curves().items()})
-    run = samples.put(store, CONTINUED, 0, phases, curves=curves)
-    found = data("figure6", store)
-    assert {curve.series for curve in found.curves} == {"shared training", "0.1 × λ₀", "1 × λ₀", "10 × λ₀"}
-    (branch,) = found.curves_of("t", "10 × λ₀")
-    assert (branch.run, branch.x[0], branch.x[-1]) == (run, 1000, 1019)
-    figure = style.draw(FIGURES["figure6"], found)
-    assert figure.axes[0].get_title() == "Boundary\nn = 1 run"
-    (restart,) = [line for line in figure.axes[1].lines if line.get_label() == "the schedules start again"]
-    assert set(restart.get_xdata()) == {1000}
 
 
 def test_figure_7_names_the_methods_that_were_not_run(tmp_path: Path) -> None:
@@ -199,16 +129,6 @@ def test_a_frontier_counts_a_seed_of_a_fixed_count_once(tmp_path: Path) -> None:
     figure = style.draw(FIGURES["frontier_cora_gcn"], found)
     assert legend(figure) == ["fixed", "learned from low", "learned from high", "published, from low"]
     assert [text.get_text() for text in figure.axes[0].texts] == ["2"]
-
-
-def test_the_courses_of_the_schedules_have_a_panel_each(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    put_grown(store, FOUR.row("beta4").runs, 0, 6.0, 1e-5, curves=samples.curves())
-    figure = style.draw(FIGURES["schedule_courses"], data("schedule_courses", store))
-    titles = [axes.get_title() for axes in figure.axes]
-    assert titles[4] == "β = 4 constant\nn = 1 run"
-    assert titles[0] == "baseline\nnot run"
-    assert [line.get_label() for line in figure.axes[4].lines] == ["t of each seed", "median over the seeds"]
 
 
 def test_panels_whose_curves_are_not_kept_say_so(tmp_path: Path) -> None:
@@ -298,80 +218,3 @@ def test_without_records_it_says_so(tmp_path: Path) -> None:
         (axes,) = style.draw(spec, found).axes
         assert axes.get_title() == spec.title
         assert [text.get_text() for text in axes.texts] == ["not run"]
-
-
-def test_boundaries_of_each_dimension_with_the_line_where_it_is_met(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    for row in FIFTEEN.rows:
-        for seed in range({"4": 2, "8": 1}.get(row.key, 0)):
-            phase = samples.grown([3.0], 1e-5, 1e-5, "nmse")
-            points = {"name": "manifold", "sha256": row.key * 64, "provenance": "every dimension has points of its own"}
-            samples.put(store, row.runs, seed, {"grown": phase}, data=points, curves=samples.curves())
-    found = data("manifold_courses", store)
-    assert found.notes[0] == "partial: 3 of 50 runs (47 not run)"
-    assert [(curve.panel, curve.seed) for curve in found.curves] == [("4", 0), ("4", 1), ("8", 0)]
-    axes = style.draw(FIGURES["manifold_courses"], found).axes
-    assert [a.get_title() for a in axes] == [
-        "D = 1\nnot run",
-        "D = 2\nnot run",
-        "D = 4\nn = 2 runs",
-        "D = 6\nnot run",
-        "D = 8\nn = 1 run",
-    ]
-    *courses, median, kept = axes[2].lines
-    assert set(kept.get_ydata()) == {3}
-    assert (len(courses), median.get_label()) == (2, "median over the seeds")
-
-
-def test_what_layers_keep_leaves_out_the_identity_which_the_last_layer_does_not_have(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    falling = [1, 1, 1, 1, 4, 7, 9, 10, 10, 10], [1, 1, 1, 2, 4, 7, 9, 10, 10, 8]
-    for seed, counts in enumerate(falling):
-        phase = {**samples.grown([0.0] * 10, 1e-4, 1e-3), "count": counts, "depth": 6 + seed}
-        samples.put(store, NINE.row("dec-inc").runs, seed, {"grown": phase})
-    found = data("depth_layers", store)
-    assert found.notes[0] == "partial: 2 of 40 runs (38 not run)"
-    assert [p.y for p in found.of("dec-inc", EACH) if p.runs[0].split("-")[3] == "s0"] == [
-        0, 0, 0, 0, 3, 6, 8, 9, 9, 10,
-    ]  # fmt: skip
-    assert [p.y for p in found.of("dec-inc", depth.MEDIAN)] == [0, 0, 0, 0.5, 3, 6, 8, 9, 9, 9]
-    titles = [axes.get_title() for axes in style.draw(FIGURES["depth_layers"], found).axes]
-    assert titles[0].endswith("not run")
-    assert titles[3] == "λ falling, r rising\ndepth 6 to 7\nn = 2 runs"
-
-
-def test_orders_are_drawn_by_the_medians_of_their_prefixes(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    for seed, (t, scores) in enumerate([(3.0, [0.4, 0.3, 0.2]), (2.0, [0.6, 0.1]), (3.0, [0.5, 0.3, 0.1])]):
-        phase = {**samples.grown([t], 0.05, 0.01 * (seed + 1)), "prefixes": scores}
-        samples.put(store, ORDERED.runs["one_d_4_power"], seed, {"grown": phase})
-    found = data("orders", store)
-    drawn = found.of("one_d_4", "1/(k + 1)")
-    assert [(p.x, p.y, len(p.runs)) for p in drawn] == [
-        (1, 0.5, 3), (2, 0.3, 3), (3, pytest.approx(0.1), 3), (4, pytest.approx(0.02), 2),
-    ]  # fmt: skip
-    assert len(drawn) == len(found.points)
-    assert found.notes[0] == "partial: 3 of 180 runs (177 not run)"
-    titles = [axes.get_title() for axes in style.draw(FIGURES["orders"], found).axes]
-    assert titles == ["1D, budget of 4\nn = 3 runs", "1D, budget of 8\nnot run", "MNIST, budget of 6\nnot run"]
-
-
-def test_budgets_stand_beside_the_fixed_model_of_that_size(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    for seed, mse in enumerate((1e-3, 4e-3, 2e-3)):
-        samples.put(store, BUDGETS.runs["one_d_5_budget"], seed, {"grown": samples.grown([4.0], mse, mse)})
-    fixed = samples.put(store, BUDGETS.runs["one_d_5_fixed"], 0, {"fixed": samples.fixed(5, 1e-4)})
-    found = data("budgets", store)
-    under, alone = found.points
-    assert (under.series, under.panel, under.x, under.y) == ("under the budget", "one_d", 5, 2e-3)
-    assert (under.low, under.high, len(under.runs)) == (pytest.approx(1.5e-3), pytest.approx(3e-3), 3)
-    assert (alone.series, alone.y, alone.runs) == ("fixed", 1e-4, (fixed,))
-    assert under.x + under.shift < 5 < alone.x + alone.shift
-    axes = style.draw(FIGURES["budgets"], found).axes
-    assert [a.get_ylabel() for a in axes] == [
-        "MSE",
-        "MNIST test accuracy (%)",
-        "CIFAR-10 test accuracy (%)",
-        "bits per character",
-    ]
-    assert [bool(a.get_xlabel()) for a in axes] == [False, False, True, True], "it is shared, and so said once"
