@@ -1,8 +1,6 @@
 """Print the tables of the comparison with rivals, from the records of its study.
 
-    python scripts/rivals.py [--results FOLDER] [--scale small] [--page]
-
-``--page`` also writes the table and the figure to docs/benchmarks.md.
+python scripts/rivals.py [--results FOLDER] [--scale small] [--figure docs/rivals_small.svg]
 """
 
 import argparse
@@ -11,7 +9,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from experiments.paths import ROOT
 from experiments.studies import rivals
 
 
@@ -20,19 +17,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=rivals.FOLDER, help="folder of the records")
     parser.add_argument("--scale", choices=("full", "small"), default="full", help="usual lengths, or short ones")
-    parser.add_argument("--page", action="store_true", help="write the table and the figure to docs/")
+    parser.add_argument("--figure", type=Path, help="also draw the scores against the costs, as an SVG file")
     given = parser.parse_args(arguments)
     found = rivals.read(given.results)
-    text = rivals.tables(found, given.scale)
-    print(text)
-    if given.page:
+    print(rivals.tables(found, given.scale))
+    if given.figure:
         from experiments.report.drawing.rivals import draw  # it needs matplotlib
 
-        page = ROOT / "docs" / "benchmarks.md"
-        begin, end = (f"<!-- rivals {given.scale}: {word} -->" for word in ("begin", "end"))
-        before, _, rest = page.read_text().partition(begin)
-        page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{rest.partition(end)[2]}")
-        draw(found, given.scale, page.with_name(f"rivals_{given.scale}.svg"))
+        draw(found, given.scale, given.figure)
 
 
 if __name__ == "__main__":

@@ -250,7 +250,7 @@ Quantity = Count | Annotated[str, Field(pattern=r"^\d+(\.\d+)?%$")]
 """A number, or a share of the whole such as ``50%``."""
 
 
-class Limit(Closed):
+class ModuleLimit(Closed):
     """The ``limit`` block: what the finished model may cost, where a task hands over a module to make smaller."""
 
     parameters: Quantity | None = None
@@ -277,7 +277,7 @@ class Config(Closed):
     """The pretrained model to adapt; null for tasks without one and for smoke runs."""
     gate: Component
     method: Method
-    limit: Limit = Limit()
+    limit: ModuleLimit = ModuleLimit()
     schedule: Schedule
     train: Train
     phases: Annotated[list[Literal["grown", "fixed", "from_high"]], Field(min_length=1)]

@@ -93,9 +93,9 @@ class Fixed(Plain):
     def learner(self, stack: Replicas, task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
         if not stack.first.gate.given:
             return super().learner(stack, task, model)
-        from experiments.methods.pruning.cutting import Work, of_counts
+        from experiments.methods.pruning.cutting import ModuleRun, of_counts
 
-        return of_counts(Work(stack.first, task), counts_of(self.count))
+        return of_counts(ModuleRun(stack.first, task), counts_of(self.count))
 
 
 MOST_NAMED = 16

@@ -43,6 +43,6 @@ class NGN(Method):
     def learner(self, stack: Replicas, task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
         if not stack.first.gate.given:
             return super().learner(stack, task, model)
-        from experiments.methods.pruning.cutting import Work, learned
+        from experiments.methods.pruning.cutting import ModuleRun, learned
 
-        return learned(Work(stack.first, task))
+        return learned(ModuleRun(stack.first, task))

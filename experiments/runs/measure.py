@@ -15,7 +15,7 @@ from experiments.blocks import visible
 from experiments.config.schema import is_integer
 from experiments.contract.config import Config
 from experiments.contract.task import ModuleTask, Task
-from experiments.methods.pruning.cutting import Work
+from experiments.methods.pruning.cutting import ModuleRun
 from experiments.runs import host
 from experiments.runs.cost import forward_cost, ratio_of, take_replica
 from experiments.runs.result import CURVE_TYPES, SCORES
@@ -141,7 +141,7 @@ def of_module(result: Result, learner: Learner, task: ModuleTask[Any], config: C
     Raises:
         RuntimeError: if the module exceeds its limit.
     """
-    work = Work(config, task)
+    work = ModuleRun(config, task)
     small, whole = learner.deploy(unsettled="allow").to(device).eval(), work.module().eval()
     result.parameters["candidate"] = sum(p.numel() for p in whole.parameters())
     x, samples = task.timed_batch()

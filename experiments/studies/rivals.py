@@ -29,7 +29,7 @@ LEVEL = 0.05
 
 
 @dataclass(frozen=True)
-class Work:
+class RivalWork:
     """A module to make smaller, and the length of its training.
 
     Attributes:
@@ -106,34 +106,34 @@ _TEXT: dict[str, Any] = {"limited": "parameters", "score": "bits_per_character",
 _IMAGES = {"task": "cifar10", "gate": "channels"}
 _STORIES = {"task": "tinystories", "gate": "units"}
 WORKS = {
-    "trained20": Work(
+    "trained20": RivalWork(
         "ResNet-20, trained, on CIFAR-10", "full", _IMAGES | {"model": "resnet20"}, 1053, 10_000, _NETWORK, (25, 50), 5,
         _TRAINED, _OWN,
         {("NGN, sizes fixed early", 25): 1538, ("NGN, sizes fixed early", 50): 1345,
          ("Torch-Pruning, local", 25): 1858, ("Torch-Pruning, local", 50): 1308,
          ("magnitude", 25): 1782, ("magnitude", 50): 1392},
     ),
-    "trained56": Work(
+    "trained56": RivalWork(
         "ResNet-56, trained, on CIFAR-10", "full", _IMAGES | {"model": "resnet56"}, 1053, 10_000, _NETWORK, (25, 50), 3,
         _TRAINED, _OWN,
     ),
-    "scratch20": Work("ResNet-20 from scratch on CIFAR-10", "full", _IMAGES, 7020, 10_000, _FRESH, (50,), 3),
-    "resnet20": Work(
+    "scratch20": RivalWork("ResNet-20 from scratch on CIFAR-10", "full", _IMAGES, 7020, 10_000, _FRESH, (50,), 3),
+    "resnet20": RivalWork(
         "ResNet-20 with maps as shortcuts on CIFAR-10", "small", _IMAGES, 400, 5_000, _FRESH, SHARES, 3,
         {"gate.shortcuts": "maps", "train.batch": 64, "train.lr": 3e-3, "train.weight_decay": 0.0,
          "train.autocast": "none"}, limited="parameters",
     ),
-    "transformer": Work(
+    "transformer": RivalWork(
         "Transformer on TinyStories", "full", _STORIES, 10_000, 1_000_000, _FRESH, (50,), 3, {"task.held": 1_000_000},
         {"Torch-Pruning": {"method.at": 0.25}, "magnitude": {"method.at": 0.1}, "uniform width": {"train.lr": 0.045}},
         {("NGN", 50): 14842, ("Torch-Pruning", 50): 14397}, **_TEXT,
     ),
-    "transformer_small": Work(
+    "transformer_small": RivalWork(
         "Transformer on TinyStories", "small", _STORIES, 400, 200_000, _FRESH, SHARES, 3,
         {"task.held": 200_000, "train.batch": 16, "train.lr": 3e-2, "train.lr_boundary": 0.4, "schedule.commit": 0.5},
         **_TEXT,
     ),
-    "smollm2": Work(
+    "smollm2": RivalWork(
         "SmolLM2-135M, trained, on WikiText-2, shares of its feed-forward parameters", "full", {"task": "wikitext2"},
         60, 16_384, ("NGN", "NGN, sizes fixed early", "magnitude", "Wanda, even", "Minitron", "Sheared-LLaMA's masks"),
         (75,), 3, settings={"Sheared-LLaMA's masks": {"train.lr_boundary": 0.2}}, limited="parameters", score="loss",
@@ -143,7 +143,7 @@ WORKS = {
 }  # fmt: skip
 
 
-def selection(work: Work, method: str, share: int, seeds: Iterable[int], **changes: Any) -> Selection:
+def selection(work: RivalWork, method: str, share: int, seeds: Iterable[int], **changes: Any) -> Selection:
     """Select the runs of a method at a share of the limited cost; a whole module ignores the share."""
     name, own = METHODS[method]
     both = {"limit.macs": None, "limit.parameters": None, f"limit.{work.limited}": f"{share}%"}
@@ -315,7 +315,7 @@ def _processors(found: Sequence[Unit]) -> str:
     return text
 
 
-def _row(work: Work, found: Sequence[Unit], method: str, share: int, ours: Iterable[str]) -> str:
+def _row(work: RivalWork, found: Sequence[Unit], method: str, share: int, ours: Iterable[str]) -> str:
     """Format one method at one share of the limited cost: means over seeds and their intervals of 95 %."""
     digits = f".{work.digits}f"
 

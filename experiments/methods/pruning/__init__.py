@@ -13,7 +13,6 @@ from pydantic import Field, model_validator
 
 from experiments.blocks import ConfigError, NonNegative, Positive
 from experiments.contract.config import Method, OrderedGroup
-from experiments.methods.fixed import PLAIN
 
 if TYPE_CHECKING:
     from torch import nn
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from ngn.contract import Learner
     from ngn.methods.base import Capacity
 
-Progress = Annotated[float, Field(ge=0, lt=1)]
+CutPoint = Annotated[float, Field(ge=0, lt=1)]
 HALF = 0.5
 """Progress at which a method with a penalty cuts."""
 
@@ -33,7 +32,14 @@ class OfModules(Method, ABC):
 
     of_modules: ClassVar[Literal["no", "also", "only"]] = "only"
     scored: ClassVar[tuple[str, ...]] = ("truncated",)
-    unused: ClassVar[tuple[str, ...]] = tuple(key for key in PLAIN if key not in ("phases", "limit"))
+    unused: ClassVar[tuple[str, ...]] = (
+        "schedule",
+        "gate.K",
+        "train.lr_boundary",
+        "train.lr_boundary_shape",
+        "train.clip_scope",
+        "continue_with",
+    )
 
     @property
     def has_boundary(self) -> bool:
@@ -50,7 +56,7 @@ class OfModules(Method, ABC):
         from experiments.methods.pruning import cutting, published
 
         make = getattr(published if hasattr(published, self.name) else cutting, self.name)
-        learner: Learner = make(cutting.Work(stack.first, task))
+        learner: Learner = make(cutting.ModuleRun(stack.first, task))
         return learner
 
 
@@ -77,10 +83,10 @@ class AsGiven(OfModules):
             raise ValueError("method=given scores trained weights: add a model, such as model=resnet20")
 
 
-class Cut(OfModules, ABC):
+class CutOnce(OfModules, ABC):
     """Cut at a progress of the training."""
 
-    at: Progress | None = None
+    at: CutPoint | None = None
     """Progress at which it is cut; null for 0 with trained weights, else for half."""
 
     def cut_at(self, config: Config) -> float:
@@ -99,19 +105,19 @@ class UniformWidth(OfModules):
             raise ValueError("method=width trains another module from the start: trained weights have one width")
 
 
-class Even(Cut):
+class Even(CutOnce):
     """Cut every size to the same fraction, by index."""
 
     name: Literal["even"]
 
 
-class Magnitude(Cut):
+class Magnitude(CutOnce):
     """Cut the components of smallest L1 norm, the same fraction of every size; Li et al., arXiv 1608.08710."""
 
     name: Literal["magnitude"]
 
 
-class TorchPruning(Cut):
+class TorchPruning(CutOnce):
     """Cut by Torch-Pruning's group norms, also the residual stream; Fang et al., arXiv 2301.12900."""
 
     packages: ClassVar[tuple[str, ...]] = ("torch_pruning",)
@@ -156,7 +162,7 @@ class BAR(_Gated):
     name: Literal["bar"]
 
 
-class Sheared(_Gated):
+class ShearedMasks(_Gated):
     """Learn hard-concrete masks whose cost two Lagrange multipliers hold at a target; cut at half.
 
     Xia et al., arXiv 2310.06694.
@@ -165,13 +171,13 @@ class Sheared(_Gated):
     name: Literal["sheared"]
 
 
-class Wanda(Cut):
+class Wanda(CutOnce):
     """Cut every size to the same fraction by Wanda's score of its units; Sun et al., arXiv 2306.11695."""
 
     name: Literal["wanda"]
 
 
-class Minitron(Cut):
+class Minitron(CutOnce):
     """Cut every size to the same fraction by the mean activation of its units.
 
     Muralidharan et al., arXiv 2407.14679.

@@ -14,7 +14,7 @@ import ngn
 from experiments.blocks import ConfigError
 from experiments.contract.config import Config
 from experiments.contract.task import ModuleTask, Task
-from experiments.methods.pruning import HALF, Cut
+from experiments.methods.pruning import HALF, CutOnce
 from ngn.contract import Averages, Optimizers
 from ngn.measuring import multiply_adds
 
@@ -27,7 +27,7 @@ FEW = 4
 RETAINED: Any = {"capacity": lambda name, K: ngn.Retained(K)}
 
 
-class Work:
+class ModuleRun:
     """One run: its module, its data and its limit, as the methods use them.
 
     Attributes:
@@ -105,7 +105,7 @@ class Staged(ngn.Learner):
 
     def __init__(
         self,
-        work: Work,
+        work: ModuleRun,
         model: nn.Module,
         cut: Callable[[nn.Module], nn.Module] = lambda module: module,
         at: float = 0.0,
@@ -200,34 +200,34 @@ def shaped(module: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
     return module
 
 
-def dense(work: Work) -> Staged:
+def dense(work: ModuleRun) -> Staged:
     """Train the whole module."""
     return Staged(work, work.module())
 
 
-def given(work: Work) -> Staged:
+def given(work: ModuleRun) -> Staged:
     """Train nothing."""
     return Staged(work, work.module().requires_grad_(False))
 
 
-def width(work: Work) -> Staged:
+def width(work: ModuleRun) -> Staged:
     """Train a module whose widths are all smaller by one factor."""
     return Staged(work, work.module(largest(lambda part: work.cost(work.module(part)), work.within)))
 
 
-def at_the_cut(work: Work, cut: Callable[[nn.Module], nn.Module]) -> Staged:
+def at_the_cut(work: ModuleRun, cut: Callable[[nn.Module], nn.Module]) -> Staged:
     """Train the module, cut it at the progress of the method, train on."""
     method = work.config.method
-    at = method.cut_at(work.config) if isinstance(method, Cut) else HALF
+    at = method.cut_at(work.config) if isinstance(method, CutOnce) else HALF
     return Staged(work, work.module(), cut, at)
 
 
-def even(work: Work) -> Staged:
+def even(work: ModuleRun) -> Staged:
     """Cut every size to the same fraction, by index."""
     return at_the_cut(work, lambda module: cut_evenly(work, module))
 
 
-def magnitude(work: Work) -> Staged:
+def magnitude(work: ModuleRun) -> Staged:
     """Cut the components of smallest L1 norm. The sizes are those that NGN learns."""
 
     def cut(module: nn.Module) -> nn.Module:
@@ -241,7 +241,7 @@ def magnitude(work: Work) -> Staged:
     return at_the_cut(work, cut)
 
 
-def learned(work: Work, significance: float = 3.0) -> ngn.CapacityLearner:
+def learned(work: ModuleRun, significance: float = 3.0) -> ngn.CapacityLearner:
     """Learn the sizes with the weights, within the limit, by the library."""
     limit: Any = {str(work.kind): work.within}
     budget = ngn.Budget(**limit, example=work.example[:1], significance=significance)
@@ -253,12 +253,12 @@ def learned(work: Work, significance: float = 3.0) -> ngn.CapacityLearner:
         raise ConfigError(f"limit.{work.kind}: {out_of_reach}") from None
 
 
-def gradual(work: Work) -> ngn.CapacityLearner:
+def gradual(work: ModuleRun) -> ngn.CapacityLearner:
     """Shrink as NGN does, but to even sizes: no evidence is enough to part."""
     return learned(work, math.inf)
 
 
-def of_counts(work: Work, counts: Sequence[int]) -> Staged:
+def of_counts(work: ModuleRun, counts: Sequence[int]) -> Staged:
     """Train a module that is cut to counts at once, in the order in which NGN learns its sizes."""
     order = RETAINED | work.ordering(work.task.by_importance)
     sizes, module = work.task.sizes(work.config.gate.K), work.module()
@@ -268,7 +268,7 @@ def of_counts(work: Work, counts: Sequence[int]) -> Staged:
     return Staged(work, kept(keeper, counts))
 
 
-def retained(work: Work, module: nn.Module, order: Any = None, by_importance: Any = None) -> Any:
+def retained(work: ModuleRun, module: nn.Module, order: Any = None, by_importance: Any = None) -> Any:
     """Copy ``module`` and make its sizes cuttable to a prefix of ``order``, or of the order of importance."""
     more = work.ordering(by_importance) | RETAINED
     return ngn.learn_sizes(copy.deepcopy(module), work.task.sizes(None, order), example=work.example, **more)
@@ -282,7 +282,7 @@ def kept(learner: Any, counts: Sequence[int]) -> nn.Module:
     return small
 
 
-def cut_evenly(work: Work, module: nn.Module, order: Any = None, by_importance: Any = None) -> nn.Module:
+def cut_evenly(work: ModuleRun, module: nn.Module, order: Any = None, by_importance: Any = None) -> nn.Module:
     """Cut each size of ``module`` to the same fraction, the first of an order, within the limit.
 
     A module has few heads. Of their numbers, the one counts whose fraction is nearest to the units' that then fit.

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import ngn
 from experiments.methods.l0.capacity import HardConcrete
 from experiments.methods.pruning import HALF
-from experiments.methods.pruning.cutting import Staged, Work, at_the_cut, cut_evenly, kept, largest, retained
+from experiments.methods.pruning.cutting import ModuleRun, Staged, at_the_cut, cut_evenly, kept, largest, retained
 from ngn.cost import Cost
 
 MORPHNET, ALIVE = 1e-2, 1e-2
@@ -28,12 +28,12 @@ SPARSITY = 1e-4
 """Torch-Pruning's own strength of group sparsity."""
 
 
-def strength(work: Work) -> float:
+def strength(work: ModuleRun) -> float:
     """The factor on a method's own strength."""
     return float(work.config.method.strength)  # type: ignore[attr-defined]
 
 
-def pruner(work: Work, module: nn.Module, part: float, sparsity: float | None = None) -> Any:
+def pruner(work: ModuleRun, module: nn.Module, part: float, sparsity: float | None = None) -> Any:
     """A pruner of Torch-Pruning by group norms; with ``sparsity``, the one that also regularises a training."""
     import torch_pruning as tp
 
@@ -58,7 +58,7 @@ def pruner(work: Work, module: nn.Module, part: float, sparsity: float | None = 
     )
 
 
-def torch_pruning(work: Work) -> Staged:
+def torch_pruning(work: ModuleRun) -> Staged:
     """Cut by Torch-Pruning's group norms, to the largest kept fraction within the limit."""
 
     def cut(module: nn.Module) -> nn.Module:
@@ -77,13 +77,13 @@ def torch_pruning(work: Work) -> Staged:
     return staged
 
 
-def cost_per_unit(work: Work, learner: Any) -> Tensor:
+def cost_per_unit(work: ModuleRun, learner: Any) -> Tensor:
     """The cost of one more unit of each size as a share of the whole, float64 [G], at full sizes."""
     cost = Cost(learner.model, learner.axes, str(work.kind), work.example[:1])
     return cost(torch.tensor(cost.largest, dtype=torch.float64))[1] / cost.full
 
 
-def morphnet(work: Work) -> Staged:
+def morphnet(work: ModuleRun) -> Staged:
     """Shrink by an L1 norm of batch norm's scales, weighted by cost, for half of the steps; widen; train on.
 
     After Gordon et al., "MorphNet", 2018: channels with a scale above :data:`ALIVE` give the sizes, which one factor
@@ -133,7 +133,7 @@ def barrier(cost: float, limit: float, progress: float) -> float:
     return min(v**2 / (1 - v), MOST) if v < 1 else MOST
 
 
-def bar(work: Work) -> Staged:
+def bar(work: ModuleRun) -> Staged:
     """Learn hard-concrete gates under a barrier at a falling budget for half of the steps; cut; train on.
 
     After Lemaire et al., "Structured pruning of neural networks with budget-aware regularization", 2019, without its
@@ -156,7 +156,7 @@ class Gated(Staged):
         force: the loss for progress in [0, 1], the expected cost and the cost if it were cut now, as shares.
     """
 
-    def __init__(self, work: Work, force: Callable[[float, Tensor, float], Tensor]) -> None:
+    def __init__(self, work: ModuleRun, force: Callable[[float, Tensor, float], Tensor]) -> None:
         def capacity(name: str, K: int) -> HardConcrete:
             return HardConcrete(K, work.seed, price=0.0, name=name)
 
@@ -205,7 +205,7 @@ class Sheared(Gated):
 
     multipliers: Tensor
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: ModuleRun) -> None:
         super().__init__(work, self._force)
         self.register_buffer("multipliers", torch.zeros(2, dtype=torch.float64))
         self.share = work.within / work.cost(work.module())
@@ -221,7 +221,7 @@ class Sheared(Gated):
 sheared = Sheared
 
 
-def wanda(work: Work) -> Staged:
+def wanda(work: ModuleRun) -> Staged:
     """Cut each size to the same fraction by Wanda's score of its units; train on.
 
     After Sun et al., "A simple and effective pruning approach for large language models", 2024, summed over outputs.
@@ -229,7 +229,7 @@ def wanda(work: Work) -> Staged:
     return at_the_cut(work, lambda module: cut_evenly(work, module, by_importance="wanda"))
 
 
-def minitron(work: Work) -> Staged:
+def minitron(work: ModuleRun) -> Staged:
     """Cut each size to the same fraction by the mean activation of its units; train on.
 
     After Muralidharan et al., "Compact language models via pruning and knowledge distillation", 2024, equation 1: the

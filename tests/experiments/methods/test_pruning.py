@@ -17,7 +17,7 @@ from experiments.config.identity import run_id
 from experiments.contract.config import Config
 from experiments.methods import METHODS
 from experiments.methods.pruning import cutting, published
-from experiments.methods.pruning.cutting import Work, largest
+from experiments.methods.pruning.cutting import ModuleRun, largest
 from experiments.runs import launch
 from experiments.runs.models import load_model
 from experiments.runs.phases import learner_of, plan_of
@@ -44,9 +44,9 @@ def configuration(task: str, method: str, **changes: Any) -> Config:
     return compose({"task": task, "gate": GATE[task], "method": method, "profile": "smoke"}, more)
 
 
-def work_of(task: str, method: str, **changes: Any) -> Work:
+def work_of(task: str, method: str, **changes: Any) -> ModuleRun:
     config = configuration(task, method, **changes)
-    return Work(config, make_task(config, CPU))
+    return ModuleRun(config, make_task(config, CPU))
 
 
 @pytest.mark.slow(seconds=60)

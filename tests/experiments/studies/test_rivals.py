@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import programs
@@ -12,15 +14,13 @@ from scipy import stats
 from experiments.blocks import ConfigError
 from experiments.config.compose import check, compose
 from experiments.config.identity import run_id
+from experiments.config.numerics import numerics
 from experiments.config.schema import CheckedConfig
 from experiments.paths import ROOT
 from experiments.report.drawing import rivals as figure
-from experiments.runs.same import differences
 from experiments.store.records import Store, read_record
 from experiments.studies import rivals
 from experiments.studies.rivals import METHODS, WHOLE, Unit, mean, tables, verdict
-
-SCRIPT = ROOT / "scripts" / "rivals.py"
 
 
 def made(method: str, share: int, seed: int, score: float, work: str = "transformer_small") -> Unit:
@@ -78,10 +78,15 @@ def test_verdicts(better: list[float], said: str) -> None:
 
 
 @pytest.mark.parametrize("scale", ["full", "small"])
-def test_the_page_has_the_tables_of_the_records(scale: str) -> None:
-    done = programs.run(SCRIPT, "--scale", scale, cwd=ROOT)
+def test_the_figure_and_every_score_of_the_page_are_those_of_the_records(scale: str, tmp_path: Path) -> None:
+    picture = tmp_path / "drawn.svg"
+    done = programs.run(ROOT / "scripts" / "rivals.py", "--scale", scale, "--figure", picture, cwd=ROOT)
+    assert picture.read_bytes() == (ROOT / "docs" / f"rivals_{scale}.svg").read_bytes()
     page = (ROOT / "docs" / "benchmarks.md").read_text()
-    assert f"<!-- rivals {scale}: begin -->\n\n{done.stdout.strip()}\n\n<!-- rivals {scale}: end -->" in page
+    section = page.partition(f"<!-- rivals {scale}: begin -->")[2].partition("<!-- rivals")[0]
+    scores = set(re.findall(r"\S+ ± [\d.]+", section))
+    assert len(scores) > 10
+    assert scores <= set(re.findall(r"\S+ ± [\d.]+", done.stdout))
 
 
 def test_every_record_is_of_its_configuration_and_within_its_limit() -> None:
@@ -93,7 +98,7 @@ def test_every_record_is_of_its_configuration_and_within_its_limit() -> None:
         assert record["run_id"] == run_id(config) == run_id(check(record["config"]))
         assert record["code"]["commit"]
         assert "benchmarks/results/rivals" in record["converted"]
-        assert not differences(record, config.model_copy(update={"data_root": "nowhere"}), rivals.FOLDER)
+        assert record["code"]["numerics"] == numerics(config)
         for phase in record["phases"].values():
             assert phase["count"]
             if "budget" in phase:
