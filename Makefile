@@ -26,7 +26,7 @@ WORKERS := 3
 # On small tensors, several threads are slower than one.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
-.PHONY: help demo rehearsal test slow-test data paper docs notebook lint bench latency env faults clean distclean
+.PHONY: help demo test slow-test data paper docs notebook lint bench env faults clean distclean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -42,12 +42,6 @@ slow-test: $(STAMPS)/tests ## Run the others: injected faults, clean environment
 
 data: $(STAMPS)/base ## Fetch and check the data sets
 	$(PY) scripts/fetch_data.py $(ARGS)
-
-rehearsal: $(STAMPS)/paper ## Go from smoke runs to a table and a page, marked as a rehearsal (two minutes)
-	$(PY) scripts/sweep.py run rehearsal
-	$(PY) scripts/build_paper_data.py --rehearsal --table 4
-	$(PY) scripts/build_paper_data.py --rehearsal
-	$(PY) scripts/build_report.py --rehearsal
 
 paper: $(STAMPS)/paper ## Write tables, figures, docs/results.md and paper/report.html from the records
 	$(PY) scripts/build_paper_data.py
@@ -68,9 +62,6 @@ lint: $(STAMPS)/tests ## Run ruff, mypy and import-linter
 
 bench: $(STAMPS)/graph ## Measure the speed of training on this machine
 	$(PY) benchmarks/bench.py $(ARGS)
-
-latency: $(STAMPS)/graph ## Time forward passes of the recorded sizes on this machine: results/latency.json
-	$(PY) scripts/measure_latency.py $(ARGS)
 
 env: $(STAMPS)/tests ## Make the environment only, with all packages for the tests
 

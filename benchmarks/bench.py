@@ -12,11 +12,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import bench_1d
-import bench_depth
 import bench_kernels
 import bench_models
 import bench_overhead
-import bench_vision
 
 from experiments.store.provenance import machine, packages
 
@@ -27,9 +25,7 @@ def main(arguments: list[str]) -> None:
     print(f"{here['cpu']}, {here['cores']} cores, {here['system']}, torch {packages()['torch']}\n", flush=True)
     bench_1d.main(arguments)
     print(flush=True)
-    bench_vision.main(arguments)
     bench_models.main(arguments)
-    bench_depth.main(arguments)
     bench_kernels.main(arguments)
     bench_overhead.main(arguments)
 

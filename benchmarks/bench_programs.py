@@ -5,7 +5,7 @@
 Each study is one call of scripts/sweep.py in a separate process, so start, loading, compilation, scoring and records
 count. The default studies are figure 2 (500 prices at 25,000 steps), the 1D baseline (fifty seeds), and table 8 (120
 trainings). If the folder already has some of the records, only the rest is trained, and the table marks the time as
-invalid. The records are ordinary ones (scripts/transport.py packs them).
+invalid. The records are ordinary ones.
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +26,6 @@ def write(path: Path, value: dict[str, Any]) -> None:
     part = path.with_suffix(f".{os.getpid()}.part")
     part.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n")
     os.replace(part, path)
-
-
-def refuse_others(path: Path, found: dict[str, Any], facts: dict[str, Any]) -> None:
-    """Refuse to go on with a file whose facts, such as commit and machine, are not those of this run.
-
-    Raises:
-        SystemExit: names what differs.
-    """
-    if changed := [key for key, value in facts.items() if found[key] != value]:
-        sys.exit(f"{path} has another {', '.join(changed)}: move it away, or type --folder FOLDER")
 
 
 def write_between_marks(page: Path, name: str, text: str) -> None:

@@ -11,11 +11,10 @@ from types import TracebackType
 from experiments.paths import ROOT
 
 EXTRAS = {
-    "suite": ("hydra", "omegaconf", "pydantic", "pydantic_core", "fastjsonschema", "rich", "filelock", "yaml", "scipy"),
+    "suite": ("hydra", "omegaconf", "pydantic", "pydantic_core", "pandas", "rich", "filelock", "yaml", "scipy"),
     "graph": ("torch_geometric",),
     "paper": ("matplotlib", "jinja2", "markupsafe"),
     "logging": ("tensorboard", "wandb"),
-    "search": ("optuna",),
     "cluster": ("submitit", "hydra_plugins.hydra_submitit_launcher"),
     "tinystories": ("datasets",),
     "language": ("transformers", "tokenizers", "huggingface_hub", "peft", "gguf", "accelerate"),

@@ -1,6 +1,6 @@
 """Discover the parts of the suite: in the modules of its own folders and of the folders in $NGN_PLUGINS.
 
-Methods and tasks are settings classes (:func:`discover_classes`). Tables, figures and studies are values
+Methods and tasks are settings classes (:func:`discover_classes`). Studies, their tables, figures and claims are values
 (:func:`discover_values`).
 """
 
@@ -10,6 +10,7 @@ import importlib
 import os
 import pkgutil
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Protocol, TypeVar, get_args
@@ -21,7 +22,7 @@ LAST = 1000
 
 
 class Ranked(Protocol):
-    """A table, a figure or a study."""
+    """A study, a table, a figure or a claim."""
 
     @property
     def name(self) -> str:
@@ -73,6 +74,8 @@ def discover_classes(package: str, path: list[str], base: type[Block]) -> dict[s
 def discover_values(package: str, path: list[str], kind: type[Part]) -> dict[str, Part]:
     """Return the values of a class at the top level of the modules of a package, by name, in the order of their ranks.
 
+    A tuple at the top level of a module may hold several.
+
     Args:
         package, path: as in :func:`discover_classes`.
         kind: the class of the values.
@@ -82,7 +85,8 @@ def discover_values(package: str, path: list[str], kind: type[Part]) -> dict[str
     """
     parts: dict[str, tuple[Part, str]] = {}
     for module in _modules(package, path):
-        for value in vars(module).values():
+        top = list(vars(module).values())
+        for value in chain(top, *(each for each in top if isinstance(each, tuple))):
             if not isinstance(value, kind):
                 continue
             same, where = parts.setdefault(value.name, (value, module.__name__))
@@ -93,7 +97,8 @@ def discover_values(package: str, path: list[str], kind: type[Part]) -> dict[str
 
 def _modules(package: str, path: list[str]) -> Iterator[ModuleType]:
     """Yield every module of a package except ``base``; modules of plug-ins come last."""
-    path += [str(folder / package.rpartition(".")[2]) for folder in plugin_folders()]
+    places_of_plugins = [str(folder / package.rpartition(".")[2]) for folder in plugin_folders()]
+    path += [place for place in dict.fromkeys(places_of_plugins) if place not in path]
     places: dict[str, str] = {}
     for place in path:
         for module in pkgutil.iter_modules([place]):

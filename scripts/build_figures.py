@@ -4,8 +4,8 @@
     python scripts/build_figures.py --only figure2 figure3
     python scripts/build_figures.py --results DIR --output DIR --stand-in train.steps=2000
 
-A figure is redrawn only if its records, its drawing code or its file have changed. A figure without records says
-"not run"; a figure with missing records says how many it has.
+The same records give the same bytes. A figure without records says "not run"; a figure with missing records says how
+many it has.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiments.analysis.collect import Reader
+from experiments.analysis.figures import Data
 from experiments.blocks import ConfigError
 from experiments.cli.pipes import exit_with
 from experiments.config.compose import compose, nearest
 from experiments.config.messages import parse_value
-from experiments.figures import FIGURES
-from experiments.figures.model import Data
 from experiments.paths import RESULTS, folder_of_records, paper_folder
 from experiments.store.records import Store
+from experiments.studies import FIGURES
 from ngn.files import remove_stale_files
 
 
@@ -57,7 +57,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--only", nargs="+", metavar="FIGURE", help="names of figures from the list below (default: all)"
     )
-    parser.add_argument("--force", action="store_true", help="also redraw unchanged figures")
     parser.add_argument("--results", type=folder_of_records, default=RESULTS, help="folder of the records")
     parser.add_argument(
         "--output",
@@ -87,15 +86,6 @@ def _state(data: Data) -> str:
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """Return what a figure is drawn from, in the form of the manifest, and its file."""
-
-    runs: tuple[str, ...]
-    state: str
-    file: Path
-
-
-@dataclass(frozen=True)
 class DrawingJob:
     """Draw single figures. A job can be sent to another process."""
 
@@ -104,16 +94,16 @@ class DrawingJob:
     dirty: bool
     overrides: dict[str, Any]
 
-    def __call__(self, name: str) -> Drawn | ConfigError:
-        """Draw the figure, or return why its runs do not accept the stand-in."""
-        from experiments.drawing import style, svg
+    def __call__(self, name: str) -> str | ConfigError:
+        """Draw the figure and return what is drawn and where, or why its runs do not accept the stand-in."""
+        from experiments.report.drawing import style, svg
 
         reader = Reader(Store(self.results), allow_dirty=self.dirty)
         try:
             data = FIGURES[name].data(reader, self.overrides)
         except ConfigError as error:
             return error
-        return Drawn(tuple(data.runs), _state(data), svg.save(style.draw(FIGURES[name], data), self.output, name))
+        return f"drawn ({_state(data)}): {svg.save(style.draw(FIGURES[name], data), self.output, name)}"
 
 
 def _prepare_worker() -> None:
@@ -128,7 +118,7 @@ def _prepare_worker() -> None:
     threading.Thread(target=follow, daemon=True).start()
 
 
-def _drawn(job: DrawingJob, names: Sequence[str], processes: int) -> Iterator[Drawn | ConfigError]:
+def _drawn(job: DrawingJob, names: Sequence[str], processes: int) -> Iterator[str | ConfigError]:
     """Yield the outcome of each figure, in the order of the names."""
     workers = min(len(names), processes)
     if workers < 2:
@@ -153,25 +143,16 @@ def main(argv: list[str] | None = None) -> int:
             hint = nearest(name, list(FIGURES))
             print(f"no figure '{name}'.{hint} The figures are: {', '.join(FIGURES)}", file=sys.stderr)
             return 2
-    import experiments.drawing.svg  # noqa: F401  # imported here, so that forked processes inherit matplotlib
-    from experiments.drawing.manifest import Manifest
+    import experiments.report.drawing.svg  # noqa: F401  # imported here, so that forked processes inherit matplotlib
 
     output = arguments.output or paper_folder(arguments.results) / "figures"
     job = DrawingJob(arguments.results, output, arguments.dirty, overrides)
     remove_stale_files(output)
-    manifest = Manifest(output, Store(arguments.results), {"dirty": arguments.dirty, "stand_in": overrides})
-    status, changed = 0, []
-    for name in names:
-        state = None if arguments.force else manifest.unchanged(name)
-        if state is None:
-            changed.append(name)
-        else:
-            print(f"{name}: unchanged ({state})")
+    status = 0
     try:
-        for name, done in zip(changed, _drawn(job, changed, arguments.jobs), strict=True):
-            if isinstance(done, Drawn):
-                manifest.note(name, done.runs, done.file, done.state)
-                print(f"{name}: drawn ({done.state}): {done.file}", flush=True)
+        for name, done in zip(names, _drawn(job, names, arguments.jobs), strict=True):
+            if isinstance(done, str):
+                print(f"{name}: {done}", flush=True)
             else:
                 print(f"{name}: not drawn, its runs cannot have this stand-in: {done}", file=sys.stderr)
                 status = 2

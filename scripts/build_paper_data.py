@@ -7,7 +7,6 @@ python scripts/build_paper_data.py --table cora                 # beside the pub
 python scripts/build_paper_data.py --table 4                    # the same for a table of the paper, or `all`
 python scripts/build_paper_data.py --table datafourbody         # the same for one macro
 python scripts/build_paper_data.py --figure 2                   # what the paper says of a figure, and our verdicts
-python scripts/build_paper_data.py --rehearsal --table 4        # of smoke runs (sweep.py run rehearsal), marked as such
 """
 
 from __future__ import annotations
@@ -26,21 +25,18 @@ import argparse
 from experiments.analysis.build import from_cells, partial_rows, problems_of, reduce_all
 from experiments.analysis.collect import Reader
 from experiments.analysis.reduce import Cell
-from experiments.analysis.rehearsal import RehearsalReader
 from experiments.blocks import printable
 from experiments.cli.pipes import exit_with
-from experiments.paths import RESULTS, SCRATCH, folder_of_records, paper_folder
+from experiments.paths import RESULTS, folder_of_records, paper_folder
 from experiments.store.records import Store
-from experiments.tables import MACROS, macro
-from experiments.tables.numbers import figure_of, tables_of
+from experiments.studies import MACROS, figure_of, macro, tables_of
 from experiments.tasks import GATES_OF_TASK
 from ngn.files import remove_stale_files, write_atomically
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=folder_of_records, help="folder of the records (results/)")
-    parser.add_argument("--rehearsal", action="store_true", help="smoke records (scratch/results/); the output says so")
+    parser.add_argument("--results", type=folder_of_records, default=RESULTS, help="folder of the records (results/)")
     parser.add_argument(
         "--output", type=Path, help="file to write (default: paper/data_generated.tex; of other records RESULTS-paper/)"
     )
@@ -55,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
 def _explain(reader: Reader, name: str) -> int:
     from experiments.analysis.explain import explain, find
 
-    print("\n\n".join(explain(reader, *cell) for cell in find(name)))
+    print("\n\n".join(explain(reader, *cell) for cell in find(name, macro)))
     return 0
 
 
@@ -69,10 +65,8 @@ def _table(reader: Reader, name: str) -> int:
     task = name if name in GATES_OF_TASK else None
     numbered = tables_of(int(name)) if name.isdecimal() else ()
     macros = MACROS if task or name == "all" else numbered or (macro(name.lstrip("\\")),)
-    items = compare_all(reader, published.load_published(), macros, task)
+    items = compare_all(reader, published.load_published(), macros, task, MACROS)
     console = Console()
-    if reader.mark:
-        console.print(reader.mark, style="bold red", highlight=False)
     for table in macros:
         shown = [item for item in items if item.table is table]
         if shown:
@@ -89,12 +83,11 @@ def _figure(reader: Reader, number: int) -> int:
     """Print the statements about a figure of the paper with our verdicts, and the command that draws it."""
     from experiments.analysis import published
     from experiments.analysis.compare import compare_all
-    from experiments.report.claims import judge_all
+    from experiments.studies import judge_all
 
     name = figure_of(number)
     items = compare_all(reader, published.load_published(), MACROS)
     place = f"figure {number}"
-    print(f"{reader.mark}\n" if reader.mark else "", end="")
     for claim in judge_all(reader, {item.name: item for item in items if not item.stand_in}):
         if place in claim.where.split(", "):
             print(f"{claim.word}: {claim.text}")
@@ -118,8 +111,7 @@ def _report(cells: dict[str, Cell], strict: bool) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Run the script; return 1 if ``--strict`` finds a missing or refused record, 2 for a wrong name, else 0."""
     arguments = _parser().parse_args(argv)
-    results = arguments.results or (SCRATCH / "results" if arguments.rehearsal else RESULTS)
-    reader = RehearsalReader(Store(results)) if arguments.rehearsal else Reader(Store(results))
+    reader = Reader(Store(arguments.results))
     try:
         if arguments.explain:
             return _explain(reader, arguments.explain)
@@ -136,8 +128,7 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.strict and printed < len(cells):
         print(f"{len(cells) - printed} of {len(cells)} numbers are missing; nothing was written", file=sys.stderr)
         return 1
-    folder = SCRATCH / "rehearsal" if arguments.rehearsal else paper_folder(results)
-    output = arguments.output or folder / "data_generated.tex"
+    output = arguments.output or paper_folder(arguments.results) / "data_generated.tex"
     remove_stale_files(output.parent)
     write_atomically(output, from_cells(MACROS, cells, reader).encode(), replace=True)
     print(f"{output}: {printed} of {len(cells)} numbers, -- for the others")

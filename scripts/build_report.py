@@ -1,10 +1,9 @@
-"""Write the report from records: ``report.html``, one page that needs no other file, and ``provenance.json``.
+"""Write the report from records: ``report.html``, one page that needs no other file.
 
     python scripts/build_report.py                              # from results/, into paper/
     python scripts/build_report.py --results DIR --output DIR   # from and to other folders
     python scripts/build_report.py --docs docs                  # also the pages of docs/ that are made from records
     python scripts/build_report.py --results DIR --dirty        # also records of uncommitted code and of plug-ins
-    python scripts/build_report.py --rehearsal                  # of smoke runs, marked as such, into scratch/rehearsal/
 
 ``make paper`` runs the form with ``--docs``.
 """
@@ -21,25 +20,20 @@ if __name__ == "__main__":  # first, so that Ctrl-C ends it without a traceback
     until_main()
 
 import argparse
-import json
 
 from experiments.analysis.collect import Reader
-from experiments.analysis.rehearsal import RehearsalReader
 from experiments.blocks import ConfigError
 from experiments.cli.pipes import exit_with
-from experiments.paths import RESULTS, SCRATCH, folder_of_records, paper_folder
+from experiments.paths import RESULTS, folder_of_records, paper_folder
 from experiments.report.content import build_content
-from experiments.report.provenance import document
-from experiments.store.provenance import code
-from experiments.store.records import RecordError, Store
+from experiments.store.records import Store
 from ngn.files import remove_stale_files, write_atomically
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the script; the exit status: 1 if the latencies are damaged or a setting of conf/ has no origin."""
+    """Run the script; the exit status is 1 if a figure names a section that does not exist."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=folder_of_records, help="folder of the records (results/)")
-    parser.add_argument("--rehearsal", action="store_true", help="smoke records (scratch/results/); the page says so")
+    parser.add_argument("--results", type=folder_of_records, default=RESULTS, help="folder of the records (results/)")
     parser.add_argument(
         "--output", type=Path, help="folder of the report (default: paper/; of other records RESULTS-paper/)"
     )
@@ -50,35 +44,29 @@ def main(argv: list[str] | None = None) -> int:
         help="also use records of uncommitted code or of plug-ins (for inspection only; the page says so)",
     )
     arguments = parser.parse_args(argv)
-    if (arguments.dirty or arguments.rehearsal) and arguments.docs:
-        parser.error("--docs writes pages that are committed: leave --dirty and --rehearsal out")
-    results: Path = arguments.results or (SCRATCH / "results" if arguments.rehearsal else RESULTS)
-    out: Path = arguments.output or (SCRATCH / "rehearsal" if arguments.rehearsal else paper_folder(results))
-    from experiments import page  # imported here: the help needs no extra
-    from experiments.report import markdown
+    if arguments.dirty and arguments.docs:
+        parser.error("--docs writes pages that are committed: leave --dirty out")
+    out: Path = arguments.output or paper_folder(arguments.results)
+    from experiments.report import markdown, page  # imported here: the help needs no extra
 
-    store = Store(results)
-    reader = RehearsalReader(store) if arguments.rehearsal else Reader(store, allow_dirty=arguments.dirty)
+    reader = Reader(Store(arguments.results), allow_dirty=arguments.dirty)
     try:
         report = build_content(reader)
-    except (RecordError, ConfigError) as fault:  # the latencies, or a setting without an origin in conf/
+    except ConfigError as fault:
         print(fault, file=sys.stderr)
         return 1
     for problem, cells in report.problems:
         print(f"warning: skipped: {problem.kind}: {problem} [{len(cells)} cells]", file=sys.stderr)
     if any(problem.kind == "dirty" for problem, _ in report.problems):
         print("add --dirty to use records of uncommitted code and of plug-ins", file=sys.stderr)
-    commit = code().commit
-    trace = json.dumps(document(report, reader, commit), separators=(",", ":"), allow_nan=False)
     remove_stale_files(out)
-    write_atomically(out / "provenance.json", f"{trace}\n".encode(), replace=True)
     if arguments.docs:
         remove_stale_files(arguments.docs)
         for name, render in markdown.PAGES.items():
             write_atomically(arguments.docs / name, render(report).encode(), replace=True)
     write_atomically(out / "report.html", page.render(report, reader).encode(), replace=True)
     counts = ", ".join(f"{word} {number}" for word, number in sorted(report.counts.items()))
-    print(f"{out / 'provenance.json'}\n{out / 'report.html'}: {counts}")
+    print(f"{out / 'report.html'}: {counts}")
     return 0
 
 

@@ -65,6 +65,7 @@ def demo(given: argparse.Namespace, configs: list[Config], overrides: dict[str, 
 
     from experiments.analysis.terminal import show
     from experiments.runs.launch import launch
+    from experiments.studies.schedules import FOUR
 
     results = given.output / "results"
     store, seeds = Store(results), [config.seed.value for config in configs]
@@ -81,7 +82,7 @@ def demo(given: argparse.Namespace, configs: list[Config], overrides: dict[str, 
     outcomes = launch(configs)
     print(f"trained in {time.monotonic() - began:.0f} s\n")
     print(beside_records(store, configs), "\n")
-    show(store, {}, overrides, seeds)
+    show(store, FOUR, "baseline", {}, overrides, seeds)
     tex = given.output / "data_generated.tex"
     build_paper_data.main(["--results", str(results), "--output", str(tex)])
     shown = ["--dirty", "--results", str(results), "--output", str(given.output / "figures")]

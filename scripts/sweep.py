@@ -7,7 +7,7 @@
     python scripts/sweep.py run mine.yaml                     # a study of your own; its records go to runs/
     timeout 25m python scripts/sweep.py run schedules decay learners        # several in turn, for 25 minutes
 
-`run` first plans the runs that no active plan covers. Repeat the same command to continue. See docs/sweeps.md.
+`run` first plans the runs that no active plan covers. Repeat the same command to continue. See docs/study.md.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from experiments.blocks import ConfigError
 from experiments.cli.machine import check_packages, warn_of_uncounted
 from experiments.cli.pipes import exit_with, print_line
 from experiments.cli.sweep import Sweep
+from experiments.config.run_files import Run
 from experiments.data import DataError
-from experiments.runs.run_files import Run
 from experiments.runs.shutdown import shut_down
 from experiments.store.records import RecordError, Store
 from experiments.studies import STUDIES

@@ -14,7 +14,7 @@ from rivals.all import METHODS, WHOLE
 from rivals.table import LEVEL, LIMITS, OWN, TITLES, Unit
 
 from experiments.analysis import estimates
-from experiments.drawing import style, svg
+from experiments.report.drawing import style, svg
 
 LOOKS = [
     style.Look(color, marker, dash)

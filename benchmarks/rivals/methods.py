@@ -23,7 +23,7 @@ STEP, COARSE = 512, 64
 CALIBRATION = 8
 """Batches of the training from which an order by data is computed."""
 EARLY = 0.1
-"""Fraction of the steps after which sizes of a trained network are fixed; chosen by `bench_commit.py`."""
+"""Fraction of the steps after which sizes of a trained network are fixed."""
 RETAINED: Any = {"capacity": lambda name, K: ngn.Retained(K)}
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from experiments.analysis.collect import Problem, Reader
 from experiments.analysis.formats import DASH
 from experiments.analysis.reduce import Cell, reduce_cell
+from experiments.analysis.tables import Row, Table
 from experiments.analysis.tex import comment
-from experiments.tables.model import Row, Table
 
 HEADER = (
     "% Made by scripts/build_paper_data.py from the records of the runs. Do not edit: run the script again.",
@@ -69,11 +69,9 @@ def from_cells(macros: Sequence[Table], cells: dict[str, Cell], reader: Reader) 
         return reader.data_notes(run_id for cell in printed for run_id in cell.run_ids)
 
     def printed(table: Table, row: Row, column: str) -> str:
-        cell = cells[f"{table.name}.{row.key}.{column}"]
-        return rf"\emph{{rehearsal}} {cell.printed}" if reader.mark and cell.complete else cell.printed
+        return cells[f"{table.name}.{row.key}.{column}"].printed
 
-    header = (comment(reader.mark), *HEADER) if reader.mark else HEADER
-    return tex(macros, printed, header, notes)
+    return tex(macros, printed, HEADER, notes)
 
 
 def problems_of(cells: dict[str, Cell]) -> list[tuple[Problem, list[str]]]:

@@ -11,8 +11,8 @@ from typing import Any
 from experiments.analysis.selection import Selection, keys_of, selected_runs
 from experiments.config.identity import flatten, identity_keys
 from experiments.config.numerics import numerics
+from experiments.config.run_files import Run
 from experiments.contract.config import Config
-from experiments.runs.run_files import Run
 from experiments.store.records import RecordError, Store
 
 
@@ -145,12 +145,7 @@ class Reader:
 
     Args:
         allow_dirty: also accept records of uncommitted code, to inspect your own runs. The paper's file never does.
-
-    Attributes:
-        mark: a line that everything made of these records bears; empty for results.
     """
-
-    mark = ""
 
     def __init__(self, store: Store, allow_dirty: bool = False) -> None:
         self.store = store

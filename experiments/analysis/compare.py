@@ -11,9 +11,8 @@ from experiments.analysis.formats import Format, Number, Value, parse_format
 from experiments.analysis.published import PublishedValues, value_of
 from experiments.analysis.reduce import Cell, reduce_cell, sample
 from experiments.analysis.selection import Selection
+from experiments.analysis.tables import Column, Row, Table
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL, Verdict, judge_cell, published_numbers
-from experiments.tables import MACROS
-from experiments.tables.model import Column, Row, Table
 
 MOST_SEEDS = 50
 """Seeds by which a row is judged, as far as there are records. No study has more."""
@@ -61,10 +60,12 @@ class Comparison:
         return reader.collect(selection).runs if selection else ()
 
 
-def _others(values: PublishedValues, row: Row, column: str) -> dict[str, Number | Sequence[Number]]:
-    """Merge the published numbers of a column from all tables that print this row, such as omitted deviations."""
+def _others(
+    values: PublishedValues, tables: Iterable[Table], row: Row, column: str
+) -> dict[str, Number | Sequence[Number]]:
+    """Merge the published numbers of a column from all ``tables`` that print this row, such as omitted deviations."""
     found: dict[str, Number | Sequence[Number]] = {}
-    for table in MACROS:
+    for table in tables:
         if any(line is row for line in table.rows) and any(other.key == column for other in table.columns):
             published = value_of(values, table, row, column)
             found.update(published_numbers(*published) if published else {})
@@ -89,8 +90,13 @@ def compare_cell(
     column: Column,
     selection: Selection | None = None,
     stand_in: str = "",
+    among: Sequence[Table] = (),
 ) -> Comparison:
-    """Reduce one cell, from ``selection`` if given, and judge it: a row's own by all its seeds that there are."""
+    """Reduce one cell, from ``selection`` if given, and judge it: a row's own by all its seeds that there are.
+
+    Args:
+        among: further tables whose published numbers of this row and column count.
+    """
     cell = reduce_cell(reader, table, row, column.key, selection)
     published = value_of(values, table, row, column.key)
     verdict = judge_cell(
@@ -98,33 +104,39 @@ def compare_cell(
         published,
         table.quantity(row, column.key),
         row.seeds,
-        _others(values, row, column.key),
+        _others(values, (table, *among), row, column.key),
         column.key in row.calibrated,
     )
     return Comparison(table, row, column, cell, published, verdict, stand_in, selection)
 
 
 def compare_all(
-    reader: Reader, values: PublishedValues, macros: Sequence[Table], task: str | None = None
+    reader: Reader,
+    values: PublishedValues,
+    macros: Sequence[Table],
+    task: str | None = None,
+    among: Sequence[Table] = (),
 ) -> list[Comparison]:
     """Compare every cell that holds a number, and each stand-in with at least one run.
 
     Args:
         task: only rows whose runs are of this task.
+        among: tables that may print a row once more, with further published numbers; ``macros`` are always among them.
     """
     found: list[Comparison] = []
+    among = (*macros, *among)
     for table in macros:
         for row in table.rows:
             if task is not None and (row.runs is None or dict(row.runs.choices)["task"] != task):
                 continue
             columns = [column for column in table.columns if column.key not in row.dashes]
-            found += [compare_cell(reader, values, table, row, column) for column in columns]
+            found += [compare_cell(reader, values, table, row, column, among=among) for column in columns]
             for stand_in in row.stand_ins:
                 if row.runs is None:
                     continue
                 other = row.runs.with_overrides(stand_in.overrides, stand_in.choices)
                 if reader.collect(other).runs:
-                    found += [compare_cell(reader, values, table, row, c, other, stand_in.name) for c in columns]
+                    found += [compare_cell(reader, values, table, row, c, other, stand_in.name, among) for c in columns]
     return found
 
 

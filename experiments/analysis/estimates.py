@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
 
 from experiments.analysis.significance import wilson_interval
 from experiments.analysis.statistics import Array
@@ -67,6 +66,8 @@ def mean(numbers: Array) -> Estimator:
     middle, error = float(numbers.mean()), standard_error(numbers)
 
     def at(level: float) -> Interval:
+        from scipy import special  # imported here: it takes longer than most commands need
+
         half = float(special.stdtrit(len(numbers) - 1, 1 - level / 2)) * error
         return Interval(middle, middle - half, middle + half)
 
@@ -108,6 +109,8 @@ def ratio_of_geometric_means(first: Array, second: Array) -> Estimator:
             return Interval(math.exp(apart), math.exp(apart), math.exp(apart))
         # Welch and Satterthwaite's degrees of freedom
         freedom = total**2 / float((errors**2 / [len(one) - 1, len(other) - 1]).sum())
+        from scipy import special  # imported here: it takes longer than most commands need
+
         half = float(special.stdtrit(freedom, 1 - level / 2)) * math.sqrt(total)
         return Interval(math.exp(apart), math.exp(apart - half), math.exp(apart + half))
 
@@ -158,6 +161,8 @@ def rank_correlation(x: Array, y: Array) -> Estimator:
     def at(level: float) -> Interval:
         if abs(value) == 1:
             return Interval(value, value, value)
+        from scipy import special  # imported here: it takes longer than most commands need
+
         half = float(special.ndtri(1 - level / 2)) * math.sqrt((1 + value**2 / 2) / (len(x) - 3))
         return Interval(value, math.tanh(math.atanh(value) - half), math.tanh(math.atanh(value) + half))
 

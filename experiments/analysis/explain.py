@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from experiments.analysis.collect import Reader
 from experiments.analysis.formats import Number, parse_format
 from experiments.analysis.reduce import Cell, reduce_cell
 from experiments.analysis.statistics import Array
-from experiments.tables import macro
-from experiments.tables.model import Row, Table
+from experiments.analysis.tables import Row, Table
 
 
-def find(name: str) -> list[tuple[Table, Row, str]]:
-    """Find the cells that ``MACRO``, ``MACRO.row`` or ``MACRO.row.column`` names.
+def find(name: str, macro: Callable[[str], Table]) -> list[tuple[Table, Row, str]]:
+    """Find the cells that ``MACRO``, ``MACRO.row`` or ``MACRO.row.column`` names; ``macro`` finds a table by name.
 
     Raises:
         KeyError: if there are none; the message lists the possible names.

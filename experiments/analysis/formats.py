@@ -1,4 +1,4 @@
-r"""Number formats of the paper's cells, which print values and parse printed ones.
+r"""Number formats of the paper's cells.
 
 A format is TeX text with slots, such as ``<mean:.2f>\,$\pm$\,<sd:.2f>``. There are three forms of a slot:
 
@@ -79,25 +79,6 @@ def print_number(number: Number, spec: str) -> str:
     return f"{number:{spec}}"
 
 
-def read_number(text: str, spec: str) -> Number:
-    """Parse a number printed with this spec."""
-    if spec == "word":
-        return WORDS.index(text)
-    return int(text) if spec == "d" else float(text)
-
-
-def _pattern(spec: str) -> str:
-    if spec == "word":
-        return "|".join(WORDS)
-    if spec == "d":
-        return r"-?\d+"
-    if spec == "short":
-        return r"\d{1,3}|\d\.\de\d+"
-    digits = int(spec[1:-1])
-    decimals = rf"\.\d{{{digits}}}" if digits else ""
-    return rf"-?\d+{decimals}" if spec.endswith("f") else rf"-?\d{decimals}e[+-]\d\d+"
-
-
 def half_unit(number: Number, spec: str) -> float:
     """Return half a unit of the last printed digit, the rounding error of a printed number; 0 for counts and words."""
     if spec in ("d", "word"):
@@ -115,7 +96,6 @@ class Format:
 
     source: str
     parts: tuple[str | Slot, ...]
-    pattern: re.Pattern[str]
 
     @property
     def slots(self) -> tuple[Slot, ...]:
@@ -143,19 +123,6 @@ class Format:
                 text += print_number(entry, part.spec)
         return text
 
-    def parse(self, text: str) -> dict[str, Number | list[Number]] | None:
-        """Parse a printed value; return None if the text does not have this format."""
-        found = self.pattern.fullmatch(text)
-        if found is None:
-            return None
-        value: dict[str, Number | list[Number]] = {}
-        for slot, piece in zip(self.slots, found.groups(), strict=True):
-            if slot.separator is None:
-                value[slot.name] = read_number(piece, slot.spec)
-            else:
-                value[slot.name] = [read_number(item, slot.spec) for item in piece.split(slot.separator)]
-        return value
-
 
 @cache
 def parse_format(source: str) -> Format:
@@ -165,27 +132,15 @@ def parse_format(source: str) -> Format:
         ValueError: if it has no slot, or a slot twice.
     """
     parts: list[str | Slot] = []
-    pattern, end = "", 0
+    end = 0
     for found in _SLOT.finditer(source):
         literal = source[end : found.start()]
         slot = Slot(found[1], found[2], found[3])
-        one = f"(?:{_pattern(slot.spec)})"
-        many = one if slot.separator is None else f"{one}(?:{re.escape(slot.separator)}{one})*"
         parts += [literal, slot] if literal else [slot]
-        pattern += f"{re.escape(literal)}({many})"
         end = found.end()
     if source[end:]:
         parts.append(source[end:])
     names = [part.name for part in parts if isinstance(part, Slot)]
     if not names or len(set(names)) < len(names):
         raise ValueError(f"format {source!r} needs slots of different names")
-    return Format(source, tuple(parts), re.compile(pattern + re.escape(source[end:])))
-
-
-def read_printed(formats: Sequence[str], text: str) -> tuple[Format, dict[str, Number | list[Number]]] | None:
-    """Parse ``text`` with the first of ``formats`` that fits; return it and the value, or None if none fits."""
-    for source in formats:
-        value = parse_format(source).parse(text)
-        if value is not None:
-            return parse_format(source), value
-    return None
+    return Format(source, tuple(parts))

@@ -12,7 +12,7 @@ from experiments.analysis.formats import DASH, Number, Slot, Value, parse_format
 from experiments.analysis.quantities import NotMeasured, companion_of, quantity_of
 from experiments.analysis.selection import Selection
 from experiments.analysis.statistics import Array, statistic
-from experiments.tables.model import Row, Table
+from experiments.analysis.tables import Row, Table
 
 Samples = Mapping[str, Array]
 """Quantity → numbers of shape [gates, seeds]."""

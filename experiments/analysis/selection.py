@@ -9,10 +9,10 @@ from typing import Any
 
 from experiments.config.compose import compose
 from experiments.config.identity import canonical, identity_keys, name_with
+from experiments.config.run_files import Run
 from experiments.contract.config import Config
 from experiments.contract.training import Seed
 from experiments.methods.fixed import fixed_size
-from experiments.runs.run_files import Run
 
 Items = tuple[tuple[str, Any], ...]
 Companion = Callable[["Selection", int, Mapping[str, Any]], "Selection"]

@@ -16,10 +16,10 @@ from experiments.analysis.collect import Problem, Reader
 from experiments.analysis.compare import Comparison, compare_cell, totals, verdict_counts
 from experiments.analysis.formats import print_number
 from experiments.analysis.selection import Selection
+from experiments.analysis.tables import Table
 from experiments.analysis.verdict import AGREES, DISAGREES
 from experiments.blocks import printable
 from experiments.store.records import Store
-from experiments.tables.one_d import FOUR
 
 _STYLES = {AGREES: "green", DISAGREES: "red"}
 _SIGNS = {"lambda": "λ", "alpha": "α", "beta": "β", "kappa": "κ", "times": "×"}
@@ -124,27 +124,29 @@ def print_problems(problems: Iterable[Problem], console: Console) -> None:
 
 def show(
     store: Store,
+    table: Table,
+    key: str,
     choices: Mapping[str, str] | None = None,
     overrides: Mapping[str, Any] | None = None,
     seeds: Iterable[int] = range(10),
     console: Console | None = None,
-    title: str = "1D regression, baseline (table 4)",
 ) -> list[Comparison]:
-    """Print the baseline row of table 4 (t, integer, soft, truncated) for any runs of a store; return the comparisons.
+    """Print one row of a table for any runs of a store; return the comparisons.
 
     Use it to inspect your own runs: it accepts records of uncommitted code. Runs that differ from the row's own, such
     as shorter ones, appear as stand-ins named by their overrides.
 
     Args:
+        key: of the row.
         choices, overrides, seeds: the runs, as :func:`experiments.config.compose.compose` names them.
     """
     console = console or Console()
     reader = Reader(store, allow_dirty=True)
-    row = FOUR.row("baseline")
+    row = table.row(key)
     selection = Selection.of({**dict(row.runs.choices if row.runs else ()), **(choices or {})}, overrides, seeds)
     name = ", ".join(f"{key}={value}" for key, value in selection.overrides)
     values = published.load_published()
-    items = [compare_cell(reader, values, FOUR, row, column, selection, name) for column in FOUR.columns]
-    console.print(rich_tables(items, title, console.width))
+    items = [compare_cell(reader, values, table, row, column, selection, name) for column in table.columns]
+    console.print(rich_tables(items, table.title, console.width))
     print_problems(dict.fromkeys(problem for item in items for problem in item.cell.problems), console)
     return items

@@ -16,16 +16,21 @@ import shlex
 import sys
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 
-from experiments import paths, processes
+from experiments import paths
 from experiments.blocks import ConfigError
 from experiments.cli import arguments, machine, presets, rewrite
 from experiments.cli.expand import Job, expand, first_job, is_sweep
 from experiments.cli.forecast import forecast
-from experiments.cli.session import Session, is_for_reader, wants_tracebacks
+from experiments.cli.session import Session, wants_tracebacks
 from experiments.config.compose import selection
+from experiments.runs.outcome import present
 from experiments.runs.shutdown import shut_down
 from ngn.train import interrupt
+
+SEARCH = "hydra/sweeper=optuna"
+"""The override of a command whose sweeper makes up its jobs."""
 
 
 def prepare(argv: Sequence[str]) -> tuple[list[str], list[Job]]:
@@ -61,6 +66,9 @@ def prepare(argv: Sequence[str]) -> tuple[list[str], list[Job]]:
             print(f"the command has several jobs; this is the configuration of the first ({chosen})", file=sys.stderr)
         return [*typed.flags, *shown], []
 
+    arguments.refuse_unknown_settings(tokens)
+    if SEARCH in tokens:  # it makes up its jobs; the first values stand for all
+        return ["--multirun", *tokens], expand(first_job(tokens))
     jobs = expand(tokens)
     if typed.mode == "multirun" or is_sweep(tokens):
         if "--run" in typed.flags:
@@ -73,23 +81,9 @@ def start(session: Session) -> None:
     """Let Hydra read ``sys.argv`` and start the jobs, or print what the flags ask for."""
     import hydra
 
+    os.environ["NGN_SCRATCH"] = str(paths.SCRATCH)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(paths.ROOT), os.environ.get("PYTHONPATH"))))
     hydra.main(version_base="1.3", config_path=str(paths.CONF), config_name="config")(session.job)()
-
-
-def _follow(jobs: Sequence[Job]) -> int:
-    """Train with the first process of torchrun, which reports."""
-    from experiments.runs.launch import follow
-
-    try:
-        with interrupt.handled():
-            follow([job.run for job in jobs])
-    except interrupt.Interrupted as stopped:
-        return stopped.status
-    except Exception as error:
-        if not is_for_reader(error) or wants_tracebacks():
-            raise
-        return 1
-    return 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -107,24 +101,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         if wants_tracebacks():
             traceback.print_exc()
-        if not processes.rank():
-            print(f"refused: {error}", file=sys.stderr)
+        print(f"refused: {error}", file=sys.stderr)
         return 2
-    if processes.rank():
-        return _follow(jobs)
     program = sys.argv[0]
     command = shlex.join(["python", program, *typed])
+    search, several = SEARCH in rewritten, "--multirun" in rewritten
+    trials = paths.SCRATCH / "results"  # whose records are trained anew where they do not count
+    jobs = [replace(job, run=present(job.run)[0]) if job.run.root == trials else job for job in jobs]
     missing = [job.run for job in jobs if not machine.recorded(job.run)]
-    if missing:
+    if missing and not search:
         if told := forecast(missing):
             print(told, file=sys.stderr, flush=True)
         machine.warn_of_uncounted(missing)
-    session = Session([job.run for job in jobs], [job.label for job in jobs])
-    os.environ["NGN_SCRATCH"] = str(paths.SCRATCH)
+    session = Session([] if search else jobs, several, tuple(rewritten))
     sys.argv = [program, *rewritten]
     try:
         with interrupt.handled():
-            start(session)
+            if jobs and not missing and not search:
+                session.train([job.run for job in jobs])  # nothing starts, so there are no folders of jobs
+                for number, job in enumerate(jobs):
+                    session.report(number, job)
+            else:
+                start(session)
     except KeyboardInterrupt as stopped:
         return shut_down(stopped, command)
     finally:

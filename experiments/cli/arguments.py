@@ -1,15 +1,17 @@
 """Split the arguments into Hydra's flags and overrides, and limit which settings of Hydra may change.
 
-The configuration is closed: no value may name code to import or run, and only files in ``conf/`` count. Hydra allows
-both elsewhere (``_target_``, callbacks, logging handlers, search paths, pickled re-runs). So this module lists the
-settings of Hydra that are allowed.
+The configuration is closed: no value may name code to import or run. Hydra allows it elsewhere (``_target_``,
+callbacks, logging handlers, search paths, pickled re-runs). So this module lists the settings of Hydra that may change.
 """
 
 from __future__ import annotations
 
+import argparse
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, NoReturn
 
 import ngn
@@ -26,21 +28,36 @@ OPEN_KEYS = (
     "hydra.verbose",
     "hydra.job_logging.root.level",
     "hydra.hydra_logging.root.level",
-    "hydra.sweeper.max_batch_size",
 )
-"""Settings of Hydra that may be overridden, besides those of launchers."""
+"""Settings of Hydra that may be overridden, besides those of launchers and sweepers."""
 OPEN_GROUPS = {
-    "hydra/launcher": ("basic", "pack", "pack_slurm", "submitit_local", "submitit_slurm"),
-    "hydra/job_logging": ("default", "disabled", "none", "stdout"),
+    "hydra/launcher": ("basic", "pack", "joblib", "submitit_local", "submitit_slurm"),
+    "hydra/sweeper": ("checked", "optuna"),
+    "hydra/sweeper/sampler": ("tpe", "random", "cmaes", "nsgaii", "motpe", "grid"),
+    "hydra/job_logging": ("default", "disabled", "none"),
     "hydra/hydra_logging": ("default", "disabled", "hydra_debug", "none"),
     "hydra/output": ("default",),
     "hydra/help": ("default", "ngn"),
 }
 """Groups of Hydra and their allowed choices. A free name such as ``../x`` could load any file."""
-SHELL_KEYS = ("setup", "teardown", "python", "additional_parameters", "srun_args")
-"""Settings of cluster launchers that name commands or programs to run."""
+PLUGINS = {"joblib": "hydra-joblib-launcher", "optuna": "hydra-optuna-sweeper"}
+"""Choice → the package of its plug-in, which no extra installs."""
+CODE_KEYS = ("setup", "teardown", "python", "additional_parameters", "srun_args", "custom_search_space")
+"""Settings of launchers and sweepers that name commands, programs or code to run."""
 
-FLAGS = ["--help", "--list", "--version", "--cfg", "--package", "--info", "--run", "--multirun", "--hydra-help"]
+VALUED = {
+    ("--cfg", "-c"): ("job", "hydra", "all"),
+    ("--info", "-i"): ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath"),
+    ("--package", "-p"): None,
+    ("--config-dir", "-cd"): None,
+}
+"""Flags of Hydra with a value, and its choices."""
+PLAIN = (("--help", "-h"), ("--run", "-r"), ("--multirun", "-m"), ("--shell-completion", "-sc"), ("--resolve",),
+         ("--hydra-help",), ("--list",), ("--version",))  # fmt: skip
+CLOSED = (("--config-path", "-cp"), ("--config-name", "-cn"), ("--experimental-rerun",))
+"""Flags of Hydra that would load another main file, or a pickled one."""
+FLAGS = ["--help", "--list", "--version", "--cfg", "--package", "--info", "--run", "--multirun", "--config-dir",
+         "--hydra-help"]  # fmt: skip
 """The flags that a refusal names."""
 
 
@@ -53,60 +70,67 @@ class Arguments:
     overrides: tuple[str, ...]
 
 
-def _refuse_flags(message: str) -> NoReturn:
-    from experiments.config.compose import nearest
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        from experiments.config.compose import nearest
 
-    unknown = message.removeprefix("unrecognized arguments: ")
-    if unknown == message:
-        raise ConfigError(message.removeprefix("argument "))
-    raise ConfigError(f"{unknown}: no such flag.{nearest(unknown, FLAGS)} The flags are: {', '.join(FLAGS)}")
+        unknown = message.removeprefix("unrecognized arguments: ")
+        if unknown == message:
+            raise ConfigError(message.removeprefix("argument "))
+        raise ConfigError(f"{unknown}: no such flag.{nearest(unknown, FLAGS)} The flags are: {', '.join(FLAGS)}")
+
+
+def _parsed(argv: Sequence[str]) -> argparse.Namespace:
+    parser = _Parser(add_help=False, allow_abbrev=False)
+    parser.add_argument("overrides", nargs="*")
+    for names in PLAIN:
+        parser.add_argument(*names, action="store_true")
+    for names, choices in VALUED.items():
+        optional = {"nargs": "?", "const": "all"} if "--info" in names else {}
+        parser.add_argument(*names, choices=choices, **optional)  # type: ignore[arg-type]
+    for names in CLOSED:
+        parser.add_argument(*names)
+    return parser.parse_intermixed_args(list(argv))
 
 
 def split(argv: Sequence[str]) -> Arguments:
     """Split a command line (without the program's name) into flags and overrides, in any order.
 
+    ``--config-dir`` takes the place of ``$NGN_CONF``.
+
     Raises:
-        ConfigError: on unknown flags, and on those that would load other configuration files or a pickled one.
+        ConfigError: on unknown flags, and on those that would load another main file or a pickled one.
         SystemExit: with status 0, after ``--version`` and ``--list``.
     """
-    from hydra._internal.utils import get_args_parser
-
-    if "--list" in argv:
+    args = _parsed(argv)
+    if args.list:
         if len(argv) > 1:
             raise ConfigError("--list: takes no other arguments; it lists the studies, --help the choices and settings")
         from experiments.cli import listing
 
         listing.show()
         raise SystemExit(0)
-    if "--version" in argv:
+    if args.version:
         print(f"ngn-suite {ngn.__version__}")
         raise SystemExit(0)
-    parser = get_args_parser()
-    parser.error = _refuse_flags  # type: ignore[method-assign]  # Hydra's usage names closed flags, and not --list
-    args = parser.parse_intermixed_args(list(argv))
-    closed = {
-        "--config-dir": args.config_dir,
-        "--config-path": args.config_path,
-        "--config-name": args.config_name,
-        "--experimental-rerun": args.experimental_rerun,
-    }
-    for flag, value in closed.items():
-        if value is not None:
-            raise ConfigError(f"{flag}: not available; only conf/ and key=value arguments configure a run")
+    for flag, *_ in CLOSED:
+        if getattr(args, flag[2:].replace("-", "_")) is not None:
+            raise ConfigError(f"{flag}: not available; conf/, --config-dir and key=value arguments configure a run")
+    if args.config_dir is not None:
+        folder = Path(args.config_dir).expanduser().absolute()
+        if not folder.is_dir():
+            raise ConfigError(f"--config-dir: there is no folder {folder}")
+        os.environ["NGN_CONF"] = str(folder)
 
     overrides = tuple(args.overrides)
-    if args.shell_completion:
-        return Arguments("complete", ("--shell-completion",), overrides)
-    if args.help:
-        return Arguments("help", ("--help",), overrides)
-    if args.hydra_help:
-        return Arguments("help", ("--hydra-help",), overrides)
+    for mode, flag in (("complete", "shell_completion"), ("help", "help"), ("help", "hydra_help")):
+        if getattr(args, flag):
+            return Arguments(mode, (f"--{flag.replace('_', '-')}",), overrides)  # type: ignore[arg-type]
     if args.cfg is not None and args.info is not None:
         raise ConfigError("--cfg and --info cannot be used together: give one of them")
     if args.cfg is not None:
         package = ("--package", args.package) if args.package else ()
-        resolve = ("--resolve",) if args.resolve else ()
-        return Arguments("show", ("--cfg", args.cfg, *package, *resolve), overrides)
+        return Arguments("show", ("--cfg", args.cfg, *package, *(("--resolve",) if args.resolve else ())), overrides)
     if args.info is not None:
         return Arguments("show", ("--info", args.info), overrides)
     if args.run and args.multirun:
@@ -139,11 +163,8 @@ def refuse_code(token: str) -> None:
     key = key_of(token).lstrip("+")
     if key.startswith(("hydra.callbacks", "hydra/callbacks")):
         raise ConfigError(f"{token}: callbacks are not allowed: no configuration value may name code to import or run")
-    if key in ("hydra/sweeper", "hydra.sweeper.params"):
-        raise ConfigError(
-            f"{token}: not allowed: all jobs are checked before the first one starts, so the command must name their "
-            "values. For a search with Optuna, see examples/search.py"
-        )
+    if key.startswith("hydra.sweeper.params"):
+        raise ConfigError(f"{token}: type the values as settings, such as schedule.lambda0=1e-5,1e-4")
     if key == "hydra.mode":
         raise ConfigError(f"{token}: not allowed: for a multirun, add -m or give several values")
     if key == "hydra.job.chdir":
@@ -154,12 +175,41 @@ def refuse_code(token: str) -> None:
             raise ConfigError(f"{token}: the choices of {key} are: {', '.join(choices)}")
         if choice.startswith("submitit") and (name := missing(*EXTRAS["cluster"])):
             raise ConfigError(sentence(token, name))
+        if choice in PLUGINS and missing(f"hydra_plugins.{PLUGINS[choice].replace('-', '_')}"):
+            raise ConfigError(f"{token} needs the package {PLUGINS[choice]}: pip install {PLUGINS[choice]}")
         return
     if key in OPEN_KEYS:
         return
-    if re.fullmatch(r"hydra\.launcher\.\w+", key) and key.rsplit(".", 1)[1] not in SHELL_KEYS and "${" not in token:
+    plain = re.fullmatch(r"hydra\.(?:launcher|sweeper|sweeper\.sampler)\.(\w+)", key)
+    if plain and plain[1] not in CODE_KEYS and "${" not in token:
         return
     raise ConfigError(
         f"{token}: not allowed, because some settings of Hydra can name code to run. "
-        f"Allowed: {', '.join((*OPEN_KEYS, *OPEN_GROUPS))}, and plain values of hydra.launcher.*"
+        f"Allowed: {', '.join((*OPEN_KEYS, *OPEN_GROUPS))}, and plain values of hydra.launcher.* and hydra.sweeper.*"
     )
+
+
+def refuse_unknown_settings(tokens: Sequence[str]) -> None:
+    """Refuse settings of launchers and sweepers that the chosen one does not have.
+
+    Raises:
+        ConfigError: with the settings that it has.
+    """
+    chosen = {"hydra/launcher": "pack", "hydra/sweeper": "checked"}
+    chosen |= {
+        key_of(token).lstrip("+"): token.partition("=")[2] for token in tokens if key_of(token).lstrip("+") in chosen
+    }
+    for token in tokens:
+        plugin = re.fullmatch(r"\+*hydra\.(launcher|sweeper)\.(\w+)", key_of(token))
+        if plugin is None:
+            continue
+        from hydra.core.config_store import ConfigStore
+        from hydra.core.plugins import Plugins
+
+        Plugins.instance()  # they store their settings
+        choice = chosen[f"hydra/{plugin[1]}"]
+        known = {str(key) for key in ConfigStore.instance().load(f"hydra/{plugin[1]}/{choice}.yaml").node}
+        known -= {"_target_", "defaults", "params", "sampler", *CODE_KEYS}
+        if plugin[2] not in known:
+            has = f"it has {', '.join(sorted(known))}" if known else "it has none"
+            raise ConfigError(f"{token}: hydra/{plugin[1]}={choice} has no setting '{plugin[2]}'; {has}")

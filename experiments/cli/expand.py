@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,13 @@ from hydra.core.override_parser.types import Override, OverrideType
 
 from experiments.blocks import ConfigError, Incomplete
 from experiments.cli.arguments import is_hydra
-from experiments.cli.overrides import ROWS_FORM, as_typed, count_of, parse, settings_of, spliced, values
+from experiments.cli.overrides import ROWS_FORM, as_typed, count_of, first_value, parse, settings_of, spliced, values
 from experiments.config.compose import DESCRIBED, GROUPS, check, file_of, nearest, options, selection, set_key
+from experiments.config.run_files import Run
 from experiments.config.schema import MAX_JOBS, legal_keys
 from experiments.contract.config import Config
 from experiments.packages import EXTRAS, missing, sentence
 from experiments.paths import CONF
-from experiments.runs.run_files import Run
 from experiments.runs.stack import why_no_kernel
 from experiments.tasks import GATES_OF_TASK
 
@@ -31,9 +31,16 @@ LARGEST_RANGE = 10_000_000
 
 @dataclass(frozen=True)
 class Job:
-    """One job of a command: the overrides that distinguish it from the other jobs, and its run."""
+    """One job of a command.
+
+    Attributes:
+        overrides: those that distinguish it from the other jobs.
+        tokens: all of its overrides, from which Hydra composes it in another process.
+        run: its run, composed and checked.
+    """
 
     overrides: tuple[str, ...]
+    tokens: tuple[str, ...]
     run: Run
 
     @property
@@ -122,7 +129,7 @@ def first_job(tokens: Sequence[str]) -> list[str]:
         if is_hydra(token) or not override.is_sweep_override():
             first.append(token)
         else:
-            first.append(as_typed(override.get_key_element(), next(values(override))))
+            first.append(as_typed(override.get_key_element(), first_value(override)))
     return spliced(first)
 
 
@@ -173,11 +180,14 @@ def expand(tokens: Sequence[str], complete: bool = True) -> list[Job]:
             _refuse_interpolation(str(override.input_line), value)
         blocks = [(override, settings_of(override, value)) for override, value in zip(overrides, row, strict=True)]
         merged = _compose([setting for _, settings in blocks for setting in settings])
-        several = [setting for one, settings in blocks if one.is_sweep_override() for setting in settings]
-        swept_values = tuple(as_typed(*setting) for setting in several)
+        typed = [
+            tuple(as_typed(*setting) for setting in settings) if one.is_sweep_override() else (str(one.input_line),)
+            for one, settings in blocks
+        ]
+        several = zip(overrides, typed, strict=True)
+        swept_values = tuple(word for one, words in several if one.is_sweep_override() for word in words)
         try:
-            config = check(merged)
-            _check_execution(config)
+            run = run_of(merged)
         except ConfigError as error:
             if isinstance(error, Incomplete) and not complete:
                 continue
@@ -186,7 +196,7 @@ def expand(tokens: Sequence[str], complete: bool = True) -> list[Job]:
             told = any(str(Path(file).parents[1]) in str(error) for file in own)  # where to write, or what is wrong
             also = f"\n(with your {', '.join(own)})" if own and not told else ""
             raise ConfigError(f"{error}{where}{also}") from None
-        job = Job(swept_values, Run.of(_with_absolute_folders(config)))
+        job = Job(swept_values, tuple(word for words in typed for word in words), run)
         if job.run.id in seen:
             first = " ".join(seen[job.run.id].overrides)
             raise ConfigError(
@@ -198,14 +208,20 @@ def expand(tokens: Sequence[str], complete: bool = True) -> list[Job]:
     return jobs
 
 
-def _with_absolute_folders(config: Config) -> Config:
-    """Resolve relative folders against the working directory."""
+def run_of(merged: Mapping[str, Any]) -> Run:
+    """Return the run of a merged configuration, with folders that do not depend on the working directory.
+
+    Raises:
+        ConfigError: if it cannot run.
+    """
+    config = check(merged)
+    _check_execution(config)
     folders = {
         name: str(Path(value).expanduser().resolve())
         for name in ("results", "data_root")
         if (value := getattr(config, name)) is not None
     }
-    return config.model_copy(update=folders)
+    return Run.of(config.model_copy(update=folders))
 
 
 def _check_execution(config: Config) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from experiments.config.run_files import Run
 from experiments.contract.config import Config
 from experiments.contract.training import Train
 from experiments.paths import RESULTS
-from experiments.runs.run_files import Run
 from experiments.store.records import RecordError, Store
 from experiments.sweeps.status import ENGINES, duration_text
 

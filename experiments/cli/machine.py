@@ -7,20 +7,19 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from experiments import paths, processes
+from experiments import paths
 from experiments.blocks import ConfigError
 from experiments.cli.expand import Job
 from experiments.config import rival_target
 from experiments.config.footprint import footprint, largest, what_fits
+from experiments.config.run_files import Run
 from experiments.contract.config import Config
 from experiments.data import DataError, data_root, sets
 from experiments.packages import missing, sentence
-from experiments.runs.run_files import Run
 from experiments.store.provenance import why_not_counted
-from experiments.tasks.language import Adaptation
 from ngn.files import storage_fault, temporary_path
 
-LOCAL_LAUNCHERS = ("hydra/launcher=pack", "hydra/launcher=basic")
+LOCAL_LAUNCHERS = tuple(f"hydra/launcher={name}" for name in ("pack", "basic", "joblib"))
 
 
 def check(jobs: Sequence[Job], tokens: Sequence[str]) -> None:
@@ -29,8 +28,6 @@ def check(jobs: Sequence[Job], tokens: Sequence[str]) -> None:
     Raises:
         ConfigError: if a device, a compiler, memory or data are missing.
     """
-    if processes.count() > 1:
-        _several([job.run.config for job in jobs], processes.count())
     if any(token.startswith("hydra/launcher=") and token not in LOCAL_LAUNCHERS for token in tokens):
         return
     configs = [job.run.config for job in jobs]
@@ -54,33 +51,6 @@ def check(jobs: Sequence[Job], tokens: Sequence[str]) -> None:
     _data(jobs)
 
 
-def _several(configs: Sequence[Config], count: int) -> None:
-    """Refuse, under torchrun, what ``count`` processes cannot train together."""
-    if len(configs) != 1:
-        raise ConfigError(f"torchrun starts one run at a time, but this command has {len(configs):,} jobs")
-    (config,) = configs
-    train, why = config.train, None
-    if not isinstance(config.task, Adaptation):
-        why = f"task={config.task.name} trains in one process"
-    elif config.method.name not in ("ngn", "fixed", "uniform"):
-        why = f"method={config.method.name} trains in one process"
-    elif train.optimizer == "adamw8bit":
-        why = "train.optimizer=adamw8bit is for one process; several divide the moments of adam and adamw"
-    elif getattr(config.gate, "rank_by", None) == "wanda":
-        why = "gate.rank_by=wanda scores the whole model on one device; use index or random"
-    elif getattr(config.gate, "backbone", None) == "trained":
-        why = "gate.backbone=trained trains in one process; use frozen or updated"
-    elif config.continue_with:
-        why = "continue_with trains in one process"
-    elif train.accumulate % count and train.batch is not None:
-        whole = train.batch * train.accumulate
-        example = f": train.batch={whole // count} train.accumulate={count} has as many questions in a step"
-        why = f"train.accumulate={train.accumulate} micro-batches cannot be shared by {count} processes"
-        why += example if whole % count == 0 else ""
-    if why is not None:
-        raise ConfigError(f"torchrun with {count} processes: {why}")
-
-
 def warn_of_uncounted(runs: Iterable[Run]) -> None:
     """Say on stderr, before the training, if no table of the paper will count its full-size records, and why."""
     if why := why_not_counted():
@@ -101,8 +71,6 @@ def require_room(jobs: Sequence[Job], tokens: Sequence[str]) -> None:
     Raises:
         ConfigError: with the folder or the file. Nothing has been started then.
     """
-    if processes.rank():
-        return
     wanted = {paths.SCRATCH: "NGN_OUTPUT=DIR python run.py ..."}
     for token in tokens:
         key, _, value = token.partition("=")
@@ -143,18 +111,16 @@ def _pretrained(config: Config, cards: Sequence[int]) -> None:
         return
     on_card = bool(cards) and config.device != "cpu"
     host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    several = processes.count()
-    there = cards[0] - CONTEXT if on_card else float(host) / several
+    there = cards[0] - CONTEXT if on_card else float(host)
     weights = (model.parameters or 0) * (2 if model.dtype == "bfloat16" else 4)
-    phases = footprint(config, on_card, several) or {"load": {"weights": float(weights)}}
-    weights *= several  # each process builds the model on the host
+    phases = footprint(config, on_card) or {"load": {"weights": float(weights)}}
     if on_card and weights > host:
         raise ConfigError(f"model={model.name}: this machine has too little memory to load {weights / 1e9:,.1f} GB")
     phase, needed = largest(phases)
     if needed <= there:
         return
     parts = ", ".join(f"{part} {size / 1e9:,.1f}" for part, size in phases[phase].items())
-    fitting = what_fits(config, on_card, there, several) or ["a smaller model, or a card with more memory"]
+    fitting = what_fits(config, on_card, there) or ["a smaller model, or a card with more memory"]
     raise ConfigError(
         f"model={model.name}: {phase} needs about {needed / 1e9:,.1f} GB ({parts}), but "
         f"{'the GPU' if on_card else 'this machine'} has {there / 1e9:,.1f} GB; this would fit: {'; '.join(fitting)}"

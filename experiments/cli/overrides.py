@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -17,10 +17,10 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import (
     ChoiceSweep,
     Glob,
+    IntervalSweep,
     Override,
     QuotedString,
     RangeSweep,
-    ValueType,
 )
 from hydra.errors import HydraException
 
@@ -85,8 +85,8 @@ def count_of(override: Override) -> int:
     Raises:
         ConfigError: if it has no values, or values that cannot be counted.
     """
-    token, value = str(override.input_line), override._value
-    if override.value_type in (None, ValueType.ELEMENT):
+    token, value = str(override.input_line), override.value()
+    if not override.is_sweep_override():
         return 1
     if getattr(value, "shuffle", False):
         raise ConfigError(f"{token}: remove shuffle(...); jobs run in the written order")
@@ -115,9 +115,9 @@ def _matches(override: Override, glob: Glob) -> list[str]:
 
 def values(override: Override) -> Iterator[Any]:
     """Yield the values of an override in the written order; a plain override has one."""
-    value: Any = override._value
-    if override.value_type in (None, ValueType.ELEMENT):
-        yield _plain(value)
+    value: Any = override.value()
+    if not override.is_sweep_override():
+        yield value
     elif isinstance(value, ChoiceSweep):
         yield from map(_plain, value.list)
     elif isinstance(value, RangeSweep):
@@ -138,9 +138,34 @@ def values_of(token: str) -> list[Any]:
     return list(values(override))
 
 
+def first_value(override: Override) -> Any:
+    """Return the first value of an override: of an interval its lower end."""
+    value: Any = override.value()
+    return value.start if isinstance(value, IntervalSweep) else next(values(override))
+
+
+def text_of(value: Any) -> str:
+    """Return a value as a user would type it: text that Hydra would read as something else is quoted."""
+    if isinstance(value, list):
+        return f"[{','.join(map(text_of, value))}]"
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{key}:{text_of(entry)}" for key, entry in value.items()) + "}"
+    if isinstance(value, str) and not _is_read_as(value):
+        return '"' + value.replace('"', '\\"') + '"'
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _is_read_as(value: str) -> bool:
+    try:
+        read = parse(f"_={value}").value()
+    except ConfigError:
+        return False
+    return isinstance(read, str) and read == value
+
+
 def as_typed(key: str, value: Any) -> str:
     """Return an override as a user would type it."""
-    return f"{key}={Override._get_value_element_as_str(value)}"
+    return f"{key}={text_of(value)}"
 
 
 def settings_of(override: Override, value: Any) -> list[tuple[str, Any]]:

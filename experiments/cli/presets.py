@@ -13,7 +13,7 @@ rows:                           # settings that vary together: every row with ev
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,25 +22,30 @@ from typing import Any, ClassVar
 from experiments.blocks import ConfigError, control_in, visible
 from experiments.cli.arguments import key_of, refuse_code
 from experiments.cli.expand import Job, expand
-from experiments.cli.overrides import ROWS
+from experiments.cli.overrides import ROWS, text_of
 from experiments.cli.rewrite import rewrite
 from experiments.config.compose import file_of, nearest, options
+from experiments.config.identity import flatten
 from experiments.config.messages import read_yaml
+from experiments.config.run_files import Run
 from experiments.contract.needs import NOTHING, Needs
 from experiments.paths import RUNS
-from experiments.runs.run_files import Run
 from experiments.store.records import Store
 
 ROWS_YAML = "rows: [{schedule.lambda0: 1e-5, schedule.alpha_max: 1e-5}, {...}]"
 
 
 def _word(value: Any) -> str:
-    """Return a YAML value as a user would type it on the command line."""
-    if isinstance(value, list):
-        return f"[{','.join(map(_word, value))}]"
-    if isinstance(value, Mapping):
-        return "{" + ",".join(f"{key}:{_word(entry)}" for key, entry in value.items()) + "}"
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    """Return a YAML value as a user would type it; text may be any form of the command line, such as ``0..9``."""
+    return value if isinstance(value, str) else text_of(value)
+
+
+def _default(path: Path, entry: Any) -> str:
+    """Return an entry of Hydra's ``defaults:`` as a choice: ``{override /task: cora}`` as ``task=cora``."""
+    name, choice = next(iter(entry.items())) if isinstance(entry, dict) and len(entry) == 1 else ("", None)
+    if not str(name).startswith("override ") or not isinstance(choice, str):
+        raise ConfigError(f"{path}: an entry of 'defaults:' is a choice of a group: `- override /task: cora`")
+    return f"{name.removeprefix('override ').strip().lstrip('/')}={choice}"
 
 
 def tokens_of(path: Path) -> list[str]:
@@ -53,6 +58,7 @@ def tokens_of(path: Path) -> list[str]:
         raise ConfigError(f"{path}: no such file")
     content = dict(read_yaml(path))
     swept, rows = content.pop("sweep", None) or {}, content.pop(ROWS, None) or []
+    defaults, hydra = content.pop("defaults", None) or [], flatten(content.pop("hydra", None) or {})
     if not isinstance(rows, list) or not all(isinstance(row, dict) and row for row in rows):
         raise ConfigError(f"{path}: 'rows:' needs a list of settings that vary together: {ROWS_YAML}")
     if isinstance(swept, list):
@@ -60,8 +66,19 @@ def tokens_of(path: Path) -> list[str]:
     if not isinstance(swept, dict) or not all(isinstance(values, list) and values for values in swept.values()):
         raise ConfigError(f"{path}: every key below 'sweep:' needs a list of values, such as [1, 2]")
     several = {**swept, ROWS: rows} if rows else swept
-    return [f"{key}={_word(value)}" for key, value in content.items()] + [
-        f"{key}={','.join(map(_word, values))}" for key, values in several.items()
+    params = "sweeper.params."
+    single = {
+        **{key: value for key, value in content.items() if not isinstance(value, dict)},
+        **{
+            f"{key}.{name}": v for key, value in content.items() if isinstance(value, dict) for name, v in value.items()
+        },
+        **{f"hydra.{key}": value for key, value in hydra.items() if not key.startswith(params)},
+        **{key.removeprefix(params): value for key, value in hydra.items() if key.startswith(params)},
+    }
+    return [
+        *(_default(path, entry) for entry in defaults if entry != "_self_"),
+        *(f"{key}={_word(value)}" for key, value in single.items()),
+        *(f"{key}={','.join(map(_word, values))}" for key, values in several.items()),
     ]
 
 

@@ -15,22 +15,22 @@ from experiments.analysis import overview, published
 from experiments.analysis.collect import Reader
 from experiments.analysis.reduce import reduce_cell
 from experiments.analysis.selection import keys_of
+from experiments.analysis.tables import Row, Table
 from experiments.analysis.terminal import tex_to_text
 from experiments.cli.forecast import Found, counted, record_of
 from experiments.cli.pipes import print_line, room
 from experiments.config.compose import DEFAULT_CHOICES
 from experiments.config.identity import identity_keys
 from experiments.config.numerics import numerics
+from experiments.config.run_files import Run
 from experiments.contract.config import Config
 from experiments.paths import RESULTS
 from experiments.runs.outcome import relative, summary
-from experiments.runs.run_files import Run
 from experiments.runs.same import data_differences, named
 from experiments.store.provenance import changed_since
 from experiments.store.records import RecordError, Store
 from experiments.store.sources import sources_digest
-from experiments.tables import MACROS
-from experiments.tables.model import Row, Table
+from experiments.studies import MACROS
 
 Rows = Mapping[str, overview.FlatRecord]
 """Run id → the row of its record."""

@@ -9,7 +9,16 @@ from experiments.blocks import ConfigError
 from experiments.cli.arguments import key_of
 from experiments.cli.expand import first_job
 from experiments.cli.overrides import spliced, values_of
-from experiments.config.compose import DEFAULT_CHOICES, GROUPS, folders, nearest, options, require_choice, usual_model
+from experiments.config.compose import (
+    DEFAULT_CHOICES,
+    GROUPS,
+    folders,
+    nearest,
+    options,
+    require_choice,
+    usual_gate,
+    usual_model,
+)
 from experiments.config.schema import MAX_JOBS
 from experiments.config.seeds import TooManySeeds, looks_numeric, named_sets, parse_seeds
 from experiments.contract.config import Config
@@ -80,7 +89,9 @@ def gate_token(tokens: Sequence[str]) -> str | None:
     if not common:
         fits = "; ".join(f"{task}: {', '.join(GATES_OF_TASK[task])}" for task in tasks)
         raise ConfigError(f"task={','.join(tasks)}: no gate fits all of these tasks ({fits}). Use one command per task")
-    return f"gate={common[0]}"
+    models = _choices(tokens, "model") or ["none"]
+    usual = {usual_gate(tasks[0], model) for model in models} & {*common}
+    return f"gate={usual.pop() if len(usual) == 1 else common[0]}"
 
 
 def model_token(tokens: Sequence[str]) -> str | None:

@@ -1,7 +1,7 @@
 """The jobs of one command and their outcomes. Hydra calls :meth:`Session.job` for every job.
 
-This process, a launcher that trains stacks, or a cluster may start a job. In all cases,
-:mod:`experiments.cli.expand` composes its configuration from its overrides. ``--cfg`` shows what Hydra composes.
+This process, a launcher that trains stacks, or another process may start a job. A job of the command has its checked
+:class:`Run` from the start. A job that a sweeper makes up, or that runs in another process, is checked when it starts.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
+from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from experiments.blocks import ConfigError
-from experiments.cli.expand import expand
+from experiments.cli.expand import Job, expand, run_of
 from experiments.cli.pipes import print_line, room
+from experiments.config.run_files import Run
 from experiments.contract.config import Config
-from experiments.runs.run_files import Run
 from ngn.files import FileError, storage_fault
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
+LINES = logging.getLogger("experiments.outcome")
+"""What becomes of a job, for the log in its folder (``conf/config.yaml``)."""
 
 
 class RunFailed(RuntimeError):
@@ -52,26 +55,26 @@ def is_for_reader(error: Exception) -> bool:
     return isinstance(error, (DataError, CapacityExceeded))
 
 
-def write_folder(folder: Path, config: Config, overrides: Sequence[str]) -> None:
-    """Write ``config.yaml``, the trained configuration, and ``overrides.yaml`` into a job's ``.hydra`` folder.
+def write_folder(folder: Path, config: Config, hydra: DictConfig, overrides: Sequence[str]) -> None:
+    """Write ``config.yaml``, the trained configuration, ``hydra.yaml`` and ``overrides.yaml``, as Hydra does.
 
     If this cannot be done, there is a warning: the record holds the configuration, too.
     """
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml, if installed, is ten times as fast
+    settings = OmegaConf.to_container(hydra, enum_to_str=True)
+    assert isinstance(settings, dict)
+    files = {
+        "config": config.model_dump(mode="json"),
+        "hydra": {"hydra": {key: value for key, value in settings.items() if key not in ("help", "hydra_help")}},
+        "overrides": list(overrides),
+    }
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, content in (("config", config.model_dump(mode="json")), ("overrides", list(overrides))):
+        for name, content in files.items():
             (folder / f"{name}.yaml").write_text(yaml.dump(content, Dumper=dumper, sort_keys=False, allow_unicode=True))
     except OSError as fault:
         fault.filename = str(folder)
         log.warning("%s", storage_fault(fault) or fault)
-
-
-def train(run: Run) -> RunOutcome | Exception:
-    """Train one run if it has no record. Only training imports torch."""
-    from experiments.runs.launch import share
-
-    return share([run])[run.id]
 
 
 def _fitted(line: str, several: bool) -> str:
@@ -85,60 +88,100 @@ class Session:
     """The jobs of a command and their outcomes.
 
     Attributes:
-        runs: the runs of the jobs, in order. They are not sent to other processes.
-        labels: the overrides that distinguish each job, such as ``schedule.lambda0=1e-4 seed=0``.
+        jobs: the jobs of the command, in order. Their labels alone are sent to other processes.
+        several: whether the command has several jobs, or a sweeper that makes them up.
+        fixed: the overrides that all jobs have, which no line repeats.
         process: id of the process that reports.
         failed: reason → the failed jobs.
         diverged: one line for each diverged job.
         done: outcomes with a record, in job order.
         ready: run id → outcome or exception of a run that a launcher trained before its job reports.
+        labels: in another process, what distinguishes each job.
     """
 
-    runs: list[Run]
-    labels: list[str]
+    jobs: list[Job]
+    several: bool = False
+    fixed: tuple[str, ...] = ()
     process: int = field(default_factory=os.getpid)
     failed: dict[str, list[str]] = field(default_factory=dict)
     diverged: list[str] = field(default_factory=list)
     done: list[RunOutcome] = field(default_factory=list)
     ready: dict[str, RunOutcome | Exception] = field(default_factory=dict)
+    labels: list[str] = field(default_factory=list)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "runs": [], "ready": {}, "done": []}
+        return {
+            **self.__dict__,
+            "jobs": [],
+            "labels": self.labels or [job.label for job in self.jobs],
+            "ready": {},
+            "done": [],
+        }
 
-    def job(self, settings: DictConfig) -> None:
-        """Do one job, as Hydra starts it: compose it from its overrides, run it, report it."""
+    def of(self, number: int, overrides: Sequence[str]) -> Job:
+        """Return a job by its number; a job that a sweeper makes up is composed and added."""
+        if number == len(self.jobs):
+            (job,) = expand(overrides)
+            self.jobs.append(Job(tuple(token for token in overrides if token not in self.fixed), job.tokens, job.run))
+        return self.jobs[number]
+
+    def train(self, runs: Sequence[Run]) -> None:
+        """Train the runs that have no record, as stacks. Only training imports torch."""
+        from experiments.runs.launch import share
+
+        self.ready.update(share(runs))
+
+    def job(self, settings: DictConfig) -> Any:
+        """Do one job, as Hydra starts it: run it, report it, and return what a search optimises."""
         hydra = HydraConfig.get()
         number = 0 if OmegaConf.is_missing(hydra.job, "num") else int(hydra.job.num)  # missing in a single run
-        overrides = list(map(str, hydra.overrides.task))
-        (job,) = expand(overrides)
-        if hydra.output_subdir is not None:
-            write_folder(Path(hydra.runtime.output_dir) / hydra.output_subdir, job.run.config, overrides)
-        self.report(number, job.run)
+        if number < len(self.jobs):
+            job = self.jobs[number]
+        else:
+            run = run_of(OmegaConf.to_container(settings, resolve=True))  # type: ignore[arg-type]
+            told = self.labels[number] if number < len(self.labels) else " ".join(hydra.overrides.task)
+            job = Job((told,), (), run)
+        return self.report(number, job, hydra)
 
-    def report(self, number: int, run: Run) -> None:
+    def report(self, number: int, job: Job, hydra: HydraConf | None = None) -> Any:
         """Run a job unless a launcher already has, print a line, and collect failures.
 
         In a multirun, jobs after a failed one still run. Errors written for the reader show only their message.
 
         Args:
             number: index of the job, from 0.
+            hydra: Hydra's settings.
+
+        Returns:
+            the truncated score and the size of the learned model, for a sweeper with two directions; the score alone
+            for other sweepers; NaN if there is none.
         """
-        several = len(self.labels) > 1
-        prefix = f"[{number + 1}/{len(self.labels)}] {self.labels[number]}: " if several else ""
+        run = job.run
+        prefix = (
+            f"[{number + 1}/{max(len(self.jobs), len(self.labels), number + 1)}] {job.label}: " if self.several else ""
+        )
         try:
-            outcome = self.ready.pop(run.id, None) or train(run)
+            if run.id not in self.ready:
+                self.train([run])
+            outcome = self.ready.pop(run.id)
             if isinstance(outcome, Exception):
                 raise outcome
-            print_line(_fitted(f"{prefix or f'{outcome.run_id}: '}{outcome.message}", several))
+            line = f"{prefix or f'{outcome.run_id}: '}{outcome.message}"
+            if hydra is not None:
+                LINES.info("%s", line)
+            print_line(_fitted(line, self.several))
             self.done.append(outcome)
             if outcome.status == "diverged":
                 self.diverged.append(f"{prefix}{outcome.run_id}")
+            return _objective(outcome, hydra)
         except Exception as error:
             elsewhere = os.getpid() != self.process
             for_reader = is_for_reader(error)
+            if hydra is not None:
+                LINES.error("%s%s", prefix, error)
             if elsewhere and for_reader:
                 raise RunFailed(str(error)) from None
-            if elsewhere or (not several and (not for_reader or wants_tracebacks())):
+            if elsewhere or (not self.several and (not for_reader or wants_tracebacks())):
                 raise
             reason = str(error).splitlines()[0] if str(error) else "no message"
             reason = reason if for_reader else f"{type(error).__name__}: {reason}"
@@ -149,6 +192,7 @@ class Session:
             else:
                 print(f"{prefix}{error}", file=sys.stderr, flush=True)
             self.failed.setdefault(reason, []).append(prefix)
+            return float("nan")
 
     def summary(self) -> None:
         """Print the end of a command's output.
@@ -156,21 +200,35 @@ class Session:
         It has a table of a multirun, the committed and published numbers of the same runs, and the runs that failed or
         diverged.
         """
-        several = len(self.labels) > 1
-        made = [outcome.path for outcome in self.done if outcome.path.exists()]
+        here = [outcome.path for outcome in self.done] if self.done or self.failed else None
+        made = [path for path in here or [job.run.path for job in self.jobs] if path.is_file()]
         if made:
             from experiments.cli.recorded import closing  # imported here: jobs in other processes do not need it
 
-            if told := closing(list(zip(self.labels, self.runs, strict=True)), made):
+            if told := closing([(job.label, job.run) for job in self.jobs], made):
                 print_line(told)
         count = sum(map(len, self.failed.values()))
         more = {reason: f" (and {len(jobs) - 1} more)" for reason, jobs in self.failed.items() if jobs[1:]}
         failed = [f"{jobs[0]}{reason}{more.get(reason, '')}" for reason, jobs in self.failed.items()]
         for what, number, lines in (("failed", count, failed), ("diverged", len(self.diverged), self.diverged)):
-            if number and several:
+            if number and self.several:
                 told = "".join(f"\n  {line}" for line in lines)
-                print(f"{number} of {len(self.labels)} runs {what}:{told}", file=sys.stderr)
+                print(f"{number} of {len(self.jobs)} runs {what}:{told}", file=sys.stderr)
 
     def status(self) -> int:
         """Return the exit status of the command."""
         return 1 if self.failed else 3 if self.diverged else 0
+
+
+def _objective(outcome: RunOutcome, hydra: DictConfig | None) -> Any:
+    """Return what a sweeper optimises; None where no sweeper asks for it."""
+    directions = None if hydra is None else hydra.sweeper.get("direction")
+    if directions is None:
+        return None
+    from experiments.store.records import read_record
+
+    phase = next(iter(read_record(outcome.path)["phases"].values()))
+    if phase["status"] != "complete":
+        return float("nan")
+    found = (float(next(iter(phase["truncated"].values()))), float(sum(phase["count"])))
+    return found if OmegaConf.is_list(directions) else found[0]

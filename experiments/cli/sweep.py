@@ -11,9 +11,9 @@ from pathlib import Path
 
 from experiments.blocks import ConfigError
 from experiments.cli.presets import OwnStudy
+from experiments.config.run_files import Run
 from experiments.contract.needs import NOTHING
 from experiments.paths import OUTPUT, RESULTS, RUNS, SCRATCH
-from experiments.runs.run_files import Run
 from experiments.store.records import RecordError, Store
 from experiments.studies import study
 from experiments.sweeps import plan as plans

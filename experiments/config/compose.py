@@ -190,6 +190,13 @@ def usual_model(task: str, profile: str) -> str:
     return "none" if profile == "smoke" else TASKS[task].usual_model
 
 
+def usual_gate(task: str, model: str) -> str:
+    """Return the default of ``gate=``: the first that fits the task; with a model, the first for finished modules."""
+    fitting = GATES_OF_TASK[task]
+    finished = [gate for gate in fitting if COMPONENTS[gate].given] if model != "none" else []
+    return (finished or fitting)[0]
+
+
 def with_defaults(choices: Mapping[str, str]) -> dict[str, str]:
     """Add the defaults of the other groups, and check every choice.
 
@@ -200,8 +207,9 @@ def with_defaults(choices: Mapping[str, str]) -> dict[str, str]:
     require_choice("task", full["task"])
     full.setdefault("model", usual_model(full["task"], full["profile"]))
     if TASKS[full["task"]].usual_model == "none":  # check now: such tasks lack the keys that these files set
+        given = any(COMPONENTS[gate].given for gate in GATES_OF_TASK[full["task"]])
         for group, nothing in (("model", "none"), ("budget", "paper")):
-            if full[group] != nothing:
+            if full[group] != nothing and not (group == "model" and given):
                 raise ConfigError(
                     f"{group}={full[group]}: task={full['task']} adapts no pretrained model; remove {group}="
                 )
@@ -210,10 +218,13 @@ def with_defaults(choices: Mapping[str, str]) -> dict[str, str]:
             raise ConfigError(f"unknown group '{group}'.{nearest(group, list(GROUPS))}")
         require_choice(group, choice)
     fitting = GATES_OF_TASK[full["task"]]
-    if full.setdefault("gate", fitting[0]) not in fitting:
+    if full.setdefault("gate", usual_gate(full["task"], full["model"])) not in fitting:
         raise ConfigError(
             f"gate={full['gate']} does not fit task={full['task']}; the gates that fit are: {', '.join(fitting)}"
         )
+    if full["model"] != "none" and TASKS[full["task"]].usual_model == "none" and not COMPONENTS[full["gate"]].given:
+        right = usual_gate(full["task"], full["model"])
+        raise ConfigError(f"model={full['model']}: gate={full['gate']} has no finished module; use gate={right}")
     full["setting"] = f"{full['task']}-{full['gate']}"
     if full["setting"] not in options("setting"):
         file = file_of("task", full["task"]).parents[1] / "setting" / f"{full['setting']}.yaml"

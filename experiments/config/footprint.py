@@ -24,15 +24,18 @@ MemoryParts = dict[str, float]
 """What takes memory → bytes."""
 
 
-def footprint(config: Config, on_card: bool, processes: int = 1) -> Mapping[str, MemoryParts] | None:
-    """Return the bytes of each phase: load, train, update, score, generate; None if the model's sizes are unknown.
+def footprint(config: Config, on_card: bool) -> Mapping[str, MemoryParts] | None:
+    """Return the bytes of each phase: load, train, update, score, generate; None if they are unknown.
+
+    That is, if the model's sizes are unknown, or if a finished module is made smaller.
 
     Args:
         on_card: whether the run is on a GPU. The frozen original of a model that is trained then waits on the host.
-        processes: number of processes that divide weights and moments in training; the first one scores alone.
     """
     model, gate = config.model, config.gate
     assert model is not None
+    if gate.given:
+        return None
     sizes = (model.parameters, model.hidden, model.vocab, model.kv_heads, model.head_dim, model.ffn)
     if any(size is None for size in sizes):
         return None
@@ -52,12 +55,6 @@ def footprint(config: Config, on_card: bool, processes: int = 1) -> Mapping[str,
     elif trained := _attached(config, d, kv, f):
         state["trained state"] = 16.0 * trained
     held = sum(state.values()) - state.get("gradients", 0.0)
-    if processes > 1:
-        whole = state.get("trained weights", weights)
-        held = whole + state.get("frozen original", 0.0)
-        ends = whole / P * 2 * V * d  # embedding and head, whole during a step, and two layers
-        state = {name: size / (1 if name == "frozen original" else processes) for name, size in state.items()}
-        state["gathered weights"] = ends + 2 * (whole - ends) / max(layers, 1)
 
     samples = config.train.batch or 1
     replay = getattr(config.task, "replay", 0)
@@ -118,10 +115,10 @@ SAVING: tuple[Mapping[str, Mapping[str, object]], ...] = (
 """Settings that take less memory, those that change least first."""
 
 
-def what_fits(config: Config, on_card: bool, there: float, processes: int = 1) -> list[str]:
+def what_fits(config: Config, on_card: bool, there: float) -> list[str]:
     """Return, as text, changes of settings with which a run fits into ``there`` bytes, with their bytes."""
     fitting: list[str] = []
-    now = footprint(config, on_card, processes)
+    now = footprint(config, on_card)
     if now is None:
         return fitting
     for change in SAVING:
@@ -129,7 +126,7 @@ def what_fits(config: Config, on_card: bool, there: float, processes: int = 1) -
         if any(not hasattr(blocks[name], key) for name, keys in change.items() for key in keys):
             continue
         new = {name: block.model_copy(update=dict(change[name])) for name, block in blocks.items()}
-        phases = footprint(config.model_copy(update=new), on_card, processes)
+        phases = footprint(config.model_copy(update=new), on_card)
         if phases is not None and (needed := largest(phases)[1]) <= min(there, 0.99 * largest(now)[1]):
             words = [f"{name}.{key}={str(v).lower()}" for name, keys in change.items() for key, v in keys.items()]
             fitting.append(f"{' '.join(words)} ({needed / 1e9:.1f} GB)")

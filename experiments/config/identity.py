@@ -7,8 +7,8 @@ flattened scientific keys. Three rules keep run ids stable and let studies share
 * keys that were added to the schema later, while they have their default (:data:`ADDED_LATER`), and values that a kind
   of groups does not set (``gate.kinds``);
 * the folder of a pretrained model and the way its activations are kept (:data:`EXECUTION_KEYS`);
-* keys that the method does not use (``unused`` of its settings class). So the fixed model that a grown run retrains is
-  the same run at every price.
+* keys that the method or the components do not use (``unused`` of their settings classes). So the fixed model that a
+  grown run retrains is the same run at every price.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ SCIENTIFIC = (
     "model",
     "gate",
     "method",
+    "limit",
     "schedule",
     "train",
     "phases",
@@ -57,6 +58,8 @@ ADDED_LATER: dict[str, Any] = {
     "gate.order_ranks": None,
     "task.nodes": "planetoid",
     "train.matmul": "highest",
+    "limit.parameters": None,
+    "limit.macs": None,
 }
 """Dotted key → default, for every scientific key added after the first release. Append; never edit or remove."""
 
@@ -88,7 +91,9 @@ def scientific(config: Config) -> dict[str, Any]:
 def identity_keys(config: Config) -> dict[str, Any]:
     """Return the flattened keys that determine the run id."""
     execution = EXECUTION_KEYS if config.model is None or config.model.name != "local" else EXECUTION_KEYS[1:]
-    omitted = tuple(key for key in (*config.method.unused, *execution) if key not in config.gate.sized_by)
+    omitted = tuple(
+        key for key in (*config.method.unused, *config.gate.unused, *execution) if key not in config.gate.sized_by
+    )
     blocks = tuple(f"{name}." for name in omitted)
     flat = flatten(scientific(config))
     return {

@@ -11,6 +11,7 @@ import math
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from experiments.contract.config import Component, Config, Method, TaskSettings
 from experiments.methods import METHODS
@@ -48,6 +49,7 @@ class CheckedConfig(Config):
                 f"the gates that fit are: {', '.join(fitting)}"
             )
         self._model_fits()
+        self._limit_fits()
         if list(self.phases) != [p for p in PHASES if p in self.phases]:
             raise ValueError(f"phases must be distinct and in the order {', '.join(PHASES)}")
         if "grown" not in self.phases and "phases" not in self.method.unused:
@@ -65,12 +67,45 @@ class CheckedConfig(Config):
     def _model_fits(self) -> None:
         """Check that there is a pretrained model if and only if the task adapts one. Smoke runs have a built-in one."""
         task, wanted = self.task, self.task.usual_model != "none"
-        if self.model is not None and not wanted:
+        if self.model is not None and not wanted and not self.gate.given:
             raise ValueError(f"task={task.name} adapts no pretrained model: remove model=")
         if self.model is not None and self.profile == "smoke":
             raise ValueError("profile=smoke has its own small model: remove model=")
         if wanted and self.model is None and self.profile == "full":
             raise ValueError(f"task={task.name} adapts a pretrained model: add one, such as model={task.usual_model}")
+
+    def _limit_fits(self) -> None:
+        """Check that a limit on the finished model is given if and only if the task hands over a module."""
+        method, gate, limit = self.method, self.gate, self.limit
+        if not gate.given:
+            if method.of_modules == "only":
+                fitting = ", ".join(name for name, part in COMPONENTS.items() if part.given)
+                raise ValueError(
+                    f"method={method.name} makes a finished module smaller, and gate={gate.component} has none: use "
+                    f"one of gate={fitting}"
+                )
+            if limit.kind is not None:
+                raise ValueError(
+                    f"limit.{limit.kind} is for finished modules, and gate={gate.component} has none: use "
+                    f"method=budget method.{limit.kind}={limit.value}"
+                )
+            return
+        if method.of_modules == "no":
+            fitting = ", ".join(name for name, part in METHODS.items() if part.of_modules != "no")
+            raise ValueError(
+                f"method={method.name} does not fit gate={gate.component}, a finished module; the methods that fit "
+                f"are: {fitting}"
+            )
+        if "from_high" in self.phases or self.continue_with:
+            raise ValueError(f"gate={gate.component} has no price: remove from_high from phases, and continue_with")
+        if limit.parameters is not None and limit.macs is not None:
+            raise ValueError("a limit is one of limit.parameters and limit.macs: set the other to null")
+        if isinstance(limit.value, str) and float(limit.value[:-1]) > 100:
+            raise ValueError(f"limit.{limit.kind}={limit.value} limits nothing: give at most 100%")
+        if method.cuts and limit.kind is None:
+            raise PydanticCustomError(
+                "incomplete", "a smaller module needs its size: add limit.macs=50% or limit.parameters=50%"
+            )
 
     def _boundary_fits(self) -> None:
         """Check that the method has a boundary if a setting needs one."""

@@ -36,11 +36,15 @@ class Component(GroupedSettings):
         stacks: whether a stack trains faster on a CPU than one run after the other (docs/benchmarks.md).
         kernels: the compiled kernels that train such components. A subclass does not inherit them.
         sized_by: keys that set the size of a model in addition to its count; part of the identity of fixed models, too.
+        given: whether the sizes lie in a finished module that the task hands over, and a ``limit`` decides on them.
+        unused: keys and blocks of the configuration that such components ignore, as those of a method.
     """
 
     stacks: ClassVar[bool] = False
     kernels: ClassVar[tuple[str, ...]] = ()
     sized_by: ClassVar[tuple[str, ...]] = ()
+    given: ClassVar[bool] = False
+    unused: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def legal_name(cls) -> str:
@@ -179,6 +183,8 @@ class Method(Closed):
         ordered: whether it supports other ordering weights than r^k (``gate.order``).
         grows: whether it can allocate components as the boundary advances (``gate.K=null``).
         scored: forms of the learned model to score; equal forms appear once.
+        of_modules: whether it also makes a finished module smaller ("also"), does only that ("only"), or cannot ("no").
+        cuts: whether it makes a finished module smaller, and so needs a ``limit``.
         components: names of the components that it supports; empty for all.
         packages: modules that this method needs in addition to those of every method.
         source: its line in the report; None for no line.
@@ -192,6 +198,8 @@ class Method(Closed):
     ordered: ClassVar[bool] = False
     grows: ClassVar[bool] = False
     scored: ClassVar[tuple[str, ...]] = ("truncated", "soft", "gates_kept")
+    of_modules: ClassVar[Literal["no", "also", "only"]] = "no"
+    cuts: ClassVar[bool] = True
     components: ClassVar[tuple[str, ...]] = ()
     packages: ClassVar[tuple[str, ...]] = ()
     source: ClassVar[Source | None] = None
@@ -238,6 +246,29 @@ class Method(Closed):
         return None
 
 
+Quantity = Count | Annotated[str, Field(pattern=r"^\d+(\.\d+)?%$")]
+"""A number, or a share of the whole such as ``50%``."""
+
+
+class Limit(Closed):
+    """The ``limit`` block: what the finished model may cost, where a task hands over a module to make smaller."""
+
+    parameters: Quantity | None = None
+    """Parameters of the sizes, and of what no size reaches if it is a number."""
+    macs: Quantity | None = None
+    """Multiply-adds of one sample."""
+
+    @property
+    def kind(self) -> Literal["parameters", "macs"] | None:
+        """The limited quantity; None without a limit."""
+        return "parameters" if self.parameters is not None else "macs" if self.macs is not None else None
+
+    @property
+    def value(self) -> int | str | None:
+        """The limit as it was given; None without one."""
+        return self.macs if self.parameters is None else self.parameters
+
+
 class Config(Closed):
     """One run: scientific keys, which decide its numbers, and keys of execution (see ``config/identity.py``)."""
 
@@ -246,6 +277,7 @@ class Config(Closed):
     """The pretrained model to adapt; null for tasks without one and for smoke runs."""
     gate: Component
     method: Method
+    limit: Limit = Limit()
     schedule: Schedule
     train: Train
     phases: Annotated[list[Literal["grown", "fixed", "from_high"]], Field(min_length=1)]

@@ -15,12 +15,10 @@ class Source:
         name: the method in words.
         paper: the publication that proposes it.
         year: year of this publication.
-        claims: keys of the claims about it (``experiments/report/claims/``).
         rank: its position among the methods.
     """
 
     name: str
     paper: str
     year: int | None = None
-    claims: tuple[str, ...] = ()
     rank: int = LAST

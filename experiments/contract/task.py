@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from experiments.contract.groups import GroupedSettings
 from experiments.contract.training import Train
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from ngn.methods.base import Capacity
+    from ngn.sizes.base import Size
     from ngn.train.batches import Batches
 
 Seeds = int | Sequence[int]
@@ -37,6 +38,7 @@ class Task(ABC, Generic[Gate]):
         evaluations: number of points of :meth:`curve` in each training.
         keeps_frozen: whether saved models include frozen parameters, since truncation may have cut them.
         prefix_score: score of every smaller prefix, for the record of a grown phase; None for no such scores.
+        held_out: batches on which a learner under a limit judges whether sizes may part; None for none.
         scan: package whose kernel computes a part of the model on this device, for the record; None for torch alone.
     """
 
@@ -49,6 +51,7 @@ class Task(ABC, Generic[Gate]):
     evaluations = 0
     keeps_frozen = False
     prefix_score: str | None = None
+    held_out: Batches | None = None
     scan: str | None = None
 
     @abstractmethod
@@ -94,3 +97,37 @@ class Task(ABC, Generic[Gate]):
     def describe(self, deployed: nn.Module) -> dict[str, Any]:
         """Return further values of the truncated model for the record of a phase, by key."""
         return {}
+
+
+class ModuleTask(Task[Gate]):
+    """A task that hands over a finished module, trained or not, for a method to make smaller.
+
+    Attributes:
+        uncut: names of modules whose outputs stay whole.
+        outside: parameters that no size reaches. A share of the parameters is one of the others.
+        by_importance: the order in which units are kept where sizes are learned; None keeps the first.
+    """
+
+    uncut: tuple[str, ...] = ()
+    outside: int = 0
+    by_importance: Literal["magnitude", "wanda"] | None = None
+
+    @abstractmethod
+    def module(self, seed: int, width: float = 1.0) -> nn.Module:
+        """Return the module of a seed, a new copy each time; trained weights are the same for all seeds.
+
+        Args:
+            width: factor on all its widths; trained weights have only 1.
+        """
+
+    @abstractmethod
+    def sizes(self, K: int | None, order: Any = None) -> Mapping[str, Size]:
+        """Return the sizes to learn, as ``ngn.learn_sizes`` takes them, of at most ``K`` components in an ``order``."""
+
+    @abstractmethod
+    def counts(self, module: nn.Module) -> list[int]:
+        """Return the units of each size in a module, which may have been cut: heads, channels or hidden units."""
+
+    def model(self, gate: Gate, seeds: Seeds, capacity: CapacityOf) -> nn.Module:
+        assert isinstance(seeds, int)
+        return self.module(seeds)

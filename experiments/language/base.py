@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from experiments.blocks import ConfigError
-from experiments.data import smollm2, stories260k
+from experiments.data import resnets, smollm2, stories260k
 from experiments.data.errors import DataError
 from experiments.data.fetch import known_digest
 from experiments.data.gguf import convert_to_safetensors
@@ -224,6 +224,8 @@ def digest_of(settings: BaseModel, root: Path) -> str | None:
         return None
     if settings.path is None and settings.data is None:
         return None
+    if settings.data == "resnets":
+        return resnets.load_data(root).info.sha256
     files = stories260k.load_data(root).info if settings.data == "stories260k" else _folder(settings, root)[1]
     return files.sha256
 

@@ -18,7 +18,9 @@ def _in_the_folder(file: str) -> str:
 
 
 class BaseModel(Closed):
-    """A frozen causal language model of transformers, read from the first of ``path``, ``data``, ``source`` set.
+    """A causal language model of transformers, or another trained network to make smaller.
+
+    It is read from the first of ``path``, ``data``, ``source`` set.
 
     ``docs/language.md`` says how each is read.
     """
@@ -27,7 +29,7 @@ class BaseModel(Closed):
     """Its name in records and tables."""
     path: str | None = None
     """A local folder with safetensors, or with the GGUF ``file``."""
-    data: Literal["smollm2", "stories260k"] | None = None
+    data: Literal["smollm2", "stories260k", "resnets"] | None = None
     """The data set below the data root that holds it (``make data ARGS=...`` fetches it)."""
     source: Annotated[str, Field(pattern=r"^[\w.-]+/[\w.-]+$")] | None = None
     """Its repository on the Hugging Face hub. If ``path`` or ``data`` is set, this only documents the origin."""

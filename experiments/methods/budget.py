@@ -38,7 +38,6 @@ class Budgeted(Method):
     source: ClassVar[Source | None] = Source(
         "NGN under a budget",
         "not from the paper: sizes follow the limit, and part on evidence",
-        claims=("budget_met", "budget_used", "budget_fit"),
         rank=2,
     )
     numerics: ClassVar[int] = 7

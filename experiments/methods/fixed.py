@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from experiments.blocks import NonNegativeInt
-from experiments.contract.config import Component, Config, Method, OrderedGroup
+from experiments.contract.config import Component, Config, Method, OrderedGroup, Replicas
 from experiments.contract.source import Source
 
 if TYPE_CHECKING:
+    from torch import nn
+
+    from experiments.contract.task import Task
+    from ngn.contract import Learner
     from ngn.methods.fixed import FixedCount
 
 
@@ -27,6 +31,7 @@ PLAIN = (
     "train.clip_scope",
     "phases",
     "continue_with",
+    "limit",
 )
 """Settings that a plain model does not use: it has no boundary and only one phase."""
 
@@ -63,11 +68,11 @@ class Plain(Method):
 class Fixed(Plain):
     """A plain model with ``count`` components; a list has one count per group."""
 
-    source: ClassVar[Source | None] = Source(
-        "a fixed size", "the plain model, retrained", claims=("frontier", "vision_fixed"), rank=9
-    )
+    source: ClassVar[Source | None] = Source("a fixed size", "the plain model, retrained", rank=9)
     ordered: ClassVar[bool] = True
     in_kernels: ClassVar[bool] = True
+    of_modules: ClassVar[Literal["no", "also", "only"]] = "also"
+    cuts: ClassVar[bool] = False
 
     name: Literal["fixed"]
     count: NonNegativeInt | Annotated[list[NonNegativeInt], Field(min_length=1)] | None = None
@@ -84,6 +89,13 @@ class Fixed(Plain):
 
     def sizes(self, gate: Component) -> int | list[int] | None:
         return self.count
+
+    def learner(self, stack: Replicas, task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
+        if not stack.first.gate.given:
+            return super().learner(stack, task, model)
+        from experiments.methods.pruning.cutting import Work, of_counts
+
+        return of_counts(Work(stack.first, task), counts_of(self.count))
 
 
 MOST_NAMED = 16

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from experiments.contract.config import Method, OrderedGroup
+from experiments.contract.config import Config, Method, OrderedGroup, Replicas
 from experiments.contract.source import Source
 
 if TYPE_CHECKING:
+    from torch import nn
+
+    from experiments.contract.task import Task
+    from ngn.contract import Learner
     from ngn.methods.ngn import CountGate
 
 
@@ -17,12 +22,12 @@ class NGN(Method):
     source: ClassVar[Source | None] = Source(
         "NGN",
         "Li, NGN: Learning Neural Network Size as a Differentiable Count, unpublished",
-        claims=("baseline_integers", "truncation_free", "dimension"),
         rank=1,
     )
     in_kernels: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
     grows: ClassVar[bool] = True
+    of_modules: ClassVar[Literal["no", "also", "only"]] = "also"
 
     name: Literal["ngn"]
 
@@ -30,3 +35,14 @@ class NGN(Method):
         from ngn.methods.ngn import CountGate
 
         return CountGate(group.K, **group.count_gate())
+
+    def check(self, config: Config) -> None:
+        if config.gate.given and config.schedule.commit is None:
+            raise ValueError("sizes under a limit are fixed at schedule.commit: give a value, such as 0.5")
+
+    def learner(self, stack: Replicas, task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
+        if not stack.first.gate.given:
+            return super().learner(stack, task, model)
+        from experiments.methods.pruning.cutting import Work, learned
+
+        return learned(Work(stack.first, task))

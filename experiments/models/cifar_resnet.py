@@ -35,15 +35,19 @@ class Padded(nn.Module):
 
 
 class Block(nn.Module):
-    """Two 3 x 3 convolutions, each with its normalisation, beside a shortcut. The first has the stride."""
+    """Two 3 x 3 convolutions, each with its normalisation, beside a shortcut. The first has the stride.
 
-    def __init__(self, channels: int, out: int, stride: int) -> None:
+    Where shapes differ, the shortcut pads with zeros, or (``maps``) is a 1 x 1 convolution.
+    """
+
+    def __init__(self, channels: int, out: int, stride: int, maps: bool = False) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(channels, out, 3, stride, 1, bias=False)
         self.bn1 = nn.BatchNorm2d(out)
         self.conv2 = nn.Conv2d(out, out, 3, 1, 1, bias=False)
         self.bn2 = nn.BatchNorm2d(out)
-        self.shortcut = nn.Identity() if stride == 1 else Padded(out - channels)
+        between = nn.Conv2d(channels, out, 1, stride, bias=False) if maps else Padded(out - channels)
+        self.shortcut = nn.Identity() if stride == 1 else between
 
     def forward(self, x: Tensor) -> Tensor:
         h = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
@@ -53,24 +57,29 @@ class Block(nn.Module):
 class CifarResNet(nn.Module):
     """6 ``blocks`` + 2 layers: [N, 3, 32, 32] to [N, classes].
 
-    Source: He et al., "Deep residual learning for image recognition", 2016, section 4.2, with shortcuts of option A.
+    Source: He et al., "Deep residual learning for image recognition", 2016, section 4.2; shortcuts of option A or B.
 
     Args:
         blocks: residual blocks of each stage.
         widths: channels of each stage.
+        maps: whether a shortcut between stages is a map (option B).
 
     >>> import torch
     >>> CifarResNet(3)(torch.ones(2, 3, 32, 32)).shape
     torch.Size([2, 10])
     """
 
-    def __init__(self, blocks: int, widths: Sequence[int] = (16, 32, 64), classes: int = 10) -> None:
+    def __init__(
+        self, blocks: int, widths: Sequence[int] = (16, 32, 64), classes: int = 10, maps: bool = False
+    ) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(3, widths[0], 3, 1, 1, bias=False)
         self.bn1 = nn.BatchNorm2d(widths[0])
         before = [widths[0], *widths[:-1]]
         self.layer1, self.layer2, self.layer3 = (
-            nn.Sequential(Block(channels, width, 1 + (stage > 0)), *(Block(width, width, 1) for _ in range(blocks - 1)))
+            nn.Sequential(
+                Block(channels, width, 1 + (stage > 0), maps), *(Block(width, width, 1) for _ in range(blocks - 1))
+            )
             for stage, (channels, width) in enumerate(zip(before, widths, strict=True))
         )
         self.linear = nn.Linear(widths[-1], classes)

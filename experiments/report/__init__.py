@@ -1,5 +1,4 @@
-"""What the report says, from records; :mod:`experiments.page` and ``markdown`` write it down.
+"""What the report says, from records, and how it is written: ``markdown`` for docs/, ``page`` for HTML, ``drawing``.
 
-All text is plain; a renderer escapes it. Reading order: ``content``, ``sections``, ``settings``, ``claims``,
-``provenance``, ``markdown``.
+All text is plain; a renderer escapes it. Reading order: ``content``, ``alternatives``, ``answer``, ``markdown``.
 """

@@ -3,88 +3,125 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from experiments.analysis.alternative import Alternative, AlternativeReader
+from experiments.analysis.claims import UNTESTED, Judged
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import Comparison, compare_cell, verdict_counts, words_of_facts
 from experiments.analysis.published import load_published
 from experiments.analysis.reduce import Cell, reduce_cell
 from experiments.analysis.selection import Selection, selected_runs
+from experiments.analysis.tables import OwnTable, Row, Table
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN, SETTING
-from experiments.report.claims import Judged, judge_all
-from experiments.studies import STUDIES
+from experiments.studies import MACROS, OWN, STUDIES, judge_all
 from experiments.studies.model import Study
-from experiments.tables import OWN
-from experiments.tables.model import OwnTable, Row, Table
+
+T = TypeVar("T")
+VerdictCounts = tuple[Counter[str], Counter[str]]
+"""Numbers by verdict, under the stated and under the alternative setting."""
 
 
 @dataclass(frozen=True)
-class CellPair:
-    """One cell under the stated and under the alternative setting."""
+class Pair(Generic[T]):
+    """The same thing under the stated and under the alternative setting."""
 
-    stated: Comparison
-    other: Comparison
-
-
-@dataclass(frozen=True)
-class ClaimPair:
-    """One statement of the paper, judged under both settings."""
-
-    stated: Judged
-    other: Judged
+    stated: T
+    other: T
 
 
 @dataclass(frozen=True)
-class OwnRows:
-    """A table that the paper lacks: each row with its cells under the stated and the alternative setting."""
+class Fact:
+    """A fact that both settings can judge: the last cells that print it, and its verdicts."""
 
-    table: OwnTable
-    rows: tuple[tuple[Row, tuple[Cell, ...], tuple[Cell, ...]], ...]
+    cells: Pair[Comparison]
+    words: Pair[str]
+
+
+@dataclass(frozen=True)
+class PlannedTest:
+    """The facts and statements by which a plan judges its alternative setting.
+
+    Attributes:
+        judged: those that both settings can judge: (name or text, verdict as stated, verdict under the alternative).
+        missing: the number of those that cannot be judged yet.
+    """
+
+    judged: tuple[tuple[str, str, str], ...]
+    missing: int
+
+    def which(self, stated: str = "", other: str = "") -> list[str]:
+        """Return the names of those with these verdicts; an empty word stands for any."""
+        return [name for name, a, b in self.judged if stated in ("", a) and other in ("", b)]
 
 
 @dataclass(frozen=True)
 class BothSettings:
-    """A study of an alternative setting, with everything that it changes."""
+    """A study of an alternative setting, with everything that it changes.
+
+    Attributes:
+        own: tables that the paper lacks, with each row's cells under both settings.
+    """
 
     study: Study
     alternative: Alternative
-    cells: tuple[CellPair, ...]
-    claims: tuple[ClaimPair, ...]
-    own: tuple[OwnRows, ...]
-
-    @property
-    def counts(self) -> tuple[Counter[str], Counter[str]]:
-        """Cells by verdict, under the stated and the alternative setting."""
-        return verdict_counts(pair.stated for pair in self.cells), verdict_counts(pair.other for pair in self.cells)
+    cells: tuple[Pair[Comparison], ...]
+    claims: tuple[Pair[Judged], ...]
+    own: tuple[tuple[OwnTable, tuple[tuple[Row, Pair[tuple[Cell, ...]]], ...]], ...]
 
     @cached_property
-    def facts(self) -> Mapping[Hashable, tuple[str, str]]:
-        """Fact → its verdict under the stated and the alternative setting."""
-        stated, other = (
-            words_of_facts(items)
-            for items in ([pair.stated for pair in self.cells], [pair.other for pair in self.cells])
-        )
-        return {fact: (word, other[fact]) for fact, word in stated.items() if fact in other}
+    def facts(self) -> tuple[Fact, ...]:
+        """Every fact that both settings can judge."""
+        last = {pair.stated.fact: pair for pair in self.cells}
+        stated = words_of_facts(pair.stated for pair in self.cells)
+        other = words_of_facts(pair.other for pair in self.cells)
+        return tuple(Fact(last[fact], Pair(word, other[fact])) for fact, word in stated.items() if fact in other)
+
+    def fact_counts(self, tables: str = "") -> VerdictCounts:
+        """Count the facts of tables whose name begins with ``tables``."""
+        named = {pair.stated.fact for pair in self.cells if pair.stated.table.name.startswith(tables)}
+        words = [fact.words for fact in self.facts if fact.cells.stated.fact in named]
+        return Counter(pair.stated for pair in words), Counter(pair.other for pair in words)
 
     @property
-    def fact_counts(self) -> tuple[Counter[str], Counter[str]]:
-        """Facts that both settings can judge, by verdict."""
-        return Counter(word for word, _ in self.facts.values()), Counter(word for _, word in self.facts.values())
+    def counts(self) -> Mapping[str, VerdictCounts]:
+        """The numbers of cells, of facts that both settings can judge, and of statements."""
+        ends = ("stated", "other")
+        cells, again = (verdict_counts(getattr(pair, end) for pair in self.cells) for end in ends)
+        claims, claims_again = (Counter(getattr(pair, end).word for pair in self.claims) for end in ends)
+        return {"cells": (cells, again), "facts": self.fact_counts(), "statements": (claims, claims_again)}
 
     @property
-    def claim_counts(self) -> tuple[Counter[str], Counter[str]]:
-        """Statements by verdict, under the stated and the alternative setting."""
-        return Counter(pair.stated.word for pair in self.claims), Counter(pair.other.word for pair in self.claims)
+    def disagreeing(self) -> tuple[Fact, ...]:
+        """The facts that disagree under either setting."""
+        return tuple(fact for fact in self.facts if DISAGREES in (fact.words.stated, fact.words.other))
 
-    def changed(self, stated: Iterable[str], other: Iterable[str]) -> tuple[CellPair, ...]:
-        """Return one cell of each fact whose verdict is one of ``stated`` and becomes one of ``other``."""
-        of = {pair.stated.fact: pair for pair in reversed(self.cells)}
-        return tuple(of[fact] for fact, (a, b) in self.facts.items() if a in stated and b in other)
+    @cached_property
+    def test(self) -> PlannedTest:
+        """The facts and statements that the plan names as its test."""
+        facts = {
+            pair.stated.fact
+            for pair in self.cells
+            if f"{pair.stated.table.name}.{pair.stated.row.key}" in self.alternative.test
+            and pair.stated.verdict.word != SETTING
+        }
+        claims = [pair for pair in self.claims if pair.stated.where in self.alternative.test]
+        judged = [
+            (f"`{fact.cells.stated.name}`", fact.words.stated, fact.words.other)
+            for fact in self.facts
+            if fact.cells.stated.fact in facts
+        ]
+        judged += [
+            (pair.stated.text.rstrip("."), pair.stated.word, pair.other.word)
+            for pair in claims
+            if pair.other.word != UNTESTED
+        ]
+        return PlannedTest(tuple(judged), len(facts) + len(claims) - len(judged))
 
     @property
     def run_ids(self) -> tuple[str, ...]:
@@ -94,8 +131,7 @@ class BothSettings:
 
 def judged_words(alternatives: Iterable[BothSettings]) -> list[str]:
     """Return every verdict that cells or statements have: agreement first, then the words of statements."""
-    counts = [counter for both in alternatives for pair in (both.counts, both.claim_counts) for counter in pair]
-    found = {word for counter in counts for word in counter}
+    found = {word for both in alternatives for pair in both.counts.values() for counter in pair for word in counter}
     first = [word for word in (AGREES, DISAGREES, CANNOT_TELL, SETTING, NOT_RUN) if word in found]
     return [*first, *sorted(found - set(first))]
 
@@ -124,7 +160,7 @@ def _same(stated: Cell, other: Cell) -> bool:
 
 
 def _compared(reader: Reader, of: Alternative, table: Table, row: Row, column: str) -> Comparison:
-    item = compare_cell(reader, load_published(), table, row, table.column(column))
+    item = compare_cell(reader, load_published(), table, row, table.column(column), among=MACROS)
     found = f"{table.name}.{row.key}" in of.found_by
     return replace(item, verdict=replace(item.verdict, calibrated=item.verdict.calibrated or found))
 
@@ -139,12 +175,12 @@ def _beside(
         return row.runs is not None and _first(of.runs(row.runs)) in names
 
     pairs = [
-        CellPair(item, _compared(under, of, item.table, item.row, item.column.key))
+        Pair(item, _compared(under, of, item.table, item.row, item.column.key))
         for item in items
         if not item.stand_in and covers(item.row)
     ]
     own = [
-        OwnRows(table, tuple((row, _cells(reader, table, row), _cells(under, table, row)) for row in table.rows))
+        (table, tuple((row, Pair(_cells(reader, table, row), _cells(under, table, row))) for row in table.rows))
         for table in OWN.values()
         if all(covers(row) for row in table.rows)
     ]
@@ -154,7 +190,7 @@ def _beside(
         study,
         of,
         tuple(pair for pair in pairs if not _same(pair.stated.cell, pair.other.cell)),
-        tuple(ClaimPair(claim, judged[claim.key]) for claim in of_the_paper(claims) if claim != judged[claim.key]),
+        tuple(Pair(claim, judged[claim.key]) for claim in of_the_paper(claims) if claim != judged[claim.key]),
         tuple(own),
     )
 

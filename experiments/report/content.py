@@ -6,34 +6,33 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from experiments.analysis.build import problems_of
+from experiments.analysis.claims import Judged
 from experiments.analysis.collect import Problem, Reader, RecordedRun
 from experiments.analysis.compare import Comparison, Totals, compare_all, totals, verdict_counts
+from experiments.analysis.compute import StudyCost, costs, hardware
+from experiments.analysis.figures import Data
 from experiments.analysis.published import load_published
 from experiments.analysis.reduce import Cell, reduce_cell
-from experiments.analysis.reductions.compute import StudyCost, costs_by_study, hardware, total_costs
-from experiments.analysis.reductions.cost import CostRow, cost_table
 from experiments.analysis.selection import Selection, selected_runs
+from experiments.analysis.tables import OwnTable, Row, Table
 from experiments.analysis.verdict import NOT_RUN
 from experiments.blocks import ConfigError
-from experiments.figures import FIGURES
-from experiments.figures.model import Data
-from experiments.report import evaluation
 from experiments.report.alternatives import BothSettings, alternatives
-from experiments.report.claims import Judged, judge_all
 from experiments.report.disagreements import Group, groups
-from experiments.report.sections import OUTLINES, Outline
-from experiments.report.settings import SettingsTable, settings_tables
+from experiments.report.settings import Settings, settings_of
 from experiments.report.truncation import TwoWays, two_ways
-from experiments.studies import STUDIES
-from experiments.tables import MACROS, OWN
-from experiments.tables.model import OwnTable, Row, Table
+from experiments.studies import FIGURES, MACROS, OWN, STUDIES, judge_all
 
-LICENCES = Path(__file__).with_name("licences.yaml")
+_HERE = Path(__file__).parent
+LICENCES: list[dict[str, str | None]] = yaml.safe_load((_HERE / "licences.yaml").read_text())
 """The data sets and the terms of their distributors, as the paper's appendix records them."""
+TEXTS: dict[str, Any] = yaml.safe_load((_HERE / "sections.yaml").read_text())
+"""What a reader needs first, and the sections of the report: which tables of the paper each holds, and its text."""
 
 
 @dataclass(frozen=True)
@@ -91,11 +90,14 @@ class OwnContent:
 
 
 @dataclass(frozen=True)
-class Section(Outline):
-    """A study of the paper: an outline with its tables and the names of its figures."""
+class Section:
+    """A study of the paper: its text, its tables, and the names of its figures."""
 
-    tables: tuple[TableContent, ...] = ()
-    figures: tuple[str, ...] = ()
+    key: str
+    title: str
+    paragraphs: tuple[str, ...]
+    tables: tuple[TableContent, ...]
+    figures: tuple[str, ...]
 
     @property
     def items(self) -> tuple[Comparison, ...]:
@@ -145,14 +147,12 @@ class ReportContent:
         origin: None if there are no records.
         data_notes: run ids → how their data differ from the published files.
         kernel_notes: ``macro.row`` → which seeds a kernel of which commit trained, for rows of several commits.
-        evaluation: the rows of the paper's tables with their commands and costs.
     """
 
     sections: tuple[Section, ...]
     truncation: tuple[TwoWays, ...]
     own: tuple[OwnContent, ...]
-    cost: tuple[CostRow, ...]
-    settings: tuple[SettingsTable, ...]
+    settings: tuple[Settings, ...]
     licences: tuple[Mapping[str, str | None], ...]
     claims: tuple[Judged, ...]
     alternatives: tuple[BothSettings, ...]
@@ -163,17 +163,11 @@ class ReportContent:
     origin: Origin | None
     data_notes: Callable[[Iterable[str]], tuple[str, ...]]
     kernel_notes: Mapping[str, str]
-    evaluation: tuple[evaluation.EvaluatedRow, ...]
 
     @property
     def items(self) -> tuple[Comparison, ...]:
         """Every comparison of every section."""
         return tuple(item for section in self.sections for item in section.items)
-
-    @property
-    def run_ids(self) -> tuple[str, ...]:
-        """The runs behind all cells."""
-        return tuple(run_id for item in self.items for run_id in item.cell.run_ids)
 
     @property
     def used(self) -> tuple[str, ...]:
@@ -192,25 +186,24 @@ class ReportContent:
 
 
 def _sections(items: Sequence[Comparison]) -> tuple[Section, ...]:
-    by_macro: dict[str, list[Comparison]] = {}
-    for item in items:
-        by_macro.setdefault(item.table.name, []).append(item)
-    tables = {table.name: table for table in MACROS}
-    figures: dict[str, list[str]] = {outline.key: [] for outline in OUTLINES}
+    figures: dict[str, list[str]] = {entry["key"]: [] for entry in TEXTS["sections"]}
     for spec in FIGURES.values():
         if spec.section not in figures:
             raise ConfigError(
                 f"figure {spec.name}: no section '{spec.section}'. The sections are: {', '.join(figures)}"
             )
         figures[spec.section].append(spec.name)
+    tables = {table.name: TableContent(table, tuple(item for item in items if item.table is table)) for table in MACROS}
     return tuple(
         Section(
-            **vars(outline),
-            tables=tuple(TableContent(tables[name], tuple(by_macro[name])) for name in outline.macros),
-            figures=tuple(figures[outline.key]),
+            entry["key"],
+            entry["title"],
+            tuple(entry.get("paragraphs", ())),
+            tuple(tables[name] for name in entry["macros"]),
+            tuple(figures[entry["key"]]),
         )
-        for outline in OUTLINES
-        if outline.macros or figures[outline.key]
+        for entry in TEXTS["sections"]
+        if entry["macros"] or figures[entry["key"]]
     )
 
 
@@ -233,8 +226,7 @@ def _studied() -> dict[str, list[Selection]]:
 
 
 def _compute(reader: Reader) -> tuple[StudyCost, ...]:
-    names = list(_studied())
-    return (*costs_by_study(reader, names), *total_costs(reader, names))
+    return costs(reader, {name: STUDIES[name].make() for name in _studied()})
 
 
 def _origin(reader: Reader) -> Origin | None:
@@ -273,9 +265,8 @@ def build_content(reader: Reader) -> ReportContent:
         sections=sections,
         truncation=two_ways(reader, items),
         own=own,
-        cost=cost_table(reader),
-        settings=settings_tables(_studied()),
-        licences=tuple(yaml.safe_load(LICENCES.read_text())),
+        settings=settings_of(selection for selections in _studied().values() for selection in selections),
+        licences=tuple(LICENCES),
         claims=claims,
         alternatives=alternatives(reader, items, claims),
         disagreements=groups(items),
@@ -285,5 +276,4 @@ def build_content(reader: Reader) -> ReportContent:
         origin=_origin(reader),
         data_notes=reader.data_notes,
         kernel_notes=_kernel_notes(reader, items),
-        evaluation=evaluation.rows(reader),
     )

@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
+from experiments.analysis.claims import Judged
 from experiments.analysis.compare import Comparison, totals
 from experiments.analysis.verdict import CANNOT_TELL, DISAGREES
-from experiments.report.claims import Judged
 
 SOURCE = Path(__file__).with_name("disagreements.yaml")
 

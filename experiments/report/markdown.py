@@ -2,103 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import textwrap
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jinja2
 
+from experiments.analysis.claims import BY_CONSTRUCTION, UNTESTED
+from experiments.analysis.figures import sentence
 from experiments.analysis.terminal import tex_to_text
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL, NOT_RUN, SETTING
-from experiments.figures import FIGURES
-from experiments.figures.model import sentence
-from experiments.report import methods
-from experiments.report.about import facts_of, last_cells, planned_test, sort_claims, sort_facts
-from experiments.report.alternatives import judged_words
-from experiments.report.answer import headline
-from experiments.report.claims import UNTESTED
-from experiments.report.content import ReportContent
+from experiments.report.answer import headline, methods
+from experiments.report.content import TEXTS, ReportContent
 from experiments.report.disagreements import reasons
-from experiments.report.evaluation import EvaluatedRow
-from experiments.report.sections import ABOUT, ALTERNATIVES
+from experiments.studies import FIGURES
 
-VERDICTS = (AGREES, DISAGREES, CANNOT_TELL, SETTING, NOT_RUN)
+VERDICTS = [AGREES, DISAGREES, CANNOT_TELL, SETTING, NOT_RUN]
+
+_wrapped = partial(textwrap.fill, width=120, break_long_words=False, break_on_hyphens=False)
+
+
+class _Markdown(str):
+    """Text that is Markdown already."""
+
+
+def _safe(value: Any) -> str:
+    """Return a value as text that cannot end the cell of a table or begin markup."""
+    return value if isinstance(value, _Markdown) else str(value).replace("|", r"\|").replace("<", "&lt;")
+
+
+def _table(heads: Iterable[Any], rows: Iterable[Iterable[Any]]) -> _Markdown:
+    """Return a table."""
+    lines = [[_safe(cell) for cell in row] for row in (heads, *rows)]
+    rule = ["---"] * len(lines[0])
+    return _Markdown("\n".join(f"| {' | '.join(line)} |" for line in (lines[0], rule, *lines[1:])))
+
+
+def _by_verdict(first: Iterable[Any], counts: Mapping[str, int], last: Iterable[Any] = ()) -> list[Any]:
+    """Return a row of a table with the numbers by verdict between its other cells."""
+    return [*first, *(counts[word] or "" for word in VERDICTS), *last]
 
 
 def _environment() -> jinja2.Environment:
-    """Templates whose values cannot end a cell of a table or begin markup."""
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
-        finalize=lambda value: str(value).replace("|", r"\|").replace("<", "&lt;"),
+        finalize=_safe,
     )
-    made.filters.update(sentence=sentence, plain=tex_to_text)
+    made.filters.update(sentence=sentence, plain=tex_to_text, para=_wrapped, zip=zip)
+    made.filters["item"] = partial(_wrapped, initial_indent="- ", subsequent_indent="  ")
+    made.globals.update(table=_table, by_verdict=_by_verdict, verdicts=VERDICTS)
     return made
 
 
-def results(report: ReportContent) -> str:
-    """The results page of the documentation."""
-    titles = {name: FIGURES[name].title for name in report.figures}
-    page = _environment().get_template("results.md.j2")
-    return page.render(
-        reading_alternatives=ALTERNATIVES,
-        judged=judged_words(report.alternatives),
-        report=report,
-        headline=headline(report),
-        untested=UNTESTED,
-        # several tables print the same row
-        kernels={name.partition(".")[2]: note for name, note in report.kernel_notes.items()},
-        titles=titles,
-        verdicts=VERDICTS,
-        about=ABOUT,
-        methods=methods.lines(report),
-    )
-
-
-def disagreements(report: ReportContent) -> str:
-    """The documentation's page on what disagrees with the paper."""
-    found = report.totals
-    words = {claim.key: claim.word for claim in report.claims}
-    page = _environment().get_template("disagreements.md.j2")
-    return page.render(
-        report=report,
-        totals=found,
-        by_chance=LEVEL * found.tests,
-        reasons=reasons(report.claims),
-        words=words,
-    )
-
-
-def about_the_paper(report: ReportContent) -> str:
-    """Render the documentation's page on what follows about the paper."""
-    studies = {both.study.name: both for both in report.alternatives}
+def _render(page: str, report: ReportContent) -> str:
     return (
         _environment()
-        .get_template("about_the_paper.md.j2")
+        .get_template(f"{page}.j2")
         .render(
-            studies=studies,
-            tests={name: planned_test(both) for name, both in studies.items()},
-            sorted_facts={name: sort_facts(both) for name, both in studies.items()},
-            sorted_claims={name: sort_claims(both) for name, both in studies.items()},
-            last_cells={name: last_cells(both) for name, both in studies.items()},
-            facts_of=facts_of,
+            report=report,
+            headline=headline(report),
+            about=TEXTS["about"],
+            methods=methods(report),
+            titles={name: FIGURES[name].title for name in report.figures},
+            # several tables print the same row
+            kernels={name.partition(".")[2]: note for name, note in report.kernel_notes.items()},
+            told=(AGREES, DISAGREES, CANNOT_TELL, BY_CONSTRUCTION),
+            untested=UNTESTED,
+            totals=report.totals,
+            by_chance=LEVEL * report.totals.tests,
+            reasons=reasons(report.claims),
+            words={claim.key: claim.word for claim in report.claims},
+            studies={both.study.name: both for both in report.alternatives},
         )
     )
 
 
-def evaluate(report: ReportContent) -> str:
-    """Render the documentation's page for an evaluator."""
-    tables: dict[str, list[EvaluatedRow]] = {}
-    for row in report.evaluation:
-        tables.setdefault(row.place, []).append(row)
-    return _environment().get_template("evaluate.md.j2").render(tables=tables)
-
-
 PAGES: Mapping[str, Callable[[ReportContent], str]] = {
-    "results.md": results,
-    "disagreements.md": disagreements,
-    "about_the_paper.md": about_the_paper,
-    "evaluate.md": evaluate,
+    name: partial(_render, name) for name in ("results.md", "disagreements.md", "about_the_paper.md")
 }
 """Name of a file in ``docs/`` → what renders it."""

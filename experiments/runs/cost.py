@@ -37,6 +37,13 @@ def forward_cost(models: dict[str, Callable[[Any], Tensor]], x: Any, samples: in
 
 
 @torch.no_grad()
+def ratio_of(small: nn.Module, whole: nn.Module, x: Any, device: torch.device) -> float:
+    """Return the time of a forward pass of ``small`` over that of ``whole``: the median ratio of passes in turns."""
+    times = in_turns([partial(model, x) for model in (small, whole)], device)
+    return float(f"{statistics.median(one / other for one, other in zip(*times, strict=True)):.4g}")
+
+
+@torch.no_grad()
 def take_replica(single: Learner, stack: Learner, replica: int) -> nn.Module:
     """Copy one replica of ``stack`` into ``single``, a learner of the same kind without a replica axis.
 

@@ -1,29 +1,20 @@
-"""Train the configurations that have no record yet. Several processes may launch the same runs: one trains each."""
+"""Train the runs that have no record yet. Several processes may launch the same runs: one trains each."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
 
-from experiments import processes
-from experiments.blocks import ConfigError
+from experiments.config.run_files import Run, runs_of
 from experiments.contract.config import Config
-from experiments.data import DataError
-from experiments.runs.errors import StorageError
-from experiments.runs.outcome import RunOutcome, existing_outcome, renewed
-from experiments.runs.run_files import Run, runs_of
-from experiments.runs.sharing import HeldElsewhere, Sharing, Work, divide_into_work, remove_leftovers
+from experiments.runs.outcome import RunOutcome, present
+from experiments.runs.sharing import HeldElsewhere, divide_into_work, remove_leftovers, turns
 from experiments.store.leases import Leases
-from experiments.store.records import RecordError
 
 
 def launch(configs: Sequence[Config], patience: float | None = None) -> list[RunOutcome]:
-    """Train all configurations without a record, in stacks where that is faster.
-
-    Returns:
-        one outcome per run, in the order of ``configs``.
+    """Train configurations without a record, as :func:`share` does. Return one outcome per run, in their order.
 
     Raises:
         DataError, RecordError, ConfigError: with a message for the reader; the first one if there are several.
@@ -41,7 +32,7 @@ def launch(configs: Sequence[Config], patience: float | None = None) -> list[Run
 
 
 def share(runs: Sequence[Run], patience: float | None = None) -> dict[str, RunOutcome | Exception]:
-    """Train runs together with other processes. If a stack fails, the others still train.
+    """Train runs in stacks, together with other processes. If a stack fails, the others still train.
 
     When several processes are given the same run, one trains it. The others train the remaining runs, then wait for it.
 
@@ -54,67 +45,40 @@ def share(runs: Sequence[Run], patience: float | None = None) -> dict[str, RunOu
     Raises:
         experiments.runs.sharing.HeldElsewhere: if others hold runs for longer than ``patience``.
     """
-    if processes.count() > 1:
-        _join(runs)
-    runs = [renewed(run) for run in runs]
     done: dict[str, RunOutcome | Exception] = {}
     roots: dict[Path, list[Run]] = defaultdict(list)
     for run in runs:
         roots[run.root].append(run)
     for root, wanted in roots.items():
+        missing = []
         try:
-            done |= {run.id: result for run in wanted if (result := _present(run)) is not None}
-            missing = [run for run in wanted if run.id not in done]
+            for given in wanted:
+                run, outcome = present(given)
+                if outcome is None:
+                    missing.append(run)
+                else:
+                    done[run.id] = outcome
             if missing:
+                from experiments.runs import training  # imported here because it imports torch
+
                 with Leases(root) as leases:
-                    done.update(Sharing(leases, _present, _train, patience).run(divide_into_work(missing, root)))
+                    for ready, ours in turns(divide_into_work(missing, root), leases, patience):
+                        done |= ready
+                        names = {run.id for run in ours.missing}
+                        stacks = deque([ours.stack()] if names else [])
+                        while stacks:
+                            stack = stacks.popleft()
+                            try:
+                                made = {outcome.run_id: outcome for outcome in training.train_stack(stack)}
+                                done |= {name: made[name] for name in names & made.keys()}
+                            except Exception as error:  # the caller reports it for each run
+                                parts = training.parts_after(error, stack)
+                                stacks.extendleft(part for part in reversed(parts) if names & {*part.ids})
+                                if not parts:
+                                    done |= dict.fromkeys(names & {*stack.ids}, error)
             remove_leftovers([run.id for run in wanted if isinstance(done.get(run.id), RunOutcome)], root)
         except HeldElsewhere:
             raise
         except Exception as error:  # an error of the folder, not of one stack: report it for each of its runs
             done |= {run.id: error for run in wanted if run.id not in done}
-    if processes.count() > 1 and not any(isinstance(each, Exception) for each in done.values()):
-        processes.from_first(lambda: None)  # nothing is left; after an error, torchrun ends the others
     return done
-
-
-def _join(runs: Sequence[Run]) -> None:
-    from experiments.runs.training import device_of
-
-    processes.join(device_of(runs[0].config))
-
-
-def follow(runs: Sequence[Run]) -> None:
-    """In each process of torchrun but the first: train what the first one trains, until nothing is left."""
-    from experiments.runs.training import train_stack
-
-    _join(runs)
-    while (work := processes.from_first(lambda: cast(Work | None, None))) is not None:
-        train_stack(work.stack())
-
-
-def _present(run: Run) -> RunOutcome | Exception | None:
-    try:
-        return existing_outcome(run)
-    except RecordError as refused:
-        return RecordError(f"{refused}; add force=true to run it again and replace that file")
-    except DataError as damaged:
-        return damaged
-
-
-def _train(work: Work) -> dict[str, RunOutcome | Exception]:
-    """Train leased runs. Return run id → outcome or error, for the runs that had no record."""
-    from experiments.runs import training  # imported here because it imports torch
-
-    names = [run.id for run in work.missing]
-    processes.from_first(lambda: work)  # for the others
-    try:
-        outcomes = {outcome.run_id: outcome for outcome in training.train_stack(work.stack())}
-    except Exception as error:  # the caller reports it for each run
-        # The error may concern one run only, such as a budget out of reach: train each run alone.
-        if isinstance(error, ConfigError) and len(names) > 1:
-            return {name: done for run in work.missing for name, done in _train(Work((run,))).items()}
-        # A process that was suspended for long loses its runs to another, which removes their checkpoints at its end.
-        ended = {run.id: _present(run) for run in work.missing} if isinstance(error, StorageError) else {}
-        return {name: ended.get(name) or error for name in names}
-    return {name: outcomes[name] for name in names}

@@ -14,9 +14,10 @@ from torch import Tensor
 from experiments.blocks import visible
 from experiments.config.schema import is_integer
 from experiments.contract.config import Config
-from experiments.contract.task import Task
+from experiments.contract.task import ModuleTask, Task
+from experiments.methods.pruning.cutting import Work
 from experiments.runs import host
-from experiments.runs.cost import forward_cost, take_replica
+from experiments.runs.cost import forward_cost, ratio_of, take_replica
 from experiments.runs.result import CURVE_TYPES, SCORES
 from experiments.store.result import CostBlock, Result
 from ngn.allocation import BudgetLearner
@@ -132,6 +133,27 @@ def cost_of(
     if alone is not None:
         models["candidate"] = take_replica(alone(r), learner, r) if stacked else learner.model
     return forward_cost(models, x, samples, device)
+
+
+def of_module(result: Result, learner: Learner, task: ModuleTask[Any], config: Config, device: torch.device) -> None:
+    """Compare the smaller module with the whole one, and note both costs and the limit in ``result``.
+
+    Raises:
+        RuntimeError: if the module exceeds its limit.
+    """
+    work = Work(config, task)
+    small, whole = learner.deploy(unsettled="allow").to(device).eval(), work.module().eval()
+    result.parameters["candidate"] = sum(p.numel() for p in whole.parameters())
+    x, samples = task.timed_batch()
+    result.cost = forward_cost({"candidate": whole, "deployed": small}, x, samples, device)
+    parts = {"batch": x, "16": x[:16], "1": x[:1]}
+    result.cost["ratios"] = {name: ratio_of(small, whole, part, device) for name, part in parts.items()}
+    if work.kind is not None and config.method.cuts:
+        result.budget = {"kind": work.kind, "limit": float(work.within), "cost": float(work.cost(small))}
+        if work.kind == "parameters" and task.outside:
+            result.budget["outside"] = task.outside
+        if result.budget["cost"] > result.budget["limit"]:
+            raise RuntimeError(f"method={config.method.name} left {work.kind} above its limit: {result.budget}")
 
 
 @torch.no_grad()

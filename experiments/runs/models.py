@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
 import ngn
 from experiments.config.schema import CheckedConfig
 from experiments.contract.config import Config
-from experiments.contract.task import Task
+from experiments.contract.task import ModuleTask, Task
 from experiments.methods.fixed import Fixed, fixed_size
+from experiments.methods.pruning.cutting import shaped
 from experiments.runs.groups import gated_model
 from experiments.runs.stack import Stack
 from experiments.store.records import RecordError, read_record
@@ -53,6 +55,9 @@ def load_run(
     task = make_task(config, torch.device("cpu"))
     method = Fixed(name="fixed", count=fixed_size(counts)) if phase == "fixed" else config.method
     try:
+        if isinstance(task, ModuleTask):
+            module = shaped(task.module(config.seed.value), load_file(file))
+            return config, task, ngn.load(module, file)
         return config, task, ngn.load(gated_model(method, Stack.of(config), task), file)
     except ValueError as fault:
         raise RecordError(f"{fault}; run it again with save=deployed force=true") from None

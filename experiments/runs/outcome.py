@@ -9,15 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments import processes
+from experiments.config import run_files
 from experiments.config.identity import scientific
 from experiments.config.numerics import numerics
+from experiments.config.run_files import Run
 from experiments.data import DataError
 from experiments.methods.fixed import MOST_NAMED
-from experiments.runs import run_files
 from experiments.runs.result import Phase
-from experiments.runs.run_files import Run
-from experiments.runs.same import differences
+from experiments.runs.same import fault_of
 from experiments.runs.stack import Stack
 from experiments.store.provenance import code_block, conf_digest, machine, packages
 from experiments.store.record import SCHEMA_VERSION, ExecutionBlock, Record
@@ -53,41 +52,33 @@ def relative(path: Path) -> str:
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
-def existing_outcome(run: Run) -> RunOutcome | None:
-    """Return the outcome of a run that has a record already; None if it has none or ``force=true`` asks for a new one.
+def present(run: Run) -> tuple[Run, RunOutcome | Exception | None]:
+    """Return a run and its outcome, if it has a record; None if it has none or ``force=true`` asks for a new one.
 
-    Raises:
-        RecordError: if the record is damaged, or differs from what the run would be now.
-        DataError: if data on this machine are damaged.
+    The outcome is an error if the record, or data on this machine, are damaged, or if the record does not count.
+    Records in ``scratch/results/`` are trials, of changed sources or smoke runs. If one does not count, the run is
+    returned with ``force=true``.
     """
-    record = None if run.config.force else run.store.get(run.id)
-    if record is None:
-        return None
-    path = run.path
-    if how := differences(record, run.config, run.root):
-        raise RecordError(f"{relative(path)}: was trained {' and '.join(how)}")
+    if run.config.force:
+        return run, None
+    anew, path = "add force=true to run it again and replace that file", run.path
+    try:
+        if (record := run.store.get(run.id)) is None:
+            return run, None
+        fault = fault_of(record, run.config, run.root, allow_dirty=True)
+    except RecordError as refused:
+        return run, RecordError(f"{refused}; {anew}")
+    except DataError as damaged:
+        return run, damaged
+    if fault is not None and run.root == run_files.SCRATCH / "results":
+        log.warning("%s: its record %s; training it anew", run.id, fault.text)
+        return run.with_execution(force=True), None
+    if fault is not None:
+        return run, RecordError(f"{relative(path)}: {fault.text}; {anew}")
     again = "to run it again"
     if run.config.save == "deployed" and not list(path.parent.glob(f"{path.stem}.*.safetensors")):
         again = "to train it again and save its models, which are missing"
-    return RunOutcome(run.id, "present", path, f"already in {relative(path)}; add force=true {again}")
-
-
-def renewed(run: Run) -> Run:
-    """Return the run with ``force=true`` if its record in ``scratch/results/`` differs from what it would be now.
-
-    Records there are trials, of changed sources or smoke runs. Anywhere else, :func:`existing_outcome` refuses such a
-    record.
-    """
-    if run.config.force or run.root != run_files.SCRATCH / "results":
-        return run
-    try:
-        record = run.store.get(run.id)
-        how = [] if record is None else differences(record, run.config, run.root)
-    except (RecordError, DataError):
-        return run  # `existing_outcome` reports it
-    if how:
-        log.warning("%s: its record was trained %s; training it anew", run.id, " and ".join(how))
-    return run.with_execution(force=True) if how else run
+    return run, RunOutcome(run.id, "present", path, f"already in {relative(path)}; add force=true {again}")
 
 
 def write(
@@ -118,8 +109,6 @@ def write(
         "threads": torch.get_num_threads(),
         "resumed": sum(phase.resumed for phase in phases.values()),
     }
-    if processes.count() > 1:
-        execution["processes"] = processes.count()
     if task.scan is not None:
         execution["scan"] = task.scan
     if run.config.tag is not None:

@@ -13,20 +13,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from experiments import processes
 from experiments.blocks import ConfigError
 from experiments.config.numerics import numerics
 from experiments.contract.config import Config
-from experiments.contract.task import Task
+from experiments.contract.task import ModuleTask, Task
 from experiments.methods.fixed import Fixed
 from experiments.models.kernels.supported import unsupported
 from experiments.models.kernels.trainer import KernelTrainer
 from experiments.runs.errors import CheckpointError
 from experiments.runs.groups import gated_model
 from experiments.runs.loggers import point_logger
-from experiments.runs.measure import cost_of, curves_of, measure_phase, norms_of, prefixes_of
+from experiments.runs.measure import cost_of, curves_of, measure_phase, norms_of, of_module, prefixes_of
 from experiments.runs.result import Phase
-from experiments.runs.sharded import ShardedTrainer, divide, gathered
 from experiments.runs.stack import Stack, why_no_kernel
 from experiments.store.provenance import training_identity
 from ngn.contract import Learner
@@ -112,26 +110,19 @@ def train_phase(stack: Stack, task: Task[Any], device: torch.device, setup: Phas
         CheckpointError: if ``setup.start`` holds no usable parameters.
     """
     finished, identity = setup.folder / "finished.json", identity_of(stack, task)
-
-    def saved() -> Phase | None:
-        phase = Phase.load(finished, identity)
-        ended = setup.end is None or checkpoint.latest(setup.end, identity) is not None
-        return phase if ended else None
-
-    if (phase := processes.from_first(saved)) is not None:
+    phase = Phase.load(finished, identity)
+    if phase is not None and (setup.end is None or checkpoint.latest(setup.end, identity) is not None):
         return phase
     with interrupt.deferred():
-        new = fit_phase(stack, task, device, setup)
-        processes.from_first(lambda: new.save(finished, identity))
-    return new
+        phase = fit_phase(stack, task, device, setup)
+        phase.save(finished, identity)
+    return phase
 
 
 def fit_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseSetup) -> Phase:
     """Train one phase of a stack and measure it, without looking for a saved result; see :func:`train_phase`."""
-    first, identity, several = stack.first, identity_of(stack, task), processes.count() > 1
-    high = setup.name == "from_high"
-    learner = learner_of(stack, task, setup.count, high)
-    learner = divide(learner, device) if several else learner.to(device)
+    first, identity = stack.first, identity_of(stack, task)
+    learner = learner_of(stack, task, setup.count, setup.name == "from_high").to(device)
     if setup.start is not None:
         kept = checkpoint.latest(setup.start, identity)
         if kept is None:
@@ -144,8 +135,8 @@ def fit_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseS
     plan = plan_of(stack, task.samples(first.train))
     batches = task.batches(first.train, stack.seeds)
     alone = first if setup.count is None else fixed_configuration(first, setup.count)
-    made = ShardedTrainer if several else trainer_of(alone, learner, batches, task, plan)
-    with point_logger(stack, setup.name, plan.steps, learner.has_boundary, setup.of) as on_point:
+    made = trainer_of(alone, learner, batches, task, plan)
+    with point_logger(setup.of or stack, setup.name) as on_point:
         trainer = made(
             learner,
             batches,
@@ -156,29 +147,18 @@ def fit_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseS
             checkpoint_seconds=first.checkpoint_seconds,
             identity=identity,
             title=f"{first.task.name} {f's{first.seed.value}' if len(stack) == 1 else f'x{len(stack)}'} {setup.name}",
-            progress="never" if processes.rank() else first.progress,
+            progress=first.progress,
             on_point=on_point,
             on_evaluate=(lambda _, model: task.curve(model)) if task.evaluations else None,
+            held_out=task.held_out,
+            shrink=first.gate.given,
             evaluate_every=-(-plan.steps // task.evaluations) if task.evaluations else None,
         )
         history = trainer.fit() if has_trainable_parameters(learner) else skip_training(trainer)
     if setup.end is not None:
         checkpoint.remove_newer(setup.end, None)  # an older, unusable file may have a later step
         checkpoint.save(setup.end, plan.steps, learner.state(), {}, identity)
-    if not several:
-        return _measured(trainer, stack, task, device, setup, history)
-    state = gathered(learner.state())
-    del learner, trainer  # the parts on the devices; the first process scores the whole model on its own
-
-    def measured() -> Phase:
-        whole = learner_of(stack, task, setup.count, high)
-        whole.restore(state)
-        alone = Trainer(whole.to(device), batches, task.loss, plan)
-        alone.learner.set_progress(1.0)
-        alone.learner.before_step(None)
-        return _measured(alone, stack, task, device, setup, history)
-
-    return processes.from_first(measured)
+    return _measured(trainer, stack, task, device, setup, history)
 
 
 def _measured(
@@ -191,7 +171,11 @@ def _measured(
         return learner_of(stack.take([r]), task, high=setup.name == "from_high").to(device)
 
     results = measure_phase(trainer, learner, task, history, first, fixed, device, setup.keep)
-    if task.timed_samples is not None:
+    if isinstance(task, ModuleTask):
+        for result in results:
+            if result.complete:
+                of_module(result, learner, task, first, device)
+    elif task.timed_samples is not None:
         for r, result in enumerate(results):
             if result.complete:
                 result.cost = cost_of(r, learner, task, None if fixed else alone, device)

@@ -1,51 +1,88 @@
-"""Whether a record is what a command would train now: the same numerics, sources, plug-ins, data and model."""
+"""Whether a record counts as a run: its configuration, numerics, sources, plug-ins, data and model."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from experiments.config.identity import flatten, identity_keys
 from experiments.config.numerics import numerics
 from experiments.contract.config import Config
 from experiments.data import data_root, sets
 from experiments.data.errors import MissingData
 from experiments.language.settings import BaseModel
 from experiments.paths import RESULTS
-from experiments.store.provenance import changed_since
+from experiments.store.provenance import changed_since, code
 from experiments.store.sources import changed_files, combined_digest, plugins_digest, sources_digest
 
 
-def differences(record: Mapping[str, Any], config: Config, results: Path) -> list[str]:
-    """Return how a record differs from what ``config`` would train now; empty if it does not.
+@dataclass(frozen=True)
+class Fault:
+    """Why a record does not count.
 
-    The suite's own records count by their numerics versions, which its tests guard. So do older
-    records, which lack the digest of the sources. Data and models that are not on this machine are not compared.
+    Attributes:
+        kind: foreign, numerics, data, dirty, or changed (other sources, data or weights than on this machine).
+        text: in a few words, which follow the name of the run or the file.
+    """
+
+    kind: str
+    text: str
+
+
+def fault_of(
+    record: Mapping[str, Any],
+    config: Config,
+    results: Path | None = None,
+    allow_dirty: bool = False,
+    keys: Mapping[str, Any] | None = None,
+) -> Fault | None:
+    """Return why a valid record does not count as the run of ``config``, or None if it does.
 
     Args:
-        results: folder of the record.
+        results: folder of the record, to compare it with the sources, data and models of this machine as well. The
+            suite's own records count by their numerics versions, which its tests guard. So do older records, which
+            lack the digest of the sources. Data and models that are not on this machine are not compared.
+        allow_dirty: whether records of uncommitted code count.
+        keys: the configuration's :func:`experiments.config.identity.identity_keys`, if already known.
 
     Raises:
         DataError: if data on this machine are damaged.
     """
-    found, then, now = [], record["code"]["numerics"], numerics(config)
+    stored = flatten(record["config"])
+    for key, value in (identity_keys(config) if keys is None else keys).items():
+        if key not in stored or stored[key] != value:
+            return Fault("foreign", f"holds another configuration than its name says ({key})")
+    then, now = record["code"]["numerics"], numerics(config)
     if then != now:
-        found.append(f"by numerics version {then} (this code has {now})")
+        return Fault("numerics", f"was trained by numerics version {then} (this code has {now})")
+    name = record["data"]["name"]
+    if name != config.task.name and config.profile == "full":  # smoke data have names of their own
+        return Fault("data", f"was trained on {name}, not on {config.task.name}")
+    if not record["code"]["clean"] and not allow_dirty:
+        return Fault("dirty", "was made by uncommitted code or with plug-ins; commit the code")
+    if results is None:
+        return None
+    found = data_differences(record, config)
     if results.resolve() != RESULTS:
-        found += _sources(record["code"], results)
-    return found + data_differences(record, config)
+        found = _sources(record["code"], results) + found
+    return Fault("changed", f"was trained {' and '.join(found)}") if found else None
 
 
-def _sources(code: Mapping[str, Any], results: Path) -> list[str]:
-    sources, plugins = code.get("sources"), code.get("plugins")
-    if sources is None or (sources, plugins) == (sources_digest(), plugins_digest()):
+def _sources(then: Mapping[str, Any], results: Path) -> list[str]:
+    """Return whether other sources or plug-ins trained a record. Those of one clean commit need not be read."""
+    sources, plugins = then.get("sources"), then.get("plugins")
+    if sources is None or (then["clean"] and code().clean and then["commit"] == code().commit):
+        return []
+    if (sources, plugins) == (sources_digest(), plugins_digest()):
         return []
     files = changed_files(results, sources, plugins)
     if files == []:
         return []
-    if files is None and code["clean"] and code["source"] == "git" and plugins == plugins_digest():
-        files = changed_since(code["commit"])
+    if files is None and then["clean"] and then["source"] == "git" and plugins == plugins_digest():
+        files = changed_since(then["commit"])
     what = "sources" if sources != sources_digest() else "plug-ins"
     return [f"by other {what} ({named(files)})" if files else f"by other {what}"]
 

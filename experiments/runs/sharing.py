@@ -10,15 +10,16 @@ import logging
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
+from experiments.config import run_files
 from experiments.config.identity import scientific
+from experiments.config.run_files import Run
 from experiments.config.schema import CheckedConfig
-from experiments.runs import run_files
-from experiments.runs.run_files import Run
+from experiments.runs.outcome import RunOutcome, present
 from experiments.runs.stack import Stack, stacks_of
 from experiments.store.leases import Leases
 from experiments.store.records import Store
@@ -32,7 +33,6 @@ NOTE = "pack.json"
 POLL, MAX_POLL = 0.5, 10.0
 """Seconds between two checks of runs that other processes train: at first, and at most. Each pause is half as long
 again as the one before, until this process trains a run itself."""
-Done = TypeVar("Done")
 
 
 class HeldElsewhere(RuntimeError):
@@ -100,7 +100,7 @@ def remove_leftovers(present: Iterable[str], results: Path) -> None:
             checkpoint.remove(folder)
     for folder in run_files.checkpoints().glob(f"*{checkpoint.REMOVED}"):
         shutil.rmtree(folder, ignore_errors=True)
-    for folder in {leases.folder, results / KEPT, *(store.path(name).parent for name in names)}:
+    for folder in {results / KEPT, *(store.path(name).parent for name in names)}:
         remove_stale_files(folder)
 
 
@@ -139,71 +139,55 @@ def divide_into_work(runs: Sequence[Run], results: Path) -> list[Work]:
     return work + [Work(stack.runs) for stack in stacks_of(list(left.values()))]
 
 
-@dataclass
-class Sharing(Generic[Done]):
-    """Trains work that other processes may have been given too.
+def turns(
+    work: Sequence[Work], leases: Leases, patience: float | None = None
+) -> Iterator[tuple[dict[str, RunOutcome | Exception], Work]]:
+    """Yield, piece by piece, what has a record by now, and leased work that the caller trains before it goes on.
 
-    Attributes:
+    Work that other processes have leased comes last. When nothing else is free, parts of stacks are taken.
+
+    Args:
         leases: leases of the folder that receives the records.
-        present: returns the outcome of a run that has a record by now, or None.
-        train: trains one piece of work; returns run id → outcome for each run that was missing.
         patience: seconds to wait for others once nothing else is left to do; None waits without a limit.
+
+    Raises:
+        HeldElsewhere: if other processes still train runs after ``patience``. All free runs are then trained.
     """
-
-    leases: Leases
-    present: Callable[[Run], Done | None]
-    train: Callable[[Work], dict[str, Done]]
-    patience: float | None = None
-    _pause: float = field(default_factory=lambda: POLL, init=False)
-
-    def run(self, work: Sequence[Work]) -> Iterator[tuple[str, Done]]:
-        """Yield (run id, outcome) of every run, as they finish.
-
-        Raises:
-            HeldElsewhere: if other processes still train runs after ``patience``. All free runs are then trained.
-        """
-        waiting, intact, quiet = deque(work), True, time.monotonic()
-        while waiting:
-            moved = False
-            for _ in range(len(waiting)):
-                ready, piece = self._look(waiting.popleft())
-                yield from ready.items()
-                leased = self.leases.take([run.id for run in piece.missing]) if piece.missing else []
-                try:
-                    if leased and (len(leased) == len(piece.missing) or not intact):
-                        ours, piece = piece.divided(leased)
-                        moved, self._pause = True, POLL
-                        # Another process may have written a record between the check and the lease.
-                        late, ours = self._look(ours)
-                        yield from late.items()
-                        if ours.missing:
-                            yield from self.train(ours).items()
-                finally:
-                    self.leases.release(leased)
+    waiting, intact, quiet, pause = deque(work), True, time.monotonic(), POLL
+    while waiting:
+        moved = False
+        for _ in range(len(waiting)):
+            ready, piece = _look(waiting.popleft())
+            ours, leased = Work(()), leases.take([run.id for run in piece.missing]) if piece.missing else []
+            try:
                 moved = moved or bool(ready)
-                if piece.missing:
-                    waiting.append(piece)
-            if moved:
-                quiet = time.monotonic()
-            elif intact:
-                intact = False  # nothing else is free: from now on, take parts of stacks
-            else:
-                self._wait(waiting, time.monotonic() - quiet)
+                if leased and (len(leased) == len(piece.missing) or not intact):
+                    ours, piece = piece.divided(leased)
+                    moved, pause = True, POLL
+                    # Another process may have written a record between the check and the lease.
+                    late, ours = _look(ours)
+                    ready |= late
+                yield ready, ours
+            finally:
+                leases.release(leased)
+            if piece.missing:
+                waiting.append(piece)
+        if moved:
+            quiet = time.monotonic()
+        elif intact:
+            intact = False  # nothing else is free: from now on, take parts of stacks
+        else:
+            names, waited = [run.id for piece in waiting for run in piece.missing], time.monotonic() - quiet
+            first = f"{names[0]} ({leases.owner(names[0]) or 'its process has just ended'})"
+            if patience is not None and waited > patience:
+                raise HeldElsewhere(f"other processes are training {len(names)} runs, the first: {first}")
+            if pause == POLL:
+                log.warning("waiting for %d runs that other processes train, the first: %s", len(names), first)
+            time.sleep(pause if patience is None else min(pause, max(POLL, patience - waited)))
+            pause = min(1.5 * pause, MAX_POLL)
 
-    def _look(self, piece: Work) -> tuple[dict[str, Done], Work]:
-        """Return the outcomes of the runs of ``piece`` that have a record by now, and the work that is left."""
-        ready = {run.id: done for run in piece.missing if (done := self.present(run)) is not None}
-        return ready, piece.without(ready) if ready else piece
 
-    def _wait(self, waiting: Sequence[Work], waited: float) -> None:
-        names = [run.id for piece in waiting for run in piece.missing]
-        if self.patience is not None and waited > self.patience:
-            raise HeldElsewhere(f"other processes are training {len(names)} runs, the first: {self._first(names)}")
-        if self._pause == POLL:
-            log.warning("waiting for %d runs that other processes train, the first: %s", len(names), self._first(names))
-        left = self._pause if self.patience is None else max(POLL, self.patience - waited)
-        time.sleep(min(self._pause, left))
-        self._pause = min(1.5 * self._pause, MAX_POLL)
-
-    def _first(self, names: Sequence[str]) -> str:
-        return f"{names[0]} ({self.leases.owner(names[0]) or 'its process has just ended'})"
+def _look(piece: Work) -> tuple[dict[str, RunOutcome | Exception], Work]:
+    """Return the outcomes of the runs of ``piece`` that have a record by now, and the work that is left."""
+    ready = {run.id: done for run in piece.missing if (done := present(run)[1]) is not None}
+    return ready, piece.without(ready) if ready else piece

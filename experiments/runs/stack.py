@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.config.identity import flatten, scientific
+from experiments.config.run_files import Run, checkpoints_named, runs_of
 from experiments.contract.config import Config
 from experiments.models.kernels import WIDEST, training_problem
-from experiments.runs.run_files import Run, checkpoints_named, runs_of
 
 if TYPE_CHECKING:
     import torch

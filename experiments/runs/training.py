@@ -7,6 +7,7 @@ import datetime
 import gc
 import logging
 import time
+import traceback
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from experiments import processes
 from experiments.blocks import ConfigError
 from experiments.config.schema import branch_of, branch_phase
 from experiments.contract.config import Config
@@ -25,14 +25,11 @@ from experiments.runs import host, outcome
 from experiments.runs.errors import StorageError
 from experiments.runs.memory import replicas_that_fit
 from experiments.runs.outcome import RunOutcome
-from experiments.runs.phases import PhaseSetup, fixed_configuration, learner_of, plan_of, train_phase, trainer_of
+from experiments.runs.phases import PhaseSetup, learner_of, plan_of, train_phase, trainer_of
 from experiments.runs.result import Phase, prunes_back
-from experiments.runs.run_files import Run
-from experiments.runs.same import differences
 from experiments.runs.sharing import note_stack
 from experiments.runs.stack import Stack, kernel_of, largest_in_torch, largest_stack
 from experiments.store.provenance import code
-from experiments.store.records import RecordError
 from experiments.store.result import Result
 from experiments.tasks import make_task
 from ngn.files import write_atomically
@@ -54,7 +51,7 @@ def device_of(config: Config) -> torch.device:
         raise ConfigError("device=cuda: torch sees no CUDA device here; use device=cpu, or device=auto")
     if not present or config.device == "cpu":
         return torch.device("cpu")
-    return torch.device("cuda", processes.card()) if processes.count() > 1 else torch.device("cuda")
+    return torch.device("cuda")
 
 
 def replicas_on_this_machine(stack: Stack, task: Task[Any], device: torch.device) -> int:
@@ -76,29 +73,29 @@ def replicas_on_this_machine(stack: Stack, task: Task[Any], device: torch.device
     return suited if fit is None else min(suited, fit)
 
 
-def train_stack(stack: Stack) -> list[RunOutcome]:
-    """Train a stack, in parts if this machine cannot train it at once. Return the outcome of every run.
+class DoesNotFit(MemoryError):
+    """This machine cannot train so many replicas at once; ``args`` says how many it can."""
 
-    Raises:
-        DataError, ConfigError: with a message for the reader.
-        StorageError: if a file cannot be read or written; earlier files are kept.
-        MemoryError, RuntimeError: if there is not enough memory for a single run.
+
+def parts_after(error: Exception, stack: Stack) -> list[Stack]:
+    """Return the smaller stacks to train instead, after an error of :func:`train_stack`; none if that cannot help.
+
+    The error may concern one run only, such as a budget out of reach; then each run trains alone. If there is not
+    enough memory, halves may fit. A single run that is too large fails.
     """
-    code()  # read the state of the source tree before training, since this code produces the numbers
-    first = stack.first
-    if first.threads is not None:
-        torch.set_num_threads(first.threads)
-    device = device_of(first)
-    try:
-        with host.tuned_for_training(), host.float32_products(first.train.matmul):
-            task = make_task(first, device)
-            parts = stack.parts(replicas_on_this_machine(stack, task, device))
-            return [outcome for part in parts for outcome in _train_or_halve(part, task, device)]
-    except OSError as fault:
-        raise StorageError(
-            f"{fault.filename or 'a file'}: cannot be written or read ({fault.strerror or fault}); "
-            "earlier checkpoints are kept, and the same command continues from them"
-        ) from fault
+    if isinstance(error, DoesNotFit):
+        return stack.parts(*error.args)
+    if isinstance(error, ConfigError):
+        return stack.parts(1) if len(stack) > 1 else []
+    if len(stack) == 1 or not _out_of_memory(error):
+        return []
+    log.warning("not enough memory for a stack of %d runs (%s); training it in halves", len(stack), error)
+    traceback.clear_frames(error.__traceback__)  # free the failed stack before its halves are trained
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    checkpoint.remove(stack.checkpoints)
+    return stack.parts((len(stack) + 1) // 2)
 
 
 def _out_of_memory(error: BaseException) -> bool:
@@ -106,76 +103,71 @@ def _out_of_memory(error: BaseException) -> bool:
     return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
 
 
-def _train_or_halve(stack: Stack, task: Task[Any], device: torch.device) -> list[RunOutcome]:
-    """Train a stack at once, or in halves if there is not enough memory. A single run that is too large fails."""
-    try:
-        return train_at_once(stack, task, device)
-    except (MemoryError, RuntimeError) as error:
-        if len(stack) == 1 or not _out_of_memory(error):
-            raise
-        log.warning("not enough memory for a stack of %d runs (%s); training it in halves", len(stack), error)
-    gc.collect()  # free the failed stack before training its halves
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-    checkpoint.remove(stack.checkpoints)
-    halves = stack.parts((len(stack) + 1) // 2)
-    return [outcome for half in halves for outcome in _train_or_halve(half, task, device)]
-
-
 def model_files(stack: Stack, phase: str) -> list[Path]:
     """Return the files for the truncated models of a phase; none without ``save=deployed``."""
     return [run.model_file(phase) for run in stack.runs if run.config.save == "deployed"]
 
 
-def train_at_once(stack: Stack, task: Task[Any], device: torch.device) -> list[RunOutcome]:
-    """Train the phases of a stack as one model and write its records."""
-    started, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
+def train_stack(stack: Stack) -> list[RunOutcome]:
+    """Train the phases of a stack as one model and write its records. Return the outcome of every run.
+
+    Raises:
+        DataError, ConfigError: with a message for the reader.
+        StorageError: if a file cannot be read or written; earlier files are kept.
+        MemoryError, RuntimeError: if there is not enough memory (:func:`parts_after`).
+    """
+    code()  # read the state of the source tree before training, since this code produces the numbers
     first, scratch = stack.first, stack.checkpoints
-
-    def prepare() -> None:
-        if first.force and (scratch / RECORDED).exists():
-            checkpoint.remove(scratch)  # checkpoints of a finished training: force=true asks for a new one
-        note_stack(scratch, stack)
-
-    processes.from_first(prepare)
-    phases: dict[str, Phase] = {}
-    if (alone := first.method.sizes(first.gate)) is not None:
-        setup = PhaseSetup("fixed", scratch / "fixed", count=alone, keep=model_files(stack, "fixed"))
-        phases["fixed"] = train_phase(stack, task, device, setup)
-    else:
-        for name in first.phases:
-            if name == "fixed":
-                phases[name] = _retrain(stack, task, phases["grown"], device, scratch)
-            else:
-                end = scratch / "end" if name == "grown" and first.continue_with else None
-                setup = PhaseSetup(name, scratch / name, end=end, keep=model_files(stack, name))
-                phases[name] = train_phase(stack, task, device, setup)
-        if "from_high" in phases:
-            starts = [first.gate.high_start(group) for group in range(first.gate.groups)]
-            for grown, high in zip(phases["grown"].results, phases["from_high"].results, strict=True):
-                if grown.complete and high.complete and high.t is not None:
-                    high.prunes_back = prunes_back(grown.count, high.count, high.t, starts)
-        for factor in first.continue_with:
-            key = branch_phase(factor)
-            branches = Stack.of(*(branch_of(run.config, factor) for run in stack.runs))
-            setup = PhaseSetup(key, scratch / key, start=scratch / "end", keep=model_files(stack, key), of=stack)
-            phases[key] = train_phase(branches, task, device, setup)
-            for result, branch in zip(phases[key].results, branches.runs, strict=True):
-                result.lambda0 = branch.config.schedule.lambda0
-    seconds = (time.monotonic() - clock) / len(stack)
-
-    def record() -> list[RunOutcome]:
-        if first.force:
-            write_atomically(scratch / RECORDED, b"")
-        outcomes = [outcome.write(stack, r, phases, task, device, started, seconds) for r in range(len(stack))]
-        checkpoint.remove(scratch)
-        return outcomes
-
-    return processes.from_first(record)
+    if first.threads is not None:
+        torch.set_num_threads(first.threads)
+    device = device_of(first)
+    try:
+        with host.tuned_for_training(), host.float32_products(first.train.matmul):
+            task = make_task(first, device)
+            if (most := replicas_on_this_machine(stack, task, device)) < len(stack):
+                raise DoesNotFit(most)
+            started, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
+            if first.force and (scratch / RECORDED).exists():
+                checkpoint.remove(scratch)  # checkpoints of a finished training: force=true asks for a new one
+            note_stack(scratch, stack)
+            phases: dict[str, Phase] = {}
+            if (alone := first.method.sizes(first.gate)) is not None:
+                setup = PhaseSetup("fixed", scratch / "fixed", count=alone, keep=model_files(stack, "fixed"))
+                phases["fixed"] = train_phase(stack, task, device, setup)
+            for name in first.phases if alone is None else ():
+                if name == "fixed":
+                    phases[name] = _retrain(stack, task, phases["grown"], device, scratch)
+                else:
+                    end = scratch / "end" if name == "grown" and first.continue_with else None
+                    setup = PhaseSetup(name, scratch / name, end=end, keep=model_files(stack, name))
+                    phases[name] = train_phase(stack, task, device, setup)
+            if "from_high" in phases:
+                starts = [first.gate.high_start(group) for group in range(first.gate.groups)]
+                for grown, high in zip(phases["grown"].results, phases["from_high"].results, strict=True):
+                    if grown.complete and high.complete and high.t is not None:
+                        high.prunes_back = prunes_back(grown.count, high.count, high.t, starts)
+            for factor in first.continue_with if alone is None else ():
+                key = branch_phase(factor)
+                branches = Stack.of(*(branch_of(run.config, factor) for run in stack.runs))
+                setup = PhaseSetup(key, scratch / key, start=scratch / "end", keep=model_files(stack, key), of=stack)
+                phases[key] = train_phase(branches, task, device, setup)
+                for result, branch in zip(phases[key].results, branches.runs, strict=True):
+                    result.lambda0 = branch.config.schedule.lambda0
+            seconds = (time.monotonic() - clock) / len(stack)
+            if first.force:
+                write_atomically(scratch / RECORDED, b"")
+            outcomes = [outcome.write(stack, r, phases, task, device, started, seconds) for r in range(len(stack))]
+            checkpoint.remove(scratch)
+            return outcomes
+    except OSError as fault:
+        raise StorageError(
+            f"{fault.filename or 'a file'}: cannot be written or read ({fault.strerror or fault}); "
+            "earlier checkpoints are kept, and the same command continues from them"
+        ) from fault
 
 
 def _retrain(stack: Stack, task: Task[Any], grown: Phase, device: torch.device, scratch: Path) -> Phase:
-    """Retrain every run at its learned size, or take the result from a ``method=fixed`` record if there is one."""
+    """Retrain every run at its learned size."""
     results: dict[int, Result] = {}
     curves: list[dict[str, np.ndarray]] = [{} for _ in stack.runs]
     by_count: dict[tuple[int, ...], list[int]] = defaultdict(list)
@@ -184,13 +176,7 @@ def _retrain(stack: Stack, task: Task[Any], grown: Phase, device: torch.device, 
         if not result.complete:
             results[r] = dataclasses.replace(result)
             continue
-        alone = Run.of(fixed_configuration(stack.runs[r].config, fixed_size(result.count)))
-        record = processes.from_first(lambda alone=alone: _usable_record(alone))  # type: ignore[misc]
-        if record is not None and stack.first.save == "none":
-            results[r] = Result(**{**record["phases"]["fixed"], "taken_from": record["run_id"]})
-            engines.update(record["execution"]["engine"].split("+"))
-        else:
-            by_count[tuple(result.count)].append(r)
+        by_count[tuple(result.count)].append(r)
     for counts, members in sorted(by_count.items()):
         groups = [members] if largest_stack(stack.first) > 1 else [[r] for r in members]
         for group in groups:
@@ -203,19 +189,3 @@ def _retrain(stack: Stack, task: Task[Any], grown: Phase, device: torch.device, 
             for r, result, curve in zip(group, phase.results, phase.curves, strict=True):
                 results[r], curves[r] = result, curve
     return Phase([results[r] for r in range(len(stack))], curves, resumed, "+".join(sorted(engines)))
-
-
-def _usable_record(run: Run) -> dict[str, Any] | None:
-    """Return the record of a run if it can replace a training here; None otherwise.
-
-    It must be undamaged, and of the same numerics version, sources and data. It must come from a clean tree, unless
-    this tree has uncommitted changes itself.
-    """
-    try:
-        record = run.store.get(run.id)
-    except RecordError as damaged:
-        log.warning("%s; not used, the size is trained here", damaged)
-        return None
-    if record is None or differences(record, run.config, run.root):
-        return None
-    return record if record["code"]["clean"] or not code().clean else None

@@ -5,29 +5,30 @@ from __future__ import annotations
 import dataclasses
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field
-from pydantic.json_schema import SkipJsonSchema
+from pydantic import AfterValidator, ConfigDict, Field
 
-FORBID = ConfigDict(extra="forbid")
+FORBID = ConfigDict(extra="forbid", allow_inf_nan=False)
 Natural = Annotated[int, Field(ge=0, le=2**53)]
 AtLeastOne = Annotated[int, Field(ge=1, le=2**53)]
 Amount = Annotated[float, Field(ge=0, le=1e18)]
 SizeValue = Annotated[float, Field(ge=0, le=2**31)]
 """A size before rounding. Models have at most 2**16 components of a group, or grow one by one."""
 Share = Annotated[float, Field(ge=0, le=1)]
-ERRORS = "^(n?mse|loss|nats|bits_per_character|perplexity)$"
-PER_CENT = "^(accuracy|exact_match|string_match|f1|strict|flexible|decimal)$"
+ERRORS = frozenset({"mse", "nmse", "loss", "nats", "bits_per_character", "perplexity"})
+PER_CENT = frozenset({"accuracy", "exact_match", "string_match", "f1", "strict", "flexible", "decimal"})
 
 
-def _bounded_scores(schema: dict[str, Any]) -> None:
-    """Add the bounds of the known scores. Those of a task of one's own are any numbers."""
-    number = {"type": "number", "minimum": 0}
-    schema["patternProperties"] = {ERRORS: number, PER_CENT: {**number, "maximum": 100}}
+def _bounded(scores: dict[str, float]) -> dict[str, float]:
+    """Refuse impossible values of the known scores. Those of a task of one's own are any numbers."""
+    for name, score in scores.items():
+        if (name in ERRORS or name in PER_CENT) and score < 0:
+            raise ValueError(f"{name} must be at least 0")
+        if name in PER_CENT and score > 100:
+            raise ValueError(f"{name} must be at most 100")
+    return scores
 
 
-Scores = Annotated[dict[str, float], Field(min_length=1, json_schema_extra=_bounded_scores)]
-Absent = SkipJsonSchema[None]
-"""Added to a type: the key may be missing. A record never holds null for it."""
+Scores = Annotated[dict[str, float], Field(min_length=1), AfterValidator(_bounded)]
 
 
 def key(description: str, **limits: Any) -> Any:

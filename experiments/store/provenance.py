@@ -1,8 +1,6 @@
 """Provenance of a record: the code, the machine and the packages.
 
-The git commit names the code. A copied tree without git (on a cluster or a GPU machine) has a stamp file instead. The
-stamp is written from a clean tree; it holds the commit and the digests of the sources, and counts only while they
-match. A source archive names its commit itself, and gets its stamp before the first training.
+The git commit names the code. A tree without git names none.
 """
 
 from __future__ import annotations
@@ -10,7 +8,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.metadata
-import json
 import os
 import platform
 import subprocess
@@ -22,12 +19,10 @@ from typing import Any, Literal
 from experiments.blocks import visible
 from experiments.paths import ROOT
 from experiments.plugins import conf_folder, plugin_folders
-from experiments.store.archive import unchanged_commit
 from experiments.store.record import CodeBlock
-from experiments.store.sources import SOURCES, plugins_digest, source_digests, sources_digest, trains
-from ngn.files import read_regular, write_atomically
+from experiments.store.sources import SOURCES, plugins_digest, sources_digest, trains
+from ngn.files import read_regular
 
-STAMP = ROOT / "source_stamp.json"
 PACKAGES = (
     "torch",
     "numpy",
@@ -53,7 +48,7 @@ class Code:
 
     commit: str | None
     clean: bool
-    source: Literal["git", "stamp", "none"]
+    source: Literal["git", "none"]
     changed: tuple[str, ...] = ()
 
 
@@ -84,36 +79,7 @@ def _code() -> Code:
         status = _git("status", "--porcelain", "--untracked-files=all", "--", *SOURCES)
         changed = tuple(line[3:] for line in (status or "").splitlines())
         return Code(commit.strip() if commit else None, commit is not None and status == "", "git", changed)
-    if STAMP.is_file():
-        stamp = json.loads(STAMP.read_text())
-        then, now = stamp["sources"], source_digests()
-        changed = tuple(sorted(name for name in then.keys() | now.keys() if then.get(name) != now.get(name)))
-        return Code(stamp["commit"], not changed, "stamp", changed)
-    archive = unchanged_commit(ROOT)
-    if archive is None:
-        return Code(None, False, "none")
-    made_by = Code(*archive, "stamp")
-    if made_by.clean and os.access(ROOT, os.W_OK):
-        _write_stamp(made_by)  # from now on, only the sources have to stay as they are
-    return made_by
-
-
-def _write_stamp(made_by: Code) -> None:
-    content = {"commit": made_by.commit, "sources": source_digests()}
-    write_atomically(STAMP, (json.dumps(content, indent=0) + "\n").encode(), replace=True)
-
-
-def write_stamp() -> Path:
-    """Write the stamp file of a clean checkout, for a copy of the tree without git history.
-
-    Raises:
-        RuntimeError: if the tree has uncommitted changes or is no git checkout.
-    """
-    now = code()
-    if not now.clean or now.source != "git":
-        raise RuntimeError("a stamp needs a clean git checkout: commit the sources first")
-    _write_stamp(now)
-    return STAMP
+    return Code(None, False, "none")
 
 
 def why_not_counted() -> str | None:
@@ -123,17 +89,10 @@ def why_not_counted() -> str | None:
         return None
     if plugin_folders():
         return "runs with plug-ins ($NGN_PLUGINS) belong to no commit; scripts/table.py shows their records"
+    if now.source == "none":
+        return "this copy of the sources names no commit; use a git clone"
     files = ", ".join(now.changed[:3]) + (f" and {len(now.changed) - 3} more" if len(now.changed) > 3 else "")
-    if now.source == "git":
-        return f"the sources have uncommitted changes ({files}); commit them first"
-    if now.commit is None:
-        return (
-            "this copy of the sources names no commit; use a git clone or a source archive, or bring its stamp "
-            "(docs/sweeps.md)"
-        )
-    differ = f"({files})" if files else "or of the other files of its archive"
-    way_out = "unpack the archive anew, or use a git clone"
-    return f"the sources are not those of commit {now.commit[:10]} {differ}; {way_out}"
+    return f"the sources have uncommitted changes ({files}); commit them first"
 
 
 @functools.lru_cache(maxsize=1)

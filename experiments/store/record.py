@@ -1,6 +1,4 @@
-"""The keys of a record. ``record.schema.json`` and the tables of docs/records.md are made from these classes.
-
-    python scripts/describe_records.py      # after a change here, in keys.py or in result.py
+"""The keys of a record. A record is checked by these classes, and docs/records.md describes what they declare.
 
 A record may lack the keys whose attribute is None by default.
 """
@@ -11,10 +9,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, NotRequired
 
-from pydantic import with_config
+from pydantic import AfterValidator, Field, with_config
 from typing_extensions import TypedDict
 
-from experiments.store.keys import FORBID, Absent, Amount, AtLeastOne, Natural, key, without_none
+from experiments.store.keys import FORBID, Amount, AtLeastOne, Natural, key, without_none
 from experiments.store.result import Result
 
 SCHEMA_VERSION: Final = 1
@@ -27,13 +25,14 @@ PHASES = {
 }
 
 
-def _named_phases(schema: dict[str, Any]) -> None:
-    phase = schema["additionalProperties"]
-    schema |= {
-        "properties": {name: {"description": says, **phase} for name, says in PHASES.items()},
-        "patternProperties": {"^continue_[0-9][0-9pe+-]*$": phase},
-        "additionalProperties": False,
-    }
+PhaseName = Annotated[str, Field(pattern=f"^({'|'.join(PHASES)}|continue_[0-9][0-9pe+-]*)$")]
+
+
+def _whole(config: dict[str, Any]) -> dict[str, Any]:
+    wanted = ("task", "gate", "method", "schedule", "train", "phases", "seed", "profile")
+    if lacks := [name for name in wanted if name not in config]:
+        raise ValueError(f"must have {', '.join(lacks)}")
+    return config
 
 
 @with_config(FORBID)
@@ -110,8 +109,8 @@ class CodeBlock(TypedDict):
     source: Annotated[
         Literal["git", "stamp", "none"],
         key(
-            'where `commit` and `clean` come from: "git", "stamp" (the stamp file of a copied tree or of a source '
-            'archive) or "none"'
+            'where `commit` and `clean` come from: "git" or "none"; older records may have "stamp", a file in a '
+            "copied tree that named the commit"
         ),
     ]
     sources: NotRequired[
@@ -152,18 +151,15 @@ class Record:
         key(
             "the scientific configuration, as `--cfg job` shows it, without the keys that only set how a run is "
             "carried out (device, folders, logging)",
-            json_schema_extra={
-                "required": ["task", "gate", "method", "schedule", "train", "phases", "seed", "profile"]
-            },
         ),
+        AfterValidator(_whole),
     ]
     phases: Annotated[
-        Mapping[str, Result],
+        Mapping[PhaseName, Result],
         key(
             "the trainings: `grown`, `fixed`, `from_high`, and one `continue_<factor>` for each factor of "
             "`continue_with`",
             min_length=1,
-            json_schema_extra=_named_phases,
         ),
     ]
     time: TimeBlock
@@ -171,13 +167,20 @@ class Record:
     hardware: Annotated[dict[str, Any], key("processor, visible cores, operating system; no host name")]
     packages: Annotated[dict[str, str], key("versions of Python and of the packages that can change a number")]
     data: DataBlock
-    base: BaseBlock | Absent = None
+    base: BaseBlock | None = None
     code: CodeBlock
+    converted: Annotated[
+        str | None,
+        key(
+            "for a record that no run of this suite wrote: the file of a benchmark that it was made from once, and "
+            "what differs from a run. `commit` and `hardware` are those of the training"
+        ),
+    ] = None
     curves_sha256: Annotated[
-        str | Absent, key("SHA-256 of the file of curves; absent without curves", pattern=_SHA256)
+        str | None, key("SHA-256 of the file of curves; absent without curves", pattern=_SHA256)
     ] = None
     sha256: Annotated[
-        str | Absent,
+        str | None,
         key(
             "SHA-256 of the record without this key, as JSON with sorted keys and no blanks; written with the file. "
             "Records from before 2026-11-28 have none",

@@ -6,7 +6,6 @@ training. In ``results/``, few runs keep this file: see ``Study.curves``.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import io
 import json
@@ -17,13 +16,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import fastjsonschema
 import numpy as np
 from filelock import FileLock
+from pydantic import TypeAdapter, ValidationError
 
 from experiments.blocks import refuse_control, visible
 from experiments.store.curves import MAX_CURVE_POINTS, unpacked
-from experiments.store.record import SCHEMA_VERSION
+from experiments.store.record import SCHEMA_VERSION, Record
 from ngn.files import FileError, read_regular, write_atomically
 
 log = logging.getLogger(__name__)
@@ -45,10 +44,7 @@ class RecordError(FileError):
     """A missing, damaged, foreign or invalid record. The message names the file and the fault."""
 
 
-@functools.lru_cache(maxsize=1)
-def _validator() -> Any:
-    schema = json.loads((Path(__file__).parent / "record.schema.json").read_text())
-    return fastjsonschema.compile(schema)
+_RECORD = TypeAdapter(Record)
 
 
 def digest_of(record: Mapping[str, Any]) -> str:
@@ -60,12 +56,14 @@ def digest_of(record: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def _refuse_impossible(phases: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse what the schema cannot: counts written as 2.0, and lists over axes that differ in length."""
+def _refuse_impossible(record: Mapping[str, Any]) -> None:
+    """Refuse what the classes of single keys cannot: null for a key that may be missing, lists of other lengths."""
+    phases: Mapping[str, Mapping[str, Any]] = record["phases"]
+    for where, block in (("", record), *((f"phases.{name}.", phase) for name, phase in phases.items())):
+        if None in block.values():
+            raise ValueError(f"{where}{next(key for key, value in block.items() if value is None)} is null")
     for name, phase in phases.items():
         axes = len(phase["count"])
-        if not all(type(count) is int for count in phase["count"]):
-            raise ValueError(f"phases.{name}.count must be integers")
         for key in ("t", "integer", "r"):
             if key in phase and len(phase[key]) != axes:
                 raise ValueError(f"phases.{name}.{key} has {len(phase[key])} entries, but count has {axes}")
@@ -73,30 +71,44 @@ def _refuse_impossible(phases: Mapping[str, Mapping[str, Any]]) -> None:
             raise ValueError(f"phases.{name}.prefixes has a negative score, unlike truncated")
 
 
-def check(record: Any, where: str, plain: bool = False) -> dict[str, Any]:
-    """Check a record against the schema and its digest, if it has one, and return it.
+def check(record: Any, where: str, content: bytes | None = None) -> dict[str, Any]:
+    """Check a record against :class:`Record` and its digest, if it has one, and return it.
 
     Args:
-        plain: its text is known to have no control character.
+        content: its JSON, if it is at hand.
 
     Raises:
         RecordError: if it is invalid; the message names ``where`` and the first fault.
+        ValueError: if there is no JSON of it.
     """
+    if content is None:
+        content = json.dumps(record, allow_nan=False).encode()
     if not isinstance(record, dict):
         raise RecordError(f"{where}: not a record (a {type(record).__name__}, not an object)")
     version = record.get("schema")
     if version != SCHEMA_VERSION:
         raise RecordError(f"{where}: schema version {version!r}; this code reads version {SCHEMA_VERSION}")
     try:
-        if not plain:
+        # JSON escapes control characters, or they are no ASCII, but for one
+        if not content.isascii() or b"\\" in content or b"\x7f" in content:
             refuse_control(record)
-        _validator()(record)
-        _refuse_impossible(record["phases"])
+        _RECORD.validate_json(content, strict=True)
+        _refuse_impossible(record)
         if "sha256" in record and record["sha256"] != digest_of(record):
             raise ValueError("changed or damaged: its SHA-256 is not that of its content")
-    except (fastjsonschema.JsonSchemaException, ValueError, RecursionError) as fault:
+    except ValidationError as faults:
+        raise RecordError(f"{where}: {visible(_first(faults))}") from None
+    except (ValueError, RecursionError) as fault:
         raise RecordError(f"{where}: {visible(fault)}") from None
     return record
+
+
+def _first(faults: ValidationError) -> str:
+    """Return the place, the message and the value of the first fault, without long values."""
+    fault = faults.errors(include_url=False)[0]
+    value = fault["input"]
+    given = f" (given: {value!r:.60})" if isinstance(value, (str, int, float)) else ""
+    return f"{'.'.join(map(str, fault['loc'])) or 'record'}: {fault['msg'].removeprefix('Value error, ')}{given}"
 
 
 def _finite(number: str) -> float:
@@ -134,8 +146,7 @@ def parse(content: bytes, where: str) -> dict[str, Any]:
         record = strict_json(content)
     except (ValueError, RecursionError) as fault:
         raise RecordError(f"{where}: unreadable ({visible(fault)})") from None
-    # JSON escapes control characters, or they are no ASCII, but for one
-    return check(record, where, plain=content.isascii() and b"\\" not in content and b"\x7f" not in content)
+    return check(record, where, content)
 
 
 def _content(path: Path, what: str) -> bytes:

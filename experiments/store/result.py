@@ -10,7 +10,6 @@ from typing_extensions import TypedDict
 
 from experiments.store.keys import (
     FORBID,
-    Absent,
     Amount,
     AtLeastOne,
     Natural,
@@ -40,10 +39,16 @@ class CostBlock(TypedDict):
     ]
     milliseconds: Annotated[
         dict[str, Amount],
-        key(
-            "median wall time of the forward pass on the machine of the run, under whatever other load it had; the "
-            "report takes its times from `results/latency.json` instead"
-        ),
+        key("median wall time of the forward pass on the machine of the run, under whatever other load it had"),
+    ]
+    ratios: NotRequired[
+        Annotated[
+            dict[str, Amount],
+            key(
+                "for a finished module made smaller: samples (`batch`: all) → time of the `deployed` model over the "
+                "`candidate`'s, the median ratio of passes in turns"
+            ),
+        ]
     ]
 
 
@@ -56,6 +61,9 @@ class BudgetBlock(TypedDict):
     ]
     limit: Annotated[Amount, key("the budget, in this quantity")]
     cost: Annotated[Amount, key("cost of the deployed model, at most `limit`")]
+    outside: NotRequired[
+        Annotated[Natural, key("for a finished module made smaller: parameters that no size reaches, in both costs")]
+    ]
     even: NotRequired[Annotated[list[Natural], key("per axis, the count of the even allocation within the budget")]]
     evidence: NotRequired[
         Annotated[
@@ -81,15 +89,6 @@ class PrunesBackBlock(TypedDict):
     ]
 
 
-def _thirds(schema: dict[str, Any]) -> None:
-    pair = schema.pop("additionalProperties")
-    schema |= {
-        "patternProperties": {"^(early|middle|late)$": pair},
-        "required": ["early", "middle", "late"],
-        "additionalProperties": False,
-    }
-
-
 @with_config(FORBID)
 @dataclasses.dataclass(kw_only=True)
 class Result:
@@ -103,50 +102,53 @@ class Result:
         list[Natural],
         key("retained components per axis; with δ = ½ the count is ⌊t + ½⌋ + 1, since f₀ counts too"),
     ]
-    diverged_at: Annotated[Natural | Absent, key("first step at which a loss was found to be infinite or NaN")] = None
+    diverged_at: Annotated[Natural | None, key("first step at which a loss was found to be infinite or NaN")] = None
     t: Annotated[
-        list[SizeValue] | Absent,
+        list[SizeValue] | None,
         key(
             "size per axis: the boundary, or the method's own size (AWNN: width before rounding up; L0: expected "
             "number of open gates; learned decay: width of the quantile). Fixed models have none"
         ),
     ] = None
     integer: Annotated[
-        list[bool] | Absent,
+        list[bool] | None,
         key("per axis, whether t is within 0.01 of an integer; only for methods with a boundary"),
     ] = None
-    r: Annotated[list[Share] | Absent, key("learned ratio of the ordering weights; only if it is learned")] = None
+    r: Annotated[list[Share] | None, key("learned ratio of the ordering weights; only if it is learned")] = None
     truncated: Annotated[
-        Scores | Absent,
+        Scores | None,
         key("scores of the retained components with gates of one: the deployed model's scores"),
     ] = None
-    soft: Annotated[Scores | Absent, key("scores of the candidate model with its gates as trained")] = None
+    soft: Annotated[Scores | None, key("scores of the candidate model with its gates as trained")] = None
     gates_kept: Annotated[
-        Scores | Absent,
+        Scores | None,
         key(
             "scores of the retained components with their trained gates; compare with `truncated` to see whether a "
             "loss comes from the dropped tail or from rounding the gates"
         ),
     ] = None
     rank: Annotated[
-        Natural | Absent,
+        Natural | None,
         key("number of singular values of the deployed bottleneck above 1e-3 of the largest (`task=manifold`)"),
     ] = None
-    depth: Annotated[Natural | Absent, key("layers (or links of a chain) after truncation (`task=twist`)")] = None
+    depth: Annotated[Natural | None, key("layers (or links of a chain) after truncation (`task=twist`)")] = None
     kept: Annotated[
-        dict[str, Annotated[list[Natural], Field(min_length=2, max_length=2)]] | Absent,
+        Annotated[
+            dict[Literal["early", "middle", "late"], Annotated[list[Natural], Field(min_length=2, max_length=2)]],
+            Field(min_length=3),
+        ]
+        | None,
         key(
             "for a pruned model: number of weights (without biases) in the attention and feed-forward maps of the "
             "`early`, `middle` and `late` third of the layers, each as `[after pruning, before]`",
-            json_schema_extra=_thirds,
         ),
     ] = None
     n: Annotated[
-        dict[str, Natural] | Absent,
+        dict[str, Natural] | None,
         key("score → number of examples or tokens that it averages over; only for tasks on a pretrained model"),
     ] = None
     sizes: Annotated[
-        dict[str, Natural] | Absent,
+        dict[str, Natural] | None,
         key(
             "for components attached to the layers of a pretrained model: sums of `count` over all layers (`total`) "
             "and over the `early`, `middle` and `late` third (of 32 layers: 11, 11 and 10)"
@@ -158,23 +160,23 @@ class Result:
     steps: Annotated[Natural, key("optimiser steps")]
     seconds: Annotated[Amount, key("wall time of the whole stack's training")]
     run_steps_per_second: Annotated[
-        Amount | Absent,
+        Amount | None,
         key(
             "`steps` times the number of replicas, divided by `seconds`; four significant digits (one decimal in "
             "records from before 2026-11-25)"
         ),
     ] = None
     peak_memory_mib: Annotated[
-        Amount | Absent, key("peak memory in MiB: of the process on a CPU; of the device during the phase on CUDA")
+        Amount | None, key("peak memory in MiB: of the process on a CPU; of the device during the phase on CUDA")
     ] = None
-    cost: CostBlock | Absent = None
+    cost: CostBlock | None = None
     norms: Annotated[
-        list[Amount] | Absent,
+        list[Amount] | None,
         key("L2 norm of each f_k over the training inputs, without w_k (`task=regression1d`, phase `grown`)"),
     ] = None
-    budget: BudgetBlock | Absent = None
+    budget: BudgetBlock | None = None
     prefixes: Annotated[
-        list[float] | Absent,
+        list[float] | None,
         key(
             "score of the model truncated to at most 1, 2, ... components per axis, up to one less than its largest "
             "count: error (1D), accuracy (images, Cora) or bits per character (TinyStories); phase `grown` of methods "
@@ -182,26 +184,19 @@ class Result:
         ),
     ] = None
     samples: Annotated[
-        dict[str, Annotated[str, Field(max_length=200)]] | Absent,
+        dict[str, Annotated[str, Field(max_length=200)]] | None,
         key(
             "texts that the `soft` and the `truncated` model write from the start of a story, by the same random draws "
             "in every record (`task=tinystories`)"
         ),
     ] = None
-    prunes_back: PrunesBackBlock | Absent = None
+    prunes_back: PrunesBackBlock | None = None
     lambda0: Annotated[
-        Amount | Absent, key("the capacity price, if it differs from the configured one (`continue_...`)")
-    ] = None
-    taken_from: Annotated[
-        str | Absent,
-        key(
-            "run id of the `method=fixed` record from which this phase was copied instead of trained again; "
-            "`execution.engine` includes its engine"
-        ),
+        Amount | None, key("the capacity price, if it differs from the configured one (`continue_...`)")
     ] = None
 
     model_sha256: Annotated[
-        str | Absent,
+        str | None,
         key(
             "SHA-256 over the contents of the saved model, `<run id>.<phase>.safetensors` (`save=deployed`); before "
             "2026-11-28, over the file. Loading checks it",

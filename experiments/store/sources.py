@@ -13,7 +13,7 @@ from ngn.files import read_regular, write_atomically
 
 SOURCES = ("ngn", "conf", "experiments", "hydra_plugins", "run.py", "pyproject.toml", "constraints.txt")
 """The sources of the suite. Changes elsewhere (records, docs, tests) leave the tree clean."""
-READERS = ("analysis", "tables", "studies", "sweeps", "figures", "drawing", "report", "page", "cli")
+READERS = ("analysis", "studies", "sweeps", "report", "cli")
 """Parts of ``experiments/`` that name runs or read records. No training imports them."""
 TRAINING = ("ngn", "conf", "experiments")
 PLUGIN = "plug-in "

@@ -1,19 +1,54 @@
-"""Studies: the runs behind a table or a figure, by name. ``python scripts/sweep.py plan NAME`` lists the missing runs.
+"""Studies by subject: a file has the runs, the tables, the figures and the statements (claims) of one question.
 
-A study is a :class:`~experiments.studies.model.Study` at the top level of a file here, or in ``studies/`` of a folder
-that $NGN_PLUGINS names. If the rows of a table or a reduction already name the runs, the study takes them from there,
-so that the two always agree.
+``python scripts/sweep.py plan NAME`` lists the missing runs of a study. Of a file here, or in ``studies/`` of a folder
+that $NGN_PLUGINS names, these values at the top level belong to the suite, alone or in tuples:
+
+- :class:`~experiments.studies.model.Study`: runs. If the rows of a table already name them, the study takes them from
+  there, so that the two always agree.
+- :class:`~experiments.analysis.tables.Table`: a table of the paper, named in :data:`MACROS`;
+  :class:`~experiments.analysis.tables.OwnTable`: another. To give a row its runs, set ``runs=Selection.of(...)`` in it.
+- :class:`~experiments.analysis.figures.Spec`: a figure, drawn from records alone.
+- :class:`~experiments.analysis.claims.Claim`: a statement and a predicate over records. Its threshold is ours and
+  stands in the sentence. Where runs are paired, as two schedules from one seed are, pairs are compared. Claims on
+  commits, budgets and orders are not the paper's: they say what was expected.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from experiments.analysis.claims import Claim, Judged, judge_claim
+from experiments.analysis.collect import Reader
+from experiments.analysis.evidence import Evidence
+from experiments.analysis.figures import Spec
+from experiments.analysis.tables import OwnTable, Table
 from experiments.config.compose import nearest
 from experiments.plugins import discover_values
 from experiments.store.records import Store
 from experiments.studies.model import Study
 
+if TYPE_CHECKING:
+    from experiments.analysis.compare import Comparison
+
 STUDIES = discover_values(__name__, __path__, Study)
 """Name → study, in the order of the list."""
+FIGURES = discover_values(__name__, __path__, Spec)
+"""File name → figure, the paper's figures by number (missing numbers are tables), then those beyond the paper."""
+CLAIMS = tuple(discover_values(__name__, __path__, Claim).values())
+OWN = discover_values(__name__, __path__, OwnTable)
+"""Name → table that the paper does not have, in the order of the report."""
+_TABLES = discover_values(__name__, __path__, Table)
+_IN_THE_FILE = (
+    "stdT", "stdSoftMSE", "stdHardMSE", "datafourteenintrate", "datafourteenmixintrate",
+    "datafourbody", "datafourfullbody", "datasevenbody", "datasevenfullbody", "decayablationbody",
+    "dataeightbody", "dataeightfullbody", "dataninebody", "datatenbody",
+    "dataelevenlorabody", "dataelevenadapterbody", "dataelevenbody", "dataelevenbaselinesbody",
+    "datathirteenbody", "datafourteenbody", "datafifteenbody", "datafifteenfullbody",
+)  # fmt: skip
+MACROS: tuple[Table, ...] = tuple(_TABLES[name] for name in _IN_THE_FILE)
+"""The 22 macros of the paper's ``data_generated.tex`` (5 numbers and 17 table bodies), in the order of the file."""
 
 
 def runs_with_curves(store: Store) -> set[str]:
@@ -30,3 +65,67 @@ def study(name: str) -> Study:
     if name not in STUDIES:
         raise KeyError(f"no study '{name}'.{nearest(name, list(STUDIES))} The studies are: {', '.join(STUDIES)}")
     return STUDIES[name]
+
+
+def macro(name: str) -> Table:
+    """Return the macro of that name.
+
+    Raises:
+        KeyError: if there is none; the message lists the names.
+    """
+    for table in MACROS:
+        if table.name == name:
+            return table
+    raise KeyError(f"there is no macro '{name}'; there are: {', '.join(table.name for table in MACROS)}")
+
+
+def judge_all(reader: Reader, items: Mapping[str, Comparison]) -> tuple[Judged, ...]:
+    """Return the verdicts on all claims, in their order.
+
+    Args:
+        items: name → comparison of every cell of the tables, without stand-ins.
+    """
+    return tuple(judge_claim(claim, Evidence(reader, items)) for claim in CLAIMS)
+
+
+WORDS = {
+    4: "four", 7: "seven", 8: "eight", 9: "nine", 10: "ten",
+    11: "eleven", 13: "thirteen", 14: "fourteen", 15: "fifteen",
+}  # fmt: skip
+"""Number of a table of the paper → the word in the names of its macros: ``tab:data4``, ``\\datafourbody``. Tables 9 and
+10 are printed as one, and the numbers of figure 7 are in macros of the number seven."""
+NUMBERED = (1, 2, 3, 5, 6, 7, 13)
+"""The numbers of the paper's figures; each is drawn as ``figure<number>``."""
+
+
+def tables_of(number: int) -> tuple[Table, ...]:
+    """Return the macros of a number.
+
+    Raises:
+        KeyError: if no table has it; the message says where the number is, if it is a figure's, or lists the numbers.
+    """
+    if number in WORDS:
+        others = "|".join(word for word in WORDS.values() if word != WORDS[number] and word.startswith(WORDS[number]))
+        form = re.compile(rf"data{WORDS[number]}{f'(?!{others[len(WORDS[number]) :]})' if others else ''}")
+        return tuple(table for table in MACROS if form.match(table.name))
+    if number in NUMBERED:
+        raise KeyError(f"{number} is a figure of the paper: --figure {number}")
+    raise KeyError(_listed())
+
+
+def figure_of(number: int) -> str:
+    """Return the name of a figure, as in ``scripts/build_figures.py --only``.
+
+    Raises:
+        KeyError: as :func:`tables_of`, the other way around.
+    """
+    if number in NUMBERED:
+        return f"figure{number}"
+    if number in WORDS:
+        raise KeyError(f"{number} is a table of the paper: --table {number}")
+    raise KeyError(_listed())
+
+
+def _listed() -> str:
+    tables, figures = (", ".join(map(str, numbers)) for numbers in (WORDS, NUMBERED))
+    return f"the paper's tables with results are {tables}, and its figures {figures}"

@@ -9,23 +9,27 @@ from dataclasses import replace
 from typing import Any
 
 from experiments.analysis.alternative import Alternative, Phases
-from experiments.analysis.reductions import init_sweep
 from experiments.analysis.selection import Selection
+from experiments.studies.decay import DECAY, DECAY_STUDY
+from experiments.studies.depth import DEPTH_SEEDS, NINE, TEN
+from experiments.studies.frontier import FIXED_FRONTIER
+from experiments.studies.learners import SEVEN
+from experiments.studies.manifold import FIFTEEN, FIFTEEN_FULL
 from experiments.studies.model import Study, selections_of
-from experiments.studies.one_d import BASELINE, DECAY, FIXED_FRONTIER, LAMBDA_SWEEP
-from experiments.studies.transfer import DEPTH_SEEDS
-from experiments.tables import one_d as tables
-from experiments.tables.cora import CORA_COUNTS
-from experiments.tables.suspects import L0_LIMIT
-from experiments.tables.transfer import NINE, TEN
-from experiments.tables.vae import FIFTEEN, FIFTEEN_FULL
+from experiments.studies.one_d import DRAWS, FIFTY_SEEDS, FORMER, INFERRED_SETTING, NUMBERS
+from experiments.studies.prices import CONTINUED, LAMBDA_SWEEP
+from experiments.studies.schedules import FOUR, FOUR_FULL
+from experiments.studies.starts import STARTS, STARTS_OF
+from experiments.studies.suspects import L0_LIMIT
+from experiments.studies.vision import CORA_COUNTS
 
 _TEN_SEEDS = range(10)
+
 _LEARNERS = ("awnn", "ste", "l0")
 """The other capacity learners of figure 7. They have boundary rates of their own, each with its source."""
 
-
 _CORA = frozenset(("dataeightbody.cora-gcn", "dataeightfullbody.cora-gcn"))
+
 _NORMALISED = frozenset(("decayablationbody.normalized",))
 
 
@@ -47,26 +51,26 @@ def inferred(selection: Selection) -> Selection:
         return selection
     own = dict(selection.overrides)
     delayed = dict(selection.choices).get("schedule", "paper") not in ("alpha_const", "no_alpha")
-    changed: dict[str, Any] = dict(tables.FORMER)
+    changed: dict[str, Any] = dict(FORMER)
     if _method(selection) in _LEARNERS:
-        changed = {"task.draw": tables.FORMER["task.draw"]}
+        changed = {"task.draw": FORMER["task.draw"]}
     elif delayed and _method(selection) != "fixed" and own.get("method.boundary", True):
-        changed = dict(tables.INFERRED)
+        changed = dict(INFERRED_SETTING)
     return replace(selection, overrides=()).with_overrides(changed | own)
 
 
 def _inferred() -> list[Selection]:
     # by importance: seeds and draws not used for choices, table 4, figures 2, 3 and 6, learned decay, figure 5
-    draws = list(tables.DRAWS.runs.values())
+    draws = list(DRAWS.runs.values())
     grown = [runs for runs in FIXED_FRONTIER.make() if _method(runs) == "ngn"]
-    learned = [runs for runs in DECAY.make() if dict(runs.overrides).get("method.boundary", True)]
-    rest = [*selections_of(tables.FOUR), *LAMBDA_SWEEP.make(), *grown, tables.CONTINUED, *learned]
-    starts = [panel.start(t).with_seeds(_TEN_SEEDS) for panel in init_sweep.PANELS for t in init_sweep.STARTS]
+    learned = [runs for runs in DECAY_STUDY.make() if dict(runs.overrides).get("method.boundary", True)]
+    rest = [*selections_of(FOUR), *LAMBDA_SWEEP.make(), *grown, CONTINUED, *learned]
+    starts = [panel.start(t).with_seeds(_TEN_SEEDS) for panel in STARTS_OF for t in STARTS]
     # claims on figure 5 need half of fifty seeds at the highest start
-    highest = [panel.start(init_sweep.STARTS[-1]).with_seeds(range(10, 25)) for panel in init_sweep.PANELS]
+    highest = [panel.start(STARTS[-1]).with_seeds(range(10, 25)) for panel in STARTS_OF]
     # runs that the setting shares with the one in use before the calibration
-    shared = [*FIXED_FRONTIER.make(), *DECAY.make(), *(tables.SEVEN.runs[key] for key in _LEARNERS)]
-    return [inferred(runs) for runs in (*BASELINE.make(), *draws, *rest, *starts, *highest, *shared)]
+    shared = [*FIXED_FRONTIER.make(), *DECAY_STUDY.make(), *(SEVEN.runs[key] for key in _LEARNERS)]
+    return [inferred(runs) for runs in (*FIFTY_SEEDS.make(), *draws, *rest, *starts, *highest, *shared)]
 
 
 def random_nodes(selection: Selection) -> Selection:
@@ -104,7 +108,7 @@ def gates_kept(phases: Phases) -> Phases:
 
 
 def _gates_kept() -> list[Selection]:
-    return [*selections_of(FIFTEEN), *DEPTH_SEEDS.make(), *selections_of(tables.FOUR), *BASELINE.make()]
+    return [*selections_of(FIFTEEN), *DEPTH_SEEDS.make(), *selections_of(FOUR), *FIFTY_SEEDS.make()]
 
 
 INFERRED = Study(
@@ -120,21 +124,18 @@ INFERRED = Study(
         "Rows with a constant α, without α or without a boundary change in rate and draw only; the other learners of "
         "figure 7 in the draw only. The setting was found by looking at table 4.",
         inferred,
-        found_by=frozenset(
-            f"{table.name}.{row.key}"
-            for table in (*tables.NUMBERS, tables.FOUR, tables.FOUR_FULL)
-            for row in table.rows
-        ),
+        found_by=frozenset(f"{table.name}.{row.key}" for table in (*NUMBERS, FOUR, FOUR_FULL) for row in table.rows),
         test=frozenset(
             (
                 "datasevenbody.ngn",
                 "datasevenfullbody.ngn",
-                *(f"decayablationbody.{key}" for key in tables.DECAY.runs if key != "standard"),
+                *(f"decayablationbody.{key}" for key in DECAY.runs if key != "standard"),
                 *(f"figure {number}" for number in (2, 3, 5, 6)),
             )
         ),
     ),
 )
+
 CORA_RANDOM = Study(
     "cora_random",
     "Cora with a random split for each seed: ten seeds, and fixed models",
@@ -151,10 +152,11 @@ CORA_RANDOM = Study(
         test=_CORA,
     ),
 )
+
 NORMALISED_START = Study(
     "normalised_start",
     "learned decay: the normalised boundary from t0 = 1, ten seeds",
-    lambda: [from_one(tables.DECAY.runs["normalized"])],
+    lambda: [from_one(DECAY.runs["normalized"])],
     rank=115,
     alternative=Alternative(
         "Normalised boundary from t₀ = 1",
@@ -166,10 +168,11 @@ NORMALISED_START = Study(
         test=_NORMALISED,
     ),
 )
+
 LEARNERS_CONSTANT = Study(
     "learners_constant",
     "figure 7: AWNN, straight-through and L0 with a constant body rate and no limit on log a, ten seeds",
-    lambda: [constant_rate(tables.SEVEN.runs[key].with_seeds(_TEN_SEEDS)) for key in _LEARNERS],
+    lambda: [constant_rate(SEVEN.runs[key].with_seeds(_TEN_SEEDS)) for key in _LEARNERS],
     rank=116,
     alternative=Alternative(
         "Figure 7's learners at a constant body rate",
@@ -182,6 +185,7 @@ LEARNERS_CONSTANT = Study(
         test=frozenset(f"{table}.{key}" for table in ("datasevenbody", "datasevenfullbody") for key in _LEARNERS),
     ),
 )
+
 GATES_KEPT = Study(
     "gates_kept",
     "tables 4, 9, 10 and 15 with the gates of the kept components left soft at truncation; no training of its own",
@@ -199,7 +203,7 @@ GATES_KEPT = Study(
         ),
         test=frozenset(
             f"{table.name}.{row.key}"
-            for table in (tables.FOUR, tables.FOUR_FULL, NINE, TEN, FIFTEEN, FIFTEEN_FULL)
+            for table in (FOUR, FOUR_FULL, NINE, TEN, FIFTEEN, FIFTEEN_FULL)
             for row in table.rows
         ),
     ),

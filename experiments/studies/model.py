@@ -8,12 +8,12 @@ from pathlib import Path
 
 from experiments.analysis.alternative import Alternative
 from experiments.analysis.selection import Selection, selected_runs
+from experiments.analysis.tables import Table
+from experiments.config.run_files import Run
 from experiments.contract.needs import NOTHING, Needs
 from experiments.paths import RESULTS
 from experiments.plugins import LAST
-from experiments.runs.run_files import Run
 from experiments.store.records import RecordError, Store
-from experiments.tables.model import Table
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from experiments.config.run_files import Run
 from experiments.config.schema import CheckedConfig
 from experiments.contract.needs import NOTHING, Needs
 from experiments.paths import RESULTS, RUNS, SCRATCH
-from experiments.runs.run_files import Run
 from experiments.runs.stack import stacks_of
 from experiments.store.provenance import code
 from experiments.store.records import RecordError

@@ -15,13 +15,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from experiments.analysis.collect import fault_of
 from experiments.blocks import visible
+from experiments.config.run_files import Run
 from experiments.contract.config import Config, TaskSettings
 from experiments.contract.training import Train
 from experiments.paths import RESULTS
-from experiments.runs.run_files import Run
-from experiments.runs.same import differences
+from experiments.runs.same import fault_of
 from experiments.store.leases import Leases
 from experiments.store.provenance import machine
 from experiments.store.records import HIDDEN, MAX_FILE_BYTES, RecordError, Store, read_record
@@ -188,12 +187,10 @@ class View:
             record = read_record(self.store.path(run.id))
         except RecordError as error:
             return State("refused", str(error))
-        # Only ``results/``, from which the paper is built, refuses records of uncommitted code.
-        fault = fault_of(record, run.config, run.id, allow_dirty=self.results.resolve() != RESULTS)
-        if fault is not None:
-            return State("stale" if fault.kind == "numerics" else "refused", fault.text)
-        if self.results.resolve() != RESULTS and (how := differences(record, run.config, self.results)):
-            return State("stale", f"was trained {' and '.join(how)}")
+        # Only ``results/``, from which the paper is built, refuses records of uncommitted code. It needs no data here.
+        own = self.results.resolve() == RESULTS
+        if (fault := fault_of(record, run.config, None if own else self.results, allow_dirty=not own)) is not None:
+            return State("stale" if fault.kind in ("numerics", "changed") else "refused", fault.text)
         complete, digest = record["status"] == "complete", "sha256" in record
         return State("done", "", digest) if complete else State("diverged", "according to its record", digest)
 

@@ -18,17 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from experiments.blocks import ConfigError
+from experiments.config.run_files import Run
 from experiments.contract.needs import Needs
-from experiments.runs.run_files import Run
 from experiments.runs.shutdown import shut_down
-from experiments.store.leases import LEASE
 from experiments.store.records import RecordError
 from experiments.sweeps import plan as plans
 from ngn.files import FileError, remove_stale_files, write_atomically
 from ngn.train import interrupt
 
-PATIENCE = LEASE + 30
-"""Seconds to wait for a run of another process: enough to see whether that process is alive."""
+PATIENCE = 150.0
+"""Seconds to wait for a run of another process, which may just be ending."""
 
 NOT_FAILED = ("complete", "present", "diverged", "held")
 """The statuses of runs that did not fail. Any other status is the reason of a failure."""

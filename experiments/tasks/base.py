@@ -76,7 +76,7 @@ class Classification(SupervisedTask[Gate]):
     """A supervised task with cross-entropy loss and accuracy."""
 
     timed_samples = 128
-    prefix_score = "accuracy"
+    prefix_score: str | None = "accuracy"
     loss = Supervised(cross_entropy)
 
     def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:

@@ -7,6 +7,8 @@ from typing import ClassVar, Literal
 
 from experiments.blocks import Count
 from experiments.contract.config import Component, TaskSettings
+from experiments.contract.groups import GroupedSettings
+from experiments.contract.training import Schedule
 
 
 class MLPComponent(Component):
@@ -31,6 +33,16 @@ class MLPComponent(Component):
             "the compiled kernels train blocks of two hidden layers without a head: set gate.hidden_layers=2 and "
             "gate.features=null"
         )
+
+
+class ModuleComponent(Component):
+    """The sizes of a finished module, which a ``limit`` decides; of each, NGN learns at most ``K`` components."""
+
+    given: ClassVar[bool] = True
+    unused: ClassVar[tuple[str, ...]] = (
+        *(f"schedule.{key}" for key in Schedule.model_fields if key != "commit"),
+        *(f"gate.{key}" for key in GroupedSettings.model_fields if key not in ("K", "component")),
+    )
 
 
 class Benchmark(TaskSettings):

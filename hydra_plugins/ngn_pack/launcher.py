@@ -5,100 +5,101 @@
 
 # No "from __future__ import annotations": dataclasses would then look this module up in sys.modules, and Hydra runs it
 # before it is there.
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Union
 
-from hydra._internal.config_loader_impl import get_overrides_dirname
-from hydra._internal.core_plugins.basic_launcher import BasicLauncher
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.config_store import ConfigStore
+from hydra.core.plugins import Plugins
 from hydra.core.utils import JobReturn, JobStatus, configure_log, setup_globals
+from hydra.plugins.launcher import Launcher
+from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
-from experiments.blocks import ConfigError
-from experiments.cli.overrides import parse, spliced
+from experiments.cli.arguments import key_of
 from experiments.cli.session import Session, write_folder
-from experiments.runs.run_files import Run
-
-if TYPE_CHECKING:
-    from experiments.runs.outcome import RunOutcome
-
-Outcomes = dict[str, Union["RunOutcome", Exception]]
-"""Run id → the outcome of the run, or its error."""
 
 
-class PackLauncher(BasicLauncher):  # type: ignore[misc]
-    """Train a batch of jobs as stacks; then give every job, in order, its folder and its outcome."""
+def _session(task_function: TaskFunction) -> Session:
+    session = getattr(task_function, "__self__", None)
+    if not isinstance(session, Session):
+        raise TypeError(
+            "this plugin is for the jobs of run.py; use hydra/launcher=basic hydra/sweeper=basic for others"
+        )
+    return session
+
+
+class PackLauncher(Launcher):
+    """Train a batch of jobs as stacks; then give every job, in order, its folder, its log and its outcome."""
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """See :class:`hydra.plugins.launcher.Launcher`; ``task_function`` is the ``job`` of a :class:`Session`."""
-        super().setup(hydra_context=hydra_context, task_function=task_function, config=config)
-        session = getattr(task_function, "__self__", None)
-        if not isinstance(session, Session):
-            raise TypeError("hydra/launcher=pack launches the jobs of run.py; use hydra/launcher=basic for others")
-        self.session = session
+        self.config, self.session = config, _session(task_function)
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """See :class:`hydra.plugins.launcher.Launcher`."""
-        if self.config is None:
-            raise RuntimeError("setup() must be called before launch()")
         setup_globals()
-        configure_log(self.config.hydra.hydra_logging, self.config.hydra.verbose)
-        runs = self.session.runs[initial_job_idx : initial_job_idx + len(job_overrides)]
-        try:
-            self.session.ready.update(self.train(runs))
-        except ConfigError as refused:  # by the cluster; Hydra would show a traceback
-            print(f"refused: {refused}", file=sys.stderr)
-            raise SystemExit(2) from None
+        hydra = self.config.hydra
+        configure_log(hydra.hydra_logging, hydra.verbose)
+        jobs = [self.session.of(number, each) for number, each in enumerate(job_overrides, initial_job_idx)]
+        self.session.train([job.run for job in jobs])
         done = []
-        for number, (run, overrides) in enumerate(zip(runs, job_overrides, strict=True), initial_job_idx):
-            folder, subdir = self._folder(number, overrides), self.config.hydra.output_subdir
-            if subdir is not None:
-                write_folder(folder / str(subdir), run.config, overrides)
-            self.session.report(number, run)
-            returned = JobReturn(overrides=list(overrides), working_dir=str(folder))
-            returned.task_name = str(self.config.hydra.job.name)
+        for number, (job, overrides) in enumerate(zip(jobs, job_overrides, strict=True), initial_job_idx):
+            folder = self._folder(number, list(overrides))
+            configure_log(hydra.job_logging, hydra.verbose)
+            if hydra.output_subdir is not None:
+                write_folder(folder / hydra.output_subdir, job.run.config, hydra, overrides)
+            value = self.session.report(number, job, hydra)
+            returned = JobReturn(overrides=list(overrides), working_dir=str(folder), task_name=str(hydra.job.name))
             returned.status = JobStatus.COMPLETED  # the summary and the exit status of the command report failures
-            returned.return_value = None
+            returned.return_value = value
             done.append(returned)
+        configure_log(hydra.hydra_logging, hydra.verbose)
         return done
 
-    def train(self, runs: list[Run]) -> Outcomes:
-        """Train runs as stacks. A run without an outcome here is trained when its job reports."""
-        from experiments.runs.launch import share
+    def _folder(self, number: int, overrides: list[str]) -> Path:
+        """Make the folder of a job, whose name may contain its number and overrides, and let Hydra's settings name it.
 
-        return share(runs)
-
-    def _folder(self, number: int, overrides: Sequence[str]) -> Path:
-        """Return the folder of a job. Its name may contain the job's number and overrides."""
-        job, sweep = self.config.hydra.job, self.config.hydra.sweep
-        form = job.config.override_dirname
-        with open_dict(self.config):
-            job.id = job.num = number
-            job.override_dirname = get_overrides_dirname(
-                overrides=[parse(token) for token in overrides],
-                kv_sep=form.kv_sep,
-                item_sep=form.item_sep,
-                exclude_keys=form.exclude_keys,
-            )
-        return Path(str(sweep.dir)) / str(sweep.subdir)
+        Composing each job with Hydra would take a tenth of a second, and the session has the configuration.
+        """
+        hydra = self.config.hydra
+        form = hydra.job.config.override_dirname
+        named = sorted(token for token in overrides if key_of(token).lstrip("+") not in form.exclude_keys)
+        with read_write(hydra), open_dict(hydra):
+            hydra.job.id = hydra.job.num = number
+            hydra.job.override_dirname = str(form.item_sep).join(named).replace("=", str(form.kv_sep))
+            hydra.overrides.task = overrides
+            folder = Path(str(hydra.sweep.dir)).absolute() / str(hydra.sweep.subdir)
+            hydra.runtime.output_dir = str(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
 
-class CheckedSweeper(BasicSweeper):  # type: ignore[misc]
-    """Hydra's sweeper with rows of settings, and without its second check: ``run.py`` checks all jobs before."""
+class CheckedSweeper(Sweeper):
+    """Launch the jobs of a command, which ``run.py`` has composed and checked before Hydra starts."""
 
-    @staticmethod
-    def split_arguments(overrides: list[Any], max_batch_size: Union[int, None]) -> list[list[list[str]]]:
-        """Return batches of jobs; in each job, the settings of its row stand in place of ``rows=``."""
-        batches = BasicSweeper.split_arguments(overrides, max_batch_size)
-        return [[spliced(job) for job in batch] for batch in batches]
+    def __init__(self, max_batch_size: int | None) -> None:
+        self.max_batch_size = max_batch_size
 
-    def validate_batch_is_legal(self, batch: Any) -> None:
-        """Check nothing."""
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        """See :class:`hydra.plugins.sweeper.Sweeper`; ``task_function`` is the ``job`` of a :class:`Session`."""
+        self.config, self.session = config, _session(task_function)
+        self.launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=hydra_context, task_function=task_function, config=config
+        )
+
+    def sweep(self, arguments: list[str]) -> list[Sequence[JobReturn]]:
+        """Launch all jobs of the session, in batches of ``max_batch_size``; ``arguments`` have been read before."""
+        folder = Path(str(self.config.hydra.sweep.dir))
+        folder.mkdir(parents=True, exist_ok=True)
+        OmegaConf.save(self.config, folder / "multirun.yaml")
+        jobs = [job.tokens for job in self.session.jobs]
+        size = self.max_batch_size or len(jobs)
+        done = [self.launcher.launch(jobs[at : at + size], initial_job_idx=at) for at in range(0, len(jobs), size)]
+        for returned in (each for batch in done for each in batch):
+            _ = returned.return_value  # raises the error of a job that failed
+        return done
 
 
 @dataclass
@@ -114,7 +115,6 @@ class CheckedSweeperConf:
 
     _target_: str = "hydra_plugins.ngn_pack.launcher.CheckedSweeper"
     max_batch_size: int | None = None
-    params: dict[str, str] | None = None
 
 
 ConfigStore.instance().store(group="hydra/launcher", name="pack", node=PackLauncherConf, provider="ngn")

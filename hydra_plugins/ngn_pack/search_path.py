@@ -6,7 +6,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from experiments.plugins import conf_folder, plugin_folders
 
 
-class PluginFolders(SearchPathPlugin):  # type: ignore[misc]
+class PluginFolders(SearchPathPlugin):
     """Append the folders named by $NGN_PLUGINS and $NGN_CONF."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:

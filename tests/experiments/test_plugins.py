@@ -76,6 +76,15 @@ def test_a_schedule_that_is_not_there_names_the_file_to_write() -> None:
     assert "To add one, write conf/schedule/slow.yaml" in unknown.stderr
 
 
+def test_the_report_lists_the_files_of_settings_from_outside() -> None:
+    lines = said(
+        "from experiments.analysis.selection import Selection; from experiments.report.settings import settings_of;"
+        "(one,) = settings_of([Selection.of({'task': 'sine', 'gate': 'waves'})]);"
+        "print(*(f'{file.parent.name}/{file.name}' for file in one.files), sep='\\n')"
+    )
+    assert {"task/sine.yaml", "gate/waves.yaml", "setting/sine-waves.yaml"} <= set(lines)
+
+
 def test_a_bank_from_outside_computes_in_a_stack_what_it_computes_alone() -> None:
     lines = said(
         "import torch; import experiments.tasks; from experiments.tasks.sine.bank import WaveBank;"

@@ -35,7 +35,7 @@ def reader(tmp_path: Path) -> Reader:
     return Reader(copy, copy)
 
 
-ELSEWHERE = {"tasks/", "methods/", "tables/", "figures/", "studies/", "runs/"}
+ELSEWHERE = {"tasks/", "methods/", "studies/", "runs/"}
 """Folders of a plug-in, and one that the first run makes."""
 WORDS = {"# paper: where", "# not from the paper: how", "kinds: {heads: {K: 8}, slices: {K: 16}}", "results="}
 """What is neither a path nor a name."""

@@ -13,7 +13,7 @@ from experiments.paths import ROOT
 
 PLUGIN = ROOT / "examples" / "plugin"
 START = (ROOT / "docs" / "extending.md").read_text()
-ORDER = ("task", "method", "table", "figure", "size")
+ORDER = ("task", "method", "study", "size")
 PAGES = {name: (ROOT / "docs" / "extending" / f"{name}.md").read_text() for name in ORDER}
 
 
@@ -23,11 +23,12 @@ def test_the_pages_do_what_they_say(tmp_path: Path) -> None:
     for page in (START, *PAGES.values()):
         reader.follow(page)
     page = reader.report()
-    assert 'figure "Error against learned size on a\nsine" with one point for each of the 4 runs' in PAGES["figure"]
+    assert 'figure "Error against learned size on a\nsine" with one point for each of the 4 runs' in PAGES["study"]
     assert "<figcaption>Error against learned size on a sine</figcaption>" in page
     data = json.loads(re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)[0])
     (drawn,) = [figure for figure in data["figures"] if figure["name"] == "sine_error"]
     assert sum(len(series["x"]) for panel in drawn["panels"] for series in panel["series"]) == 4
+    assert "At twice the price fewer waves are learned, same seed, in the mean." in page
 
 
 LIES = [

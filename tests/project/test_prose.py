@@ -6,7 +6,7 @@ import re
 
 from experiments.paths import ROOT
 
-MADE = {ROOT / "docs" / name for name in ("results.md", "evaluate.md")}  # by a template, a paragraph a line
+MADE = {ROOT / "docs" / "results.md"}  # by a template, a paragraph a line
 PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")})
 
 

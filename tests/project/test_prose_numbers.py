@@ -21,8 +21,7 @@ from experiments.analysis.selection import Selection
 from experiments.analysis.terminal import tex_to_text
 from experiments.config.identity import flatten
 from experiments.paths import ROOT
-from experiments.studies import STUDIES
-from experiments.tables import MACROS
+from experiments.studies import MACROS, STUDIES
 
 _NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"
 PAIR = re.compile(rf"({_NUMBER}) ± ({_NUMBER})")

@@ -11,7 +11,7 @@ from experiments.analysis.published import load_published, value_of
 from experiments.analysis.reduce import Cell
 from experiments.analysis.statistics import NO, PARTIAL, YES
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN, Verdict
-from experiments.tables import MACROS
+from experiments.studies import MACROS
 
 
 def cell(name: str, n: int | None = None, **value: float) -> tuple[str, Comparison]:

@@ -9,11 +9,10 @@ import numpy as np
 import record_samples as samples
 from claim_runs import Memory, errors, schedules
 
-from experiments.tables.budgets import BUDGETS
-from experiments.tables.commit import COMMITTED
-from experiments.tables.model import Table
-from experiments.tables.orders import ORDERED
-from experiments.tables.tied_alpha import TIED
+from experiments.analysis.tables import Table
+from experiments.studies.budgets import BUDGETS
+from experiments.studies.commit import COMMITTED, TIED
+from experiments.studies.orders import ORDERED
 
 Fill = Callable[[Memory], None]
 

@@ -11,11 +11,15 @@ import record_samples as samples
 
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.config.schema import branch_phase
-from experiments.report.claims.transfer import SEEDS_OF_DEPTH
 from experiments.store.records import Store
 from experiments.studies import study
-from experiments.tables.one_d import BASELINE, CONTINUED, DECAY, FOUR, SEVEN
-from experiments.tables.transfer import EIGHT, NINE, TEN
+from experiments.studies.decay import DECAY
+from experiments.studies.depth import NINE, SEEDS_OF_DEPTH, TEN
+from experiments.studies.learners import SEVEN
+from experiments.studies.one_d import BASELINE
+from experiments.studies.prices import CONTINUED
+from experiments.studies.schedules import FOUR
+from experiments.studies.vision import EIGHT
 
 
 class Memory(Store):

@@ -9,17 +9,10 @@ import record_samples as samples
 
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.store.records import Store
-from experiments.tables.peft import SMALL, TASKS, learned
-from experiments.tables.pruned import LADDER_RUNS
-from experiments.tables.pruning import TARGETS
-from experiments.tables.standins import (
-    ASKED_RUNS,
-    PRICED_RUNS,
-    SNAPPED_RUNS,
-    STRONG_RUNS,
-    TRAINED_RUNS,
-    UPDATED_RUNS,
-)
+from experiments.studies.peft import SMALL, TASKS, learned
+from experiments.studies.pruning import TARGETS
+from experiments.studies.pruning_small import LADDER_RUNS
+from experiments.studies.standins import ASKED_RUNS, PRICED_RUNS, SNAPPED_RUNS, STRONG_RUNS, TRAINED_RUNS, UPDATED_RUNS
 
 Fill = Callable[[Store], None]
 

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
-import json
 import os
 import resource
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import faulty
-import numpy as np
-from faulty import KILL, Count, Hook, child, configs, found, in_any_stack, lost, train, undisturbed
+import page_samples
+from faulty import KILL, Count, Hook, child, configs, found, lost, train, undisturbed
 
-from experiments.config.identity import run_id
-from experiments.runs import launch
+from experiments import paths
+from experiments.config import run_files
 from experiments.runs.errors import StorageError
 from experiments.runs.phases import fixed_configuration
-from experiments.store.leases import Leases
+from experiments.store.records import Store
 
 
 def disk_full(folder: Path) -> Count:
@@ -119,41 +120,10 @@ def one_run_many_processes(folder: Path) -> Count:
     return result
 
 
-def dead_owners(folder: Path) -> Count:
-    """Leave leases of a killed local process and of a silent machine: the next process takes over the runs."""
-    expected = in_any_stack(undisturbed(folder, "1d", 3))
-    result = Count("taken over and trained; a living owner's runs left alone")
-    for kind in ("killed", "silent", "garbled"):
-        place = folder / kind
-        wanted = configs(place, "1d", 3)
-        names = [run_id(config) for config in wanted]
-
-        def dies(names: list = names, place: Path = place) -> None:
-            Leases(place / "results").take(names)
-            KILL()
-
-        child(dies)
-        for lease in place.rglob("*.lease"):
-            if kind == "silent":
-                lease.write_text(json.dumps({**json.loads(lease.read_text()), "machine": "elsewhere", "host": "node7"}))
-            elif kind == "garbled":
-                lease.write_bytes(b"\0" * 40)
-
-        def heir(place: Path = place, wanted: list = wanted) -> None:
-            launch.Leases = lambda results: Leases(results, lease=0.3)  # type: ignore[assignment, misc]
-            train(place, wanted)
-
-        status = child(heir)
-        missing = lost(expected, in_any_stack(found(place, wanted)))
-        good = (status, missing) == (0, 0) and not faulty.left(place)
-        result.add(missing, good, f"{kind}: {status}, {missing}")
-    return result
-
-
 def clock_backwards(folder: Path) -> Count:
     """Make the system clock and all file times jump back and forth at every step."""
     expected = undisturbed(folder, "1d", 2)
-    result = Count("same records; checkpoints chosen by step, leases by life")
+    result = Count("same records; checkpoints chosen by step")
     for seed in range(4):
         place = folder / str(seed)
         wanted = configs(place, "1d", 2)
@@ -218,25 +188,65 @@ def killed_and_asked_otherwise(folder: Path, count: int) -> Count:
     return result
 
 
-def kill_writing(folder: Path, count: int) -> Count:
-    """Send SIGXFSZ, which kills within a write when a file exceeds a limit, and leaves half of the file."""
-    kind, seeds = "1d, every phase", 2
-    expected = undisturbed(folder, kind, seeds)
-    sizes = [path.stat().st_size for path in (folder / "calm").rglob("*.json")]
-    result = Count("resumed; record and curves bit-equal, nothing left behind")
-    for number, limit in enumerate(np.geomspace(100, 4 * max(sizes), count).astype(int)):
-        place = folder / str(number)
-        wanted = configs(place, kind, seeds)
+TINY = "task=regression1d profile=smoke engine=torch phases=[grown] train.steps=12 gate.K=4 threads=1"
+MOUNTS = ((b"none", b"/", 1 << 14 | 1 << 18), (None, None, 1 << 12), (None, None, 1 << 12 | 1 << 5 | 1))
+"""Keep mounts private to this process; mount a folder on itself; make that mount read-only."""
+UNABLE = 77
 
-        def dies(place: Path = place, wanted: list = wanted, limit: int = int(limit)) -> None:
-            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
-            train(place, wanted)
 
-        first = child(dies)
-        again = child(lambda place=place, wanted=wanted: train(place, wanted))
-        missing, remains = lost(expected, found(place, wanted)), faulty.left(place)
-        good = (first, again, missing, remains) == (-signal.SIGXFSZ, 0, 0, [])
-        result.add(missing, good, f"limit {limit}: {first}, {again}, {missing}, {remains}")
+def _mount_read_only(place: Path) -> None:
+    """Make a folder read-only for this process and its children; end with :data:`UNABLE` where that is forbidden."""
+    libc, there = ctypes.CDLL(None, use_errno=True), os.fsencode(place)
+    if libc.unshare(0x20000 | (0 if os.geteuid() == 0 else 0x10000000)):
+        raise SystemExit(UNABLE)
+    for source, target, flags in MOUNTS:
+        if libc.mount(source or there, target or there, None, ctypes.c_ulong(flags), None):
+            raise SystemExit(UNABLE)
+
+
+def read_only_mount(folder: Path) -> Count:
+    """Run every command with its folders on a read-only mount: readers read, writers say one thing and leave."""
+    from experiments.cli import app
+    from experiments.cli.pipes import exit_with
+    from scripts import build_figures, build_paper_data, build_report, fetch_data, sweep, table
+
+    result = Count("what only reads did, what writes named the folder in a message and left; no traceback")
+    place, log = folder / "place", folder / "log"
+    store = Store(place / "results")
+    page_samples.fill(store)
+    for path in store.root.rglob("*<*"):
+        path.unlink()
+    (out := folder / "out").mkdir()
+    records = f"--results={store.root}"
+    run, data = [*TINY.split(), "progress=never"], [f"--data-root={place / 'data'}"]
+    commands: list[tuple[Callable[[list[str]], int], list[str], int]] = [
+        (app.main, [*run, f"results={store.root}"], 1),
+        (app.main, [*run, f"results={out}", "checkpoint_seconds=1e-9"], 1),
+        (table.main, [str(store.root)], 0),
+        *((sweep.main, [word, "smoke", records], 1) for word in ("plan", "run", "status")),
+        (sweep.main, ["run", "smoke", f"--results={out}", "--dry-run"], 0),
+        (build_paper_data.main, [records, "--table=dataeightbody"], 0),
+        (build_paper_data.main, [records, f"--output={place / 'data.tex'}"], 1),
+        (build_paper_data.main, [records, f"--output={out / 'data.tex'}"], 0),
+        (build_figures.main, [records, f"--output={place / 'figures'}", "--only", "figure1", "figure2", "--jobs=2"], 1),
+        (build_figures.main, [records, f"--output={out / 'figures'}", "--only", "figure1", "--jobs=1"], 0),
+        (build_report.main, [records, f"--output={place / 'paper'}"], 1),
+        (fetch_data.main, ["mnist", *data], 1),
+    ]
+    for main, words, expected in commands:
+
+        def program(main: Callable[[list[str]], int] = main, words: list[str] = words) -> None:
+            _mount_read_only(place)
+            run_files.SCRATCH = paths.SCRATCH = place if f"results={out}" in words else out
+            exit_with(lambda: main(words))
+
+        log.write_text("")
+        status, said = child(program, log), log.read_text()
+        if status == UNABLE:
+            print("this machine allows no mounts of one's own: nothing was tried", file=sys.stderr)
+            return result
+        # 1, or 2 if a program refuses before it does anything
+        good = status in ((expected, 2) if expected else (0,)) and "Traceback" not in said
+        good = good and (not expected or "status" in words or str(place) in said)
+        result.add(0, good, f"{main.__module__} {' '.join(words)}: {status}, not {expected}\n{said}")
     return result

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import platform
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -21,9 +20,7 @@ from sweep_samples import frozen
 from waiting import until
 
 from experiments.paths import ROOT
-from experiments.runs import launch, sharing
-from experiments.store import leases
-from experiments.store.leases import Leases
+from experiments.runs import sharing
 from experiments.store.records import Store
 from experiments.sweeps import local
 from ngn import files
@@ -33,10 +30,8 @@ TASKS = 4
 WORKER = """
 import os, runpy, sys
 sys.path[:0] = {paths}
-import fault_sweeps, faulty
+import faulty
 os.close(os.open(f"{place}/pids/{{os.getpid()}}", os.O_CREAT))
-if {jumps}:
-    fault_sweeps.jump_clocks()
 try:
     os.close(os.open("{place}/first", os.O_CREAT | os.O_EXCL))
     {hook}
@@ -88,19 +83,8 @@ def two_sweeps(folder: Path, count: int) -> Count:
     return result
 
 
-def jump_clocks() -> None:
-    """Let the time of day jump by days, back and forth, whenever it is read."""
-    real, turn = time.time, [0]
-
-    def jumping() -> float:
-        turn[0] += 1
-        return real() + (-1) ** turn[0] * 86_400.0 * (turn[0] % 97)
-
-    time.time = jumping
-
-
 def kill_workers(folder: Path, count: int) -> Count:
-    """Kill a worker or the supervisor of a sweep with two workers; in every second sweep clocks jump.
+    """Kill a worker or the supervisor of a sweep with two workers.
 
     The workers of a killed supervisor are still training when the same command starts again.
     """
@@ -110,15 +94,13 @@ def kill_workers(folder: Path, count: int) -> Count:
     random, server = np.random.default_rng(count), programs.server()
     program_server_file = Path(program_server.__file__).parent
 
-    def run(place: Path, plan: local.plans.Plan, hook: str, at: int, jumps: bool) -> None:
+    def run(place: Path, plan: local.plans.Plan, hook: str, at: int) -> None:
         script = place / "worker.py"
         paths = [str(program_server_file), str(ROOT)]
-        script.write_text(WORKER.format(paths=paths, place=place, jumps=jumps, hook=hook))
+        script.write_text(WORKER.format(paths=paths, place=place, hook=hook))
         os.environ |= {"NGN_OUTPUT": str(place / "output"), "PYTHONPATH": str(ROOT)}
         command = [sys.executable, "-IS", typed_python.__file__, server, str(script)]
         local.Supervisor.__init__.__defaults__ = (command, *local.Supervisor.__init__.__defaults__[1:])  # type: ignore
-        if jumps:
-            jump_clocks()
         supervisor_hook = Hook(at, KILL)
         real = local.Supervisor._give
 
@@ -133,16 +115,16 @@ def kill_workers(folder: Path, count: int) -> Count:
 
     expected: dict[str, object] = {}
     for number in range(-1, count):  # the first is undisturbed
-        place, of_worker, jumps = folder / str(number), number % 2 == 0, number // 2 % 2 == 1
+        place, of_worker = folder / str(number), number % 2 == 0
         (place / "pids").mkdir(parents=True)
         plan = frozen(place, TASKS, **{"train.steps": 12, "checkpoint_seconds": 1e-9, "engine": "torch"})
         kind, events = (("steps", 12), ("writes", 60))[number // 2 % 2]  # of a worker's first task
         at = int(random.integers(1, 1 + (events if of_worker else 2 * TASKS)))
         hook = f"faulty.Hook({at}, faulty.KILL).at_{kind}()" if of_worker and number >= 0 else "pass"
         dies = 0 if of_worker or number < 0 else at
-        first = faulty.child(partial(run, place, plan, hook, dies, jumps), place / "log")
+        first = faulty.child(partial(run, place, plan, hook, dies), place / "log")
         (place / "first").touch()
-        again = faulty.child(partial(run, place, plan, "pass", 0, jumps), place / "log")
+        again = faulty.child(partial(run, place, plan, "pass", 0), place / "log")
         for pid in (place / "pids").iterdir():
             until(lambda pid=pid: files.start_tick(int(pid.name)) is None, f"the end of worker {pid.name}")
         names = [path.stem for path in Store(plan.results).paths()]
@@ -159,54 +141,45 @@ def kill_workers(folder: Path, count: int) -> Count:
     return result
 
 
-def _as_host(name: str, seconds: float, jumps: bool) -> None:
-    """Make this process one of another machine, whose leases expire soon, and whose clock is wrong."""
-    files.machine_id = leases.machine_id = lambda: name
-    platform.node = lambda: name
-    sharing.POLL = 0.02
-    launch.Leases = lambda results: Leases(results, seconds, beat=0.02)  # type: ignore[assignment, misc]
-    if jumps:
-        jump_clocks()
-
-
 def two_hosts(folder: Path, count: int) -> Count:
-    """Give two hosts the same runs. One is alive, killed, or suspended until the other has taken over its runs."""
+    """Give two processes the same runs. The first is alive, killed, or suspended at a step; then it wakes or is killed.
+
+    The second leaves a living or suspended one its runs, and waits for them. It trains those of a killed one at once.
+    """
     expected = in_any_stack(undisturbed(folder, "1d", 2))
-    result = Count("a fresh lease respected, a stale one taken over; every run recorded once, same bytes")
+    result = Count("runs of a living or suspended one respected, of a killed one taken at once; same bytes")
     random = np.random.default_rng(count)
     for number in range(count):
-        what, jumps, shared = ("alive", "killed", "suspended")[number % 3], number % 2 == 1, number // 3 % 2 == 0
-        place, at, then = folder / str(number), int(random.integers(1, 13)), int(random.integers(1, 13))
+        what = ("alive", "killed", "suspended, resumed", "suspended, killed")[number % 4]
+        place, at, shared = folder / str(number), int(random.integers(1, 13)), number // 4 % 2 == 0
         wanted = configs(place, "1d", 2)
         place.mkdir()
-        # a lease of a living host must not expire here, however busy the machine is
-        seconds = 0.3 if what != "alive" else 600.0
 
-        def host(name: str, hook: Hook, place: Path = place, wanted: list = wanted, seconds: float = seconds,
-                 jumps: bool = jumps, shared: bool = shared) -> None:  # fmt: skip
-            _as_host(name, seconds, jumps)
-            hook.at_steps()
+        def host(name: str, at: int, act: Callable[[], None], place: Path = place, wanted: list = wanted,
+                 shared: bool = shared) -> None:  # fmt: skip
+            sharing.POLL = 0.02
+            Hook(at, act).at_steps()
             outcomes = train(place if shared else place / name, wanted)
             (place / f"{name}.told").write_text(" ".join(outcome.status for outcome in outcomes))
 
-        acts = {"alive": (place / "goes").touch, "killed": KILL, "suspended": faulty.send(signal.SIGSTOP)}
-        one = faulty.start(partial(host, "one", Hook(at, acts[what])), place / "log")
+        acts = {"alive": (place / "goes").touch, "killed": KILL}
+        one = faulty.start(partial(host, "one", at, acts.get(what, faulty.send(signal.SIGSTOP))), place / "log")
         if what == "alive":
             until((place / "goes").exists, "a step")
-            first = None
+        elif what != "killed":
+            os.waitpid(one, os.WUNTRACED)
         else:
-            first = os.waitpid(one, os.WUNTRACED)[1]
-        wakes = partial(os.kill, one, signal.SIGCONT) if what == "suspended" else lambda: None
-        two = faulty.child(partial(host, "two", Hook(then, wakes)), place / "log")
-        if what == "suspended":
-            os.kill(one, signal.SIGCONT)  # if the other host had fewer steps left
-        ended = faulty.wait(one) if what != "killed" else os.waitstatus_to_exitcode(first or 0)
-        again = faulty.child(partial(host, "one", Hook(0, KILL)), place / "log")
-        told = {name: (place / f"{name}.told").read_text().split() for name in ("two", "one")}
+            faulty.wait(one)
+        two = faulty.start(partial(host, "two", 0, KILL), place / "log")
+        if "suspended" in what:
+            until(lambda place=place: "waiting for 2 runs" in (place / "log").read_text(), "that it waits")
+            os.kill(one, signal.SIGCONT if "resumed" in what else signal.SIGKILL)
+        ended = [faulty.wait(two), *([] if what == "killed" else [faulty.wait(one)])]
+        told = (place / "two.told").read_text().split()
+        killed = "killed" in what
+        good = ended == [0, *({"suspended, killed": [-signal.SIGKILL], "killed": []}.get(what, [0]))]
+        good = good and told == ["complete" if killed else "present"] * 2 and not list(place.rglob("*.lease"))
         missing = lost(expected, in_any_stack(found(place, wanted)))
-        alone = {"alive": ["present"] * 2, "killed": ["complete"] * 2}.get(what, told["two"])
-        good = (two, ended, again) == (0, -signal.SIGKILL if what == "killed" else 0, 0)
-        good = good and missing == 0 and told["two"] == alone and not list(place.rglob("*.lease"))
-        said = f"{number} {what} at {at}, {then}, jumps {jumps}, shared {shared}: {ended}, {two}, {again}, {missing}"
-        result.add(missing, good, f"{said}, {told}, {faulty.left(place)}\n{(place / 'log').read_text()}")
+        said = f"{number} {what} at {at}, shared {shared}: {ended}, {told}, {missing}, {faulty.left(place)}"
+        result.add(missing, good and not missing, f"{said}\n{(place / 'log').read_text()}")
     return result

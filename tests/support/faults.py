@@ -8,25 +8,20 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[2])]
 
-import fault_callbacks  # noqa: E402
-import fault_commands  # noqa: E402
-import fault_exports  # noqa: E402
-import fault_files  # noqa: E402
+import fault_damage  # noqa: E402
+import fault_kills  # noqa: E402
 import fault_places  # noqa: E402
-import fault_scripts  # noqa: E402
+import fault_programs  # noqa: E402
 import fault_sweeps  # noqa: E402
 import faulty  # noqa: E402
-from fault_files import damaged_checkpoints  # noqa: E402
-from faulty import KILL, Count, Hook, child, configs, found, lost, train, undisturbed  # noqa: E402
+from faulty import LEARNERS, Count, Hook, child, configs, found, lost, train, undisturbed  # noqa: E402
 
 from experiments.config.identity import run_id  # noqa: E402
 from experiments.runs import phases  # noqa: E402
@@ -35,45 +30,6 @@ from ngn.train import interrupt  # noqa: E402
 
 KILLS = 20
 """Default number of random moments for each kind of SIGKILL."""
-LEARNERS = ("ste", "l0", "awnn", "decay")
-
-
-def kills(folder: Path, count: int, kind: str, seeds: int, writes: bool = False) -> Count:
-    """Kill at random moments, each in a fresh folder; repeat the command; compare."""
-    total = faulty.events(folder / "counting", configs(folder / "counting", kind, seeds), writes)
-    expected = undisturbed(folder, kind, seeds)
-    result = Count("resumed; record and curves bit-equal, nothing left behind")
-    for at in faulty.moments(total, count, seed=total):
-        place = folder / f"at-{at}"
-        wanted = configs(place, kind, seeds)
-
-        def dies(at: int = at, place: Path = place) -> None:
-            hook = Hook(at, KILL)
-            hook.at_writes() if writes else hook.at_steps()
-            train(place, configs(place, kind, seeds))
-
-        if (first := child(dies)) == 0:
-            continue  # it ended before the kill: the duration of a kernel call depends on the machine
-        again = child(lambda place=place, wanted=wanted: train(place, wanted))
-        missing, remains = lost(expected, found(place, wanted)), faulty.left(place)
-        good = (first, again, missing, remains) == (-signal.SIGKILL, 0, 0, [])
-        result.add(missing, good, f"killed at {at} of {total}: {first}, {again}, {missing}, {remains}")
-    return result
-
-
-def _together(parts: Sequence[Count]) -> Count:
-    tried, survived, gone = (sum(getattr(part, key) for part in parts) for key in ("tried", "survived", "lost"))
-    return Count(parts[0].means, tried, survived, gone)
-
-
-def kill_kernel(folder: Path, count: int) -> Count:
-    """Kill the compiled kernel between its calls and while saving."""
-    return _together([kills(folder / str(writes), count, "kernel", 3, writes) for writes in (False, True)])
-
-
-def kill_learners(folder: Path, count: int) -> Count:
-    """Kill the other capacity learners, including noise and moving averages."""
-    return _together([kills(folder / name, count, name, 2) for name in LEARNERS])
 
 
 def signals(folder: Path) -> Count:
@@ -179,97 +135,60 @@ class Fault:
 
 
 FAULTS = {
-    "kill_steps": Fault(
-        "SIGKILL at a random step of a run of five phases", partial(kills, kind="1d, every phase", seeds=1), 1
+    "kill_runs": Fault(
+        "SIGKILL of a training anywhere, every kind of run",
+        fault_kills.kill_runs,
+        6,
+        ("1d", "cora", "kernel", *LEARNERS),
     ),
-    "kill_saves": Fault(
-        "SIGKILL before or after a random system call of saving (single run)",
-        partial(kills, kind="1d", seeds=1, writes=True),
+    "kill_library": Fault("SIGKILL of `ngn.save`, `ngn.fit` or an export, anywhere", fault_kills.kill_library, 4),
+    "kill_trainers": Fault(
+        "SIGKILL of transformers' or Lightning's trainer, anywhere", fault_programs.kill_trainers, 1
+    ),
+    "kill_scripts": Fault(
+        "SIGKILL of `fetch_data.py`, `export_model.py` or a script of `make paper`, anywhere",
+        fault_programs.kill_scripts,
         2,
-    ),
-    "kill_stack_steps": Fault(
-        "SIGKILL at a random step of a stack of three", partial(kills, kind="cora", seeds=3), 1, warm=("cora",)
-    ),
-    "kill_stack_saves": Fault(
-        "SIGKILL before or after a random system call of saving (stack of three)",
-        partial(kills, kind="cora", seeds=3, writes=True),
-        1,
-        warm=("cora",),
-    ),
-    "kill_writing": Fault("killed inside of writing a file, half of which is there", fault_places.kill_writing, 1),
-    "kill_kernel": Fault("SIGKILL at a random point of the compiled 1D kernel (stack of three)", kill_kernel, 0.5),
-    "kill_learners": Fault(
-        "SIGKILL at a random step of each other capacity learner (stack of two)", kill_learners, 0.25, warm=LEARNERS
-    ),
-    "kill_commands": Fault(
-        "SIGKILL at any moment of `python run.py`; in every second run the code changes",
-        fault_commands.kill_commands,
-        5,
     ),
     "kill_otherwise": Fault(
         "SIGKILL, then a member's fixed model first, or `force=true`", fault_places.killed_and_asked_otherwise, 2
     ),
     "signals": Fault("SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 at five steps each", signals),
-    "damaged_checkpoints": Fault("newest checkpoint truncated or bit-flipped", damaged_checkpoints),
+    "damaged_checkpoints": Fault("newest checkpoint truncated or bit-flipped", fault_damage.damaged_checkpoints),
     "damaged_files": Fault(
         "SIGKILL, then any file that is left damaged or the code changed, every kind",
-        fault_files.killed_and_damaged,
+        fault_damage.killed_and_damaged,
         12,
         warm=("1d", "cora", "kernel", *LEARNERS),
     ),
-    "damaged_records": Fault("a record or its curves damaged, then the same command", fault_files.damaged_records, 2),
+    "damaged_records": Fault("a record or its curves damaged, then the same command", fault_damage.damaged_records, 2),
     "damaged_beside": Fault(
-        "records, curves, plans, ledgers, leases, archives damaged, every script", fault_files.damaged_beside, 13
+        "records, curves, plans, ledgers, leases damaged, every script", fault_damage.damaged_beside, 13
     ),
-    "damaged_kernel": Fault("cached kernel or its digest damaged", fault_files.damaged_kernel, 0.5, warm=("kernel",)),
-    "kill_kept_models": Fault(
-        "SIGKILL before or after a random system call of saving, of a run that keeps its models",
-        fault_exports.kill_kept_models,
-        1,
+    "damaged_kernel": Fault("cached kernel or its digest damaged", fault_damage.damaged_kernel, 0.5, warm=("kernel",)),
+    "damaged_models": Fault("a kept model damaged, then loaded", fault_damage.damaged_models, 1),
+    "damaged_saves": Fault(
+        "a file of `ngn.save` or of an exported folder damaged, then loaded", fault_damage.damaged_saves, 10
     ),
-    "damaged_models": Fault("a kept model damaged, then loaded", fault_exports.damaged_models, 1),
-    "kill_library_saves": Fault(
-        "SIGKILL before or after a random system call of `ngn.save`", fault_exports.kill_library_saves, 2
-    ),
-    "damaged_library_files": Fault(
-        "a file of `ngn.save` damaged, then loaded", fault_exports.damaged_library_files, 10
-    ),
-    "kill_exports": Fault("SIGKILL before or after a random system call of an export", fault_exports.kill_exports, 2),
-    "kill_export_script": Fault(
-        "SIGKILL of `export_model.py`, anywhere (three formats)", fault_scripts.kill_export_script, 1
-    ),
-    "damaged_exports": Fault("a file of an exported folder damaged", fault_exports.damaged_exports, 5),
-    "kill_callbacks": Fault(
-        "killed inside of a save of transformers' or Lightning's trainer", fault_callbacks.kill_callbacks, 1
-    ),
-    "kill_callback_steps": Fault(
-        "SIGKILL of transformers' or Lightning's trainer, anywhere",
-        partial(fault_callbacks.kill_callbacks, inside=False),
-        1,
-    ),
-    "kill_fits": Fault("SIGKILL of `ngn.fit` with checkpoints, anywhere", fault_scripts.kill_fits, 2),
-    "kill_fetching": Fault("SIGKILL of `fetch_data.py`, anywhere", fault_scripts.kill_fetching, 2),
-    "kill_paper": Fault("SIGKILL of the three scripts of `make paper`, anywhere", fault_scripts.kill_paper, 1),
     "two_sweeps": Fault(
         "two sweeps of one plan, tables built beside; one sweep and its workers killed", fault_sweeps.two_sweeps, 0.1
     ),
     "kill_workers": Fault(
-        "SIGKILL of a worker or the supervisor of a sweep with two workers; every second time clocks jump",
+        "SIGKILL of a worker or the supervisor of a sweep with two workers",
         fault_sweeps.kill_workers,
         0.5,
     ),
     "two_hosts": Fault(
-        "two hosts on the same runs: one alive, killed, or suspended until it is replaced; clocks jump",
+        "two processes on the same runs: one alive, killed, or suspended and then resumed or killed",
         fault_sweeps.two_hosts,
-        1.5,
+        1,
     ),
     "disk_full": Fault("disk full at a checkpoint, at a record", fault_places.disk_full),
     "read_only_results": Fault("folder of records not writable", fault_places.read_only_results),
-    "read_only_mount": Fault("commands on a read-only mount", fault_commands.read_only_mount),
+    "read_only_mount": Fault("commands on a read-only mount", fault_places.read_only_mount),
     "nan_in_a_replica": Fault("NaN in one replica of a stack", nan_in_a_replica),
     "out_of_memory": Fault("out of memory in a stack", out_of_memory),
     "one_run_many_processes": Fault("sixteen processes on one run", fault_places.one_run_many_processes),
-    "dead_owners": Fault("owner of a lease killed, silent, or its lease garbled", fault_places.dead_owners),
     "clock_backwards": Fault("clock and file times jump by days, then SIGKILL", fault_places.clock_backwards),
 }
 

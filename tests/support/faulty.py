@@ -19,14 +19,16 @@ from typing import Any
 import numpy as np
 from record_samples import untimed
 
+from experiments.config import run_files
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.contract.config import Config
-from experiments.runs import launch, outcome, run_files
+from experiments.runs import launch, outcome
 from experiments.store.records import Store
 from ngn.train import interrupt
 
 Outcomes = list[outcome.RunOutcome]
+LEARNERS = ("ste", "l0", "awnn", "decay")
 KINDS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
     "1d": ({"task": "regression1d"}, {"engine": "torch", "phases": ["grown"]}),
     "1d, every phase": (
@@ -37,7 +39,7 @@ KINDS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
     "cora": ({"task": "cora"}, {"phases": ["grown", "fixed"]}),
     **{
         name: ({"task": "regression1d", "method": name}, {"engine": "torch", "phases": ["grown"], "gate.K": 20})
-        for name in ("ste", "l0", "awnn", "decay")
+        for name in LEARNERS
     },
     "conv": ({"task": "mnist", "gate": "conv"}, {"phases": ["grown"], "gate.K": 2}),
 }

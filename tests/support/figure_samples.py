@@ -9,11 +9,11 @@ from typing import Any
 import record_samples as samples
 
 from experiments.analysis.collect import Reader
+from experiments.analysis.figures import Data
 from experiments.analysis.selection import Selection
-from experiments.figures import FIGURES
-from experiments.figures.model import Data
 from experiments.store.records import Store
-from experiments.tables.one_d import BASELINE
+from experiments.studies import FIGURES
+from experiments.studies.one_d import BASELINE
 
 
 def baseline(folder: Path) -> Store:

@@ -12,12 +12,12 @@ import record_samples as samples
 from experiments.analysis.collect import Reader
 from experiments.analysis.selection import Selection
 from experiments.config.identity import run_id
-from experiments.page import render
 from experiments.report.content import ReportContent, build_content
+from experiments.report.page import render
 from experiments.store.records import Store
-from experiments.tables import macro
-from experiments.tables.one_d import BASELINE
-from experiments.tables.transfer import EIGHT
+from experiments.studies import macro
+from experiments.studies.one_d import BASELINE
+from experiments.studies.vision import EIGHT
 
 HOSTILE = '</script><img src=x onerror="window.hurt = 1">'
 HOSTILE_SEED = 3

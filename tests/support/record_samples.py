@@ -15,7 +15,7 @@ from experiments.config.numerics import numerics
 from experiments.config.schema import is_integer
 from experiments.contract.config import Component, Config
 from experiments.store.records import Store, digest_of
-from experiments.tables import MACROS
+from experiments.studies import MACROS
 
 SIZE = {"parameters": {"candidate": 100, "deployed": 10}, "steps": 5, "seconds": 1.0}
 
@@ -47,20 +47,6 @@ def from_high(t: float, outcome: str, accuracy: float = 70.0) -> dict[str, Any]:
     """Make a phase that started at high capacity."""
     back = {"outcome": outcome, "returned": outcome == "yes", "moved": outcome != "no"}
     return {**grown([t], accuracy, accuracy, "accuracy"), "prunes_back": back}
-
-
-def latencies(models: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Make the content of ``results/latency.json`` for these models."""
-    return {
-        "schema": 1,
-        "measured": "2026-01-01T00:00:00+00:00",
-        "code": {"commit": "f" * 40, "clean": True, "source": "git"},
-        "hardware": {"cpu": "Some CPU", "cores": 2, "system": "Linux x86_64"},
-        "packages": {},
-        "threads": 1,
-        "rounds": 5,
-        "models": list(models),
-    }
 
 
 def untimed(phases: Mapping[str, Any]) -> dict[str, Any]:

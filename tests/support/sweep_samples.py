@@ -1,7 +1,7 @@
 """Small plans of runs that take no time."""
 
 from experiments.config.compose import compose
-from experiments.runs.run_files import runs_of
+from experiments.config.run_files import runs_of
 from experiments.sweeps import plan as plans
 
 

@@ -13,7 +13,8 @@ from experiments.analysis.explain import find
 from experiments.analysis.reduce import Cell, reduce_cell
 from experiments.config.identity import run_id
 from experiments.store.records import Store
-from experiments.tables.one_d import BASELINE
+from experiments.studies import macro
+from experiments.studies.one_d import BASELINE
 from scripts.build_paper_data import main
 
 
@@ -32,7 +33,7 @@ def store(filled: Path, tmp_path: Path) -> Store:
 
 
 def cell(store: Store, name: str) -> Cell:
-    ((table, row, column),) = find(name)
+    ((table, row, column),) = find(name, macro)
     return reduce_cell(Reader(store), table, row, column)
 
 

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 class AWNN(Method):
     """Learn a width through an exponential importance: the live prefix holds a fraction ``quantile`` of its mass."""
 
-    source: ClassVar[Source | None] = Source(
-        "AWNN", "Errica et al., arXiv 2501.15889", year=2025, claims=("awnn_spread", "awnn_fit"), rank=5
-    )
+    source: ClassVar[Source | None] = Source("AWNN", "Errica et al., arXiv 2501.15889", year=2025, rank=5)
     # gate.r is used: a fixed phase retrains with w_k = r^k, even though the method has its own weights.
     unused: ClassVar[tuple[str, ...]] = ("schedule", "gate.K_max", "gate.delta", "gate.t0")
     scalars: ClassVar[tuple[str, ...]] = ("quantile", "width", "prior_sd")

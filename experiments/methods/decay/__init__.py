@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 class Decay(Method):
     """The count gate with a learned decay r, optionally without its boundary or over normalised f_k."""
 
-    source: ClassVar[Source | None] = Source(
-        "learned decay and normalisation", "Li (as NGN), after AWNN", claims=("quantile_cut", "normalised"), rank=6
-    )
+    source: ClassVar[Source | None] = Source("learned decay and normalisation", "Li (as NGN), after AWNN", rank=6)
     unused: ClassVar[tuple[str, ...]] = ("gate.K_max",)
     scalars: ClassVar[tuple[str, ...]] = ("quantile",)
 

@@ -22,7 +22,6 @@ class L0(Method):
         "hard-concrete L0",
         "Louizos, Welling and Kingma, ICLR 2018, arXiv 1712.01312",
         year=2018,
-        claims=("l0",),
         rank=4,
     )
     # gate.r is used: a fixed phase retrains with w_k = r^k, although the method itself has no weights.

@@ -15,7 +15,7 @@ class STE(Method):
     """NGN's boundary and objective, with the hard prefix in the forward pass (straight-through estimator)."""
 
     source: ClassVar[Source | None] = Source(
-        "straight-through count", "Bengio, Léonard and Courville, arXiv 1308.3432", year=2013, claims=("ste",), rank=3
+        "straight-through count", "Bengio, Léonard and Courville, arXiv 1308.3432", year=2013, rank=3
     )
     ordered: ClassVar[bool] = True
     grows: ClassVar[bool] = True

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from experiments.blocks import Count
 from experiments.contract.config import Component, TaskSettings
-from experiments.tasks.settings import Benchmark, MLPComponent
+from experiments.tasks.settings import Benchmark, MLPComponent, ModuleComponent
 
 if TYPE_CHECKING:
     import torch
@@ -27,6 +27,23 @@ class ConvComponent(Component):
     def numbers(self, task: TaskSettings, samples: int) -> int:
         pixels = prod(task.inputs[1:])
         return samples * sum(channels * (pixels >> 2 * stage) for stage, channels in enumerate(self.channels))
+
+
+class ChannelsComponent(ModuleComponent):
+    """Channels inside the blocks of a residual network of 6 ``blocks`` + 2 layers; ``model=none`` is untrained."""
+
+    component: Literal["channels"]
+    blocks: Count
+    shortcuts: Literal["pads", "maps"] = "pads"
+    """Between stages: zeros by index, as in the trained networks, or 1 x 1 convolutions."""
+
+    def check(self, config: Config) -> None:
+        if config.model is not None and self.shortcuts == "maps":
+            raise ValueError("the trained networks have gate.shortcuts=pads")
+
+    @property
+    def groups(self) -> int:
+        return 3 * self.blocks
 
 
 class Mnist(Benchmark):
@@ -50,7 +67,7 @@ class Mnist(Benchmark):
 class Cifar10(Benchmark):
     """Small colour images of ten classes: 50,000 training and 10,000 test images."""
 
-    components = (ConvComponent,)
+    components = (ConvComponent, ChannelsComponent)
     usual_samples: ClassVar[int] = 50_000
     inputs: ClassVar[tuple[int, ...]] = (3, 32, 32)
     outputs: ClassVar[int] = 10
@@ -60,6 +77,10 @@ class Cifar10(Benchmark):
     name: Literal["cifar10"]
 
     def make(self, config: Config, device: torch.device) -> ImageTask:
+        if config.gate.given:
+            from experiments.tasks.images.resnets import ResNetTask
+
+            return ResNetTask(self, config, device)
         from experiments.tasks.images.task import cifar10_task
 
         return cifar10_task(self, config, device)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from experiments import processes
 from experiments.blocks import ConfigError
 from experiments.contract.task import CapacityOf, Seeds, Task
 from experiments.data import synthetic_texts, texts
@@ -94,17 +93,15 @@ class AdaptationTask(Task[Attached]):
 
     def __init__(self, settings: Adaptation, config: Config, device: torch.device) -> None:
         smoke = config.profile == "smoke"
-        # Divided among devices, a model is built on the host.
-        self.home = device if processes.count() == 1 else torch.device("cpu")
         root = data_root(config.data_root)
         if smoke:
             own = settings.model_dump(include=set(SMOKE))
             less = {name: most if own[name] is None else min(own[name], most) for name, most in SMOKE.items()}
             settings = settings.model_copy(update=less)
-            self.base = tiny_base(self.home)
+            self.base = tiny_base(device)
         else:
             assert config.model is not None, "Config has checked it"
-            self.base = load_base(config.model, root, self.home)
+            self.base = load_base(config.model, root, device)
         if isinstance(config.gate, LoRAComponent):
             self.base = self.base.taken_apart()
         self.settings, self.device, self.progress, self.plan = settings, device, config.progress, config.train
@@ -170,7 +167,7 @@ class AdaptationTask(Task[Attached]):
     def fresh(self, base: PretrainedModel | None = None) -> nn.Module:
         """Return a copy of a frozen model, by default the base, for new components. It shares its parameters."""
         base = base or self.base
-        base.model.to(self.home)
+        base.model.to(self.device)
         model = base.shared_copy()
         if self.recomputes:
             model.activation_checkpointing_enable()

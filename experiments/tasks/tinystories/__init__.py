@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from experiments.blocks import Count, NonNegativeInt
 from experiments.contract.config import Component, TaskSettings
 from experiments.store.records import MAX_CURVE_POINTS
-from experiments.tasks.settings import Benchmark
+from experiments.tasks.settings import Benchmark, ModuleComponent
 
 if TYPE_CHECKING:
     import torch
@@ -88,10 +88,29 @@ class StatesComponent(LayerComponent):
     component: Literal["states"]
 
 
+class UnitsComponent(ModuleComponent):
+    """Heads and hidden units of the layers of a finished Transformer; a layer has 4 ``width`` units."""
+
+    component: Literal["units"]
+    width: Count = 64
+    layers: Count = 2
+    heads: Count = 4
+
+    @property
+    def groups(self) -> int:
+        return 2 * self.layers
+
+    @model_validator(mode="after")
+    def _divides(self) -> UnitsComponent:
+        if self.width % self.heads:
+            raise ValueError(f"gate.width={self.width} must be a multiple of gate.heads={self.heads}")
+        return self
+
+
 class TinyStories(Benchmark):
     """Short stories in simple words, predicted character by character."""
 
-    components = (HeadsComponent, SlicesComponent, HeadsSlicesComponent, StatesComponent)
+    components = (HeadsComponent, SlicesComponent, HeadsSlicesComponent, StatesComponent, UnitsComponent)
     usual_samples: ClassVar[int] = 27_000
 
     name: Literal["tinystories"]
@@ -113,6 +132,10 @@ class TinyStories(Benchmark):
             raise ValueError("task=tinystories trains on batches of windows: set train.batch")
 
     def make(self, config: Config, device: torch.device) -> StoriesTask:
+        if config.gate.given:
+            from experiments.tasks.tinystories.units import UnitsTask
+
+            return UnitsTask(self, config, device)
         from experiments.tasks.tinystories.task import StoriesTask
 
         return StoriesTask(self, config, device)

@@ -45,7 +45,7 @@ class StoriesTask(Task[LayerComponent]):
     """Characters as tokens, a start token before every story, windows of ``context`` tokens."""
 
     timed_samples = 8
-    prefix_score = "bits_per_character"
+    prefix_score: str | None = "bits_per_character"
 
     def __init__(self, settings: TinyStories, config: Config, device: torch.device) -> None:
         self.settings, self.device, self.evaluations = settings, device, settings.evaluations
@@ -53,8 +53,11 @@ class StoriesTask(Task[LayerComponent]):
         self.sampled = 20 if config.profile == "smoke" else SAMPLE
         train, held, self.info = synthetic.stories() if config.profile == "smoke" else _stories(config)
         self.characters = Characters(train)
+        self.apart = train[::HELD_OUT]
         if settings.split == "validation":
-            held, train = train[::HELD_OUT], [story for at, story in enumerate(train) if at % HELD_OUT]
+            held = self.apart
+        if settings.split == "validation" or config.gate.given:
+            train = [story for at, story in enumerate(train) if at % HELD_OUT]
         self.train, self.held = self.characters.mapped(train), self.characters.mapped(held)
         self.held = self.held[: settings.held]
 

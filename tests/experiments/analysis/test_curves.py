@@ -5,19 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 import record_samples as samples
 
+from experiments.analysis.claims import judge_claim
 from experiments.analysis.collect import Reader
-from experiments.figures import FIGURES
+from experiments.analysis.evidence import Evidence, Untested
 from experiments.paths import RESULTS
-from experiments.report.claims import CLAIMS, Evidence, judge_claim
-from experiments.report.claims.evidence import Untested
 from experiments.store.records import Store
-from experiments.studies import STUDIES, runs_with_curves
+from experiments.studies import CLAIMS, FIGURES, STUDIES, runs_with_curves
+from experiments.studies.decay import DECAY
 from experiments.studies.model import Study
-from experiments.tables.one_d import DECAY, FOUR
-from scripts import drop_curves
+from experiments.studies.schedules import FOUR
 
 
 class Noting(Store):
@@ -44,7 +42,8 @@ def test_every_curve_file_among_the_records_is_kept_by_a_study() -> None:
     stored = store.with_curves()
     assert stored
     kept = runs_with_curves(store)
-    assert not [name for name in stored if name not in kept], "python scripts/drop_curves.py removes them"
+    dropped = [str(store.curves_path(name).relative_to(RESULTS)) for name in stored if name not in kept]
+    assert not dropped, "a study keeps the curves of its first seeds alone (curves=N): remove the others from results/"
 
 
 def test_figures_and_claims_find_the_curves_that_they_read() -> None:
@@ -66,24 +65,3 @@ def test_a_study_keeps_the_first_seeds_of_each_selection_and_what_follows_from_t
     samples.put(store, DECAY.runs["learn_r"], 1, {"grown": samples.grown([4.0], 1e-5, 1e-5)})
     (fixed,) = two.with_curves(store) - Study("two", "", two.make, curves=2).with_curves(Store(tmp_path / "none"))
     assert "-fixed5-s1-" in fixed
-
-
-def test_only_the_files_that_no_study_keeps_are_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    store, runs = Store(tmp_path), FOUR.runs["beta4"]
-    names = [
-        samples.put(store, runs, seed, {"grown": samples.grown([4.0], 1e-5, 1e-5)}, curves=samples.curves())
-        for seed in range(3)
-    ]
-    for name in [*STUDIES]:
-        monkeypatch.delitem(STUDIES, name)
-    monkeypatch.setitem(STUDIES, "one", Study("one", "", lambda: [runs], curves=1))
-    assert drop_curves.main([f"--results={tmp_path}", "--dry-run"]) == 0
-    said = capsys.readouterr()
-    assert said.out.splitlines() == [str(store.curves_path(name)) for name in sorted(names[1:])]
-    assert "2 of 3 curve files" in said.err
-    assert store.with_curves() == sorted(names)
-    assert drop_curves.main([f"--results={tmp_path}"]) == 0
-    assert store.with_curves() == names[:1]
-    assert [path.stem for path in store.paths()] == sorted(names)

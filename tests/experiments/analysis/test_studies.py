@@ -1,17 +1,18 @@
 """Studies name the runs that the tables and figures need."""
 
 import itertools
+from pathlib import Path
 
 import pytest
 from record_samples import fill, grown, record
 
 from experiments.config.identity import identity_keys, run_id
 from experiments.store.records import Store
-from experiments.studies import STUDIES, study
-from experiments.studies.one_d import IN_ORDER
-from experiments.tables.one_d import FOUR
-from experiments.tables.sensitivity import SENSITIVITY
-from scripts import sweep
+from experiments.studies import NUMBERED, STUDIES, WORDS, figure_of, study, tables_of
+from experiments.studies.one_d import SENSITIVITY
+from experiments.studies.schedules import FOUR
+from experiments.studies.several import IN_ORDER
+from scripts import build_paper_data, sweep
 
 
 @pytest.mark.parametrize(
@@ -125,3 +126,27 @@ def test_what_the_tables_name_is_what_their_study_runs(tmp_path):
 def test_a_misspelt_study_is_named():
     with pytest.raises(KeyError, match="Did you mean 'lambda_sweep'"):
         study("lamda_sweep")
+
+
+def test_every_number_of_a_table_and_a_figure_answers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert [table.name for table in tables_of(10)] == ["datatenbody"]
+    assert [table.name for table in tables_of(7)] == ["datasevenbody", "datasevenfullbody"]
+    assert {table.name for table in tables_of(4)} == {"datafourbody", "datafourfullbody"}
+    numbered = [table.name for number in WORDS for table in tables_of(number)]
+    assert len(numbered) == len(set(numbered)), "no macro has two numbers"
+    assert [figure_of(number) for number in NUMBERED] == [f"figure{number}" for number in NUMBERED]
+    for line, said in (
+        (["--table", "5"], "5 is a figure of the paper: --figure 5"),
+        (["--figure", "8"], "8 is a table of the paper: --table 8"),
+        (["--table", "12"], "the paper's tables with results are 4, 7, 8"),
+        (["--figure", "4"], "4 is a table of the paper: --table 4"),
+    ):
+        assert build_paper_data.main(line) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_a_figure_answers_with_its_statements(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert build_paper_data.main(["--figure", "5", "--results", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("untested: ")
+    assert out.endswith("draw it: python scripts/build_figures.py --only figure5\n")

@@ -11,8 +11,9 @@ from rich.console import Console
 
 from experiments.analysis.terminal import show
 from experiments.store.records import Store
-from experiments.tables.one_d import BASELINE
-from experiments.tables.transfer import EIGHT
+from experiments.studies.one_d import BASELINE
+from experiments.studies.schedules import FOUR
+from experiments.studies.vision import EIGHT
 from scripts.build_paper_data import main
 
 SHORT = {"train.steps": 2000}
@@ -20,7 +21,7 @@ SHORT = {"train.steps": 2000}
 
 def shown(store: Store, **arguments: object) -> str:
     console = Console(file=io.StringIO(), width=110)
-    show(store, console=console, **arguments)
+    show(store, FOUR, "baseline", console=console, **arguments)
     return console.file.getvalue()
 
 
@@ -48,7 +49,7 @@ def test_shorter_runs_are_named_as_stand_ins(tmp_path: Path) -> None:
     store = Store(tmp_path)
     for seed in range(4):
         samples.put(store, BASELINE.with_overrides(SHORT), seed, {"grown": samples.grown([3.0], 1e-3, 1e-3)})
-    items = show(store, overrides=SHORT, seeds=range(4), console=Console(file=io.StringIO()))
+    items = show(store, FOUR, "baseline", overrides=SHORT, seeds=range(4), console=Console(file=io.StringIO()))
     assert [item.column.key for item in items] == ["t", "integer", "soft", "truncated"]
     assert {item.stand_in for item in items} == {"train.steps=2000"}
     assert [item.cell.text for item in items] == ["3.00", r"100\%", "1.00e-03", "1.00e-03"]

@@ -11,8 +11,8 @@ from experiments.analysis.build import tex
 from experiments.analysis.tex import escape
 from experiments.paths import ROOT
 from experiments.store.records import Store
-from experiments.tables import MACROS
-from experiments.tables.one_d import BASELINE
+from experiments.studies import MACROS
+from experiments.studies.one_d import BASELINE
 from scripts.build_paper_data import main
 
 HOSTILE = '\\input{/etc/passwd} $x^2_1$ 50% & #1 ~ {<b>|"} λ → 中 é ®\n'

@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from experiments.blocks import ConfigError
+from experiments.cli import arguments
 from experiments.cli.app import prepare
 from experiments.cli.overrides import values_of
 from experiments.cli.rewrite import seed_token, seeds_of
 from experiments.config import compose
 from experiments.config.seeds import named_sets
 from experiments.contract.config import Config
+from experiments.methods import METHODS
 from experiments.paths import CONF
 from experiments.tasks import GATES_OF_TASK, TASKS
 
@@ -70,8 +72,13 @@ def test_every_file_in_conf_is_a_choice_that_composes(group: str) -> None:
         if group == "schedule" and choice in ("dec_lambda", "inc_r", "dec_lambda_inc_r"):
             task = "twist"  # prices and weights per layer
         if (group, choice) in PRETRAINED or (group == "model" and choice != "none"):
-            task = "wikisql_easy"
-        choices = {group: choice} | ({"task": task} if task else {})
+            task = "cifar10" if choice.startswith("resnet") else "wikisql_easy"
+        modules = group == "method" and choice in METHODS and METHODS[choice].of_modules == "only"
+        if modules:
+            task = "cifar10"
+        choices = {group: choice} | ({"task": task} if task else {}) | ({"gate": "channels"} if modules else {})
+        if choice == "given":
+            choices["model"] = "resnet20"
         assert isinstance(compose.compose(choices, extra), Config)
 
 
@@ -130,14 +137,14 @@ def test_more_than_ten_thousand_seeds_need_permission() -> None:
 
 
 def _commands() -> list[str]:
-    """Return every command in the first lines of conf/ files, in docs/cli.md and in the help."""
+    """Return every command in the first lines of conf/ files, in docs/study.md and in the help."""
     found = []
     for path in sorted(CONF.rglob("*.yaml")):
         header = path.read_text().splitlines()[:2]
         named = [line.removeprefix("# ") for line in header if line.startswith("# python run.py")]
         assert len(named) == 1, f"{path} does not name its command in its first two lines"
         found += named
-    for path in (CONF.parent / "docs" / "cli.md", CONF / "hydra" / "help" / "ngn.yaml"):
+    for path in (CONF.parent / "docs" / "study.md", CONF / "hydra" / "help" / "ngn.yaml"):
         found += re.findall(r"^ +(python run\.py .*?)(?:  .*)?$", path.read_text(), re.MULTILINE)
     readme = (CONF.parent / "README.md").read_text()
     found += [line.strip() for line in re.findall(r"^(python run\.py [^#\n]*)", readme, re.MULTILINE)]
@@ -145,6 +152,8 @@ def _commands() -> list[str]:
 
 
 @pytest.mark.parametrize("command", _commands())
-def test_documented_commands_are_accepted(command: str) -> None:
+def test_documented_commands_are_accepted(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arguments, "missing", lambda *modules: None)  # plug-ins of Hydra
+    monkeypatch.setattr(arguments, "refuse_unknown_settings", lambda tokens: None)
     rewritten, jobs = prepare(shlex.split(command, comments=True)[2:])
     assert jobs or "--cfg" in rewritten or "--help" in rewritten

@@ -9,10 +9,8 @@ import sys
 import pytest
 
 from experiments.cli import app, listing
-from experiments.figures import FIGURES
 from experiments.paths import ROOT
-from experiments.studies import STUDIES
-from experiments.tables import MACROS
+from experiments.studies import FIGURES, MACROS, STUDIES
 
 
 def test_the_list_has_every_study_with_its_runs_and_outputs() -> None:

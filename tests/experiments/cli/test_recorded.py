@@ -13,10 +13,10 @@ from experiments import paths
 from experiments.cli import app, forecast, recorded
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
-from experiments.runs.run_files import Run
+from experiments.config.run_files import Run
 from experiments.store import provenance
 from experiments.store.records import Store
-from experiments.tables import MACROS
+from experiments.studies import MACROS
 
 
 @pytest.fixture

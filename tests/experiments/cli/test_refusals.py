@@ -123,7 +123,10 @@ REFUSED = {
     "hydra/hydra_logging=evil,none": "the choices of hydra/hydra_logging are: default",
     "--help hydra/help=../evil": "the choices of hydra/help are: default, ngn",
     "--cfg job hydra/launcher=../evil": "the choices of hydra/launcher are: basic",
-    "hydra/launcher=joblib": "the choices of hydra/launcher are: basic",
+    "hydra/launcher=jobli": "the choices of hydra/launcher are: basic",
+    "hydra.launcher.n_jobs=2": "hydra/launcher=pack has no setting 'n_jobs'; it has none",
+    "hydra.sweeper.n_trials=2": "hydra/sweeper=checked has no setting 'n_trials'; it has max_batch_size",
+    "hydra/launcher=submitit_local hydra.launcher.partition=x": "submitit_local has no setting 'partition'",
     "train._target_=os.system": "'_target_' is not allowed",
     "hydra.launcher._target_=os.system": "'_target_' is not allowed",
     "hydra.launcher={_target_:os.system}": "'_target_' is not allowed",
@@ -135,14 +138,16 @@ REFUSED = {
     "hydra.searchpath=[pkg://os]": "can name code to run",
     "hydra.launcher.setup=[ls]": "can name code to run",
     "hydra.launcher.x=${oc.create:{}}": "can name code to run",
-    "hydra/sweeper=optuna": "all jobs are checked before the first one starts",
-    "hydra.sweeper.params={train.lr:1}": "all jobs are checked before the first one starts",
+    "hydra/sweeper=ax": "the choices of hydra/sweeper are: checked, optuna",
+    "hydra.sweeper.params={train.lr:1}": "type the values as settings",
+    "hydra.sweeper.custom_search_space=os.system": "can name code to run",
     "hydra.job.chdir=true": "relative to the working directory",
     "hydra.mode=MULTIRUN": "add -m",
     "hydra.verbose=true,false": "cannot be swept",
     "results=${oc.env:HOME}": "references to other keys",
     "train.lr_shape={kind:${oc.env:HOME}}": "references to other keys",
-    "--config-dir /": "not available",
+    "--config-dir nowhere": "there is no folder",
+    "--config-path /": "not available",
     "--config-name=other": "not available",
     "--experimental-rerun x.pickle": "not available",
     "--run seed=0..3": "remove --run",
@@ -158,6 +163,7 @@ def test_refused_with_one_message(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
+    monkeypatch.setenv("NGN_CONF", "")  # --config-dir sets it
     monkeypatch.setattr(app, "start", lambda session: pytest.fail("Hydra was started"))
     assert app.main(command.split(" ")) == 2
     shown = capsys.readouterr()
@@ -224,7 +230,7 @@ ACCEPTED = {
     "schedule=glob(beta*)": (["--multirun", "schedule=glob(beta*)"], 2),
     "task=cifar10 gate.channels=[8,8],[4]": (["--multirun", "task=cifar10", "gate.channels=[8,8],[4]", "gate=conv"], 2),
     "++train.lr=0.1": (["++train.lr=0.1"], 1),
-    "hydra.run.dir=x hydra.launcher.n_jobs=2": (["hydra.run.dir=x", "hydra.launcher.n_jobs=2"], 1),
+    "hydra.run.dir=x hydra.sweeper.max_batch_size=2": (["hydra.run.dir=x", "hydra.sweeper.max_batch_size=2"], 1),
     "--cfg job seed=0..9": (["--cfg", "job", "seed.value=0"], 0),
     "-m --cfg job task=mnist gate=conv,mlp": (["--cfg", "job", "task=mnist", "gate=conv"], 0),
     "--cfg job method=fixed --resolve": (["--cfg", "job", "--resolve", "method=fixed"], 0),

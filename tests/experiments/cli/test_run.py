@@ -15,14 +15,14 @@ import pytest
 
 from experiments import paths
 from experiments.blocks import ConfigError
-from experiments.cli import app, forecast, session
+from experiments.cli import app, forecast, machine, session
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
+from experiments.config.run_files import Run
 from experiments.contract.config import Config
 from experiments.data import sets
 from experiments.runs import launch
 from experiments.runs.errors import StorageError
-from experiments.runs.run_files import Run
 from experiments.store.records import RecordError
 
 Engine = Callable[[Config], Any]
@@ -45,13 +45,16 @@ def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tu
     def run(line: str, engine: Engine = _outcome) -> tuple[int, list[Config]]:
         ran: list[Config] = []
 
-        def train(run: Run) -> Any:
+        def outcome_of(run: Run) -> Any:
             ran.append(run.config)
-            return engine(run.config)
+            try:
+                return engine(run.config)
+            except Exception as error:
+                return error
 
-        monkeypatch.setattr(session, "train", train)
+        monkeypatch.setattr(launch, "share", lambda runs: {run.id: outcome_of(run) for run in runs})
         monkeypatch.setattr(sets, "require_files", lambda *_: None)
-        monkeypatch.setattr(launch, "share", lambda runs: {})
+        monkeypatch.setattr(machine, "why_not_counted", lambda: None)
         monkeypatch.setattr(sys, "argv", ["run.py"])
         return app.main(line.split()), ran
 
@@ -81,15 +84,19 @@ def test_the_time_is_told_first_and_only_if_something_is_trained(
 ) -> None:
     monkeypatch.setattr(app, "forecast", lambda runs: f"{len(runs)} runs: long")
 
+    told = []
+
     def engine(config: Config) -> Any:
-        assert capsys.readouterr().err.startswith("3 runs: long\n")
-        raise ConfigError("looked at")
+        told.append(capsys.readouterr().err)
+        return _outcome(config)
 
     present = Run.of(compose(overrides={"seed.value": 0, "results": str(tmp_path)}))
     present.path.parent.mkdir()
     present.path.touch()
     command(f"seed=0..3 results={tmp_path}", engine)
-    assert "long" not in (command(f"seed=0 results={tmp_path}"), capsys.readouterr().err)[1]
+    assert told[0] == "3 runs: long\n"
+    command(f"seed=0 results={tmp_path}")
+    assert "long" not in capsys.readouterr().err
 
 
 def test_the_checked_configurations_are_run(command: Any) -> None:
@@ -222,19 +229,16 @@ def test_a_multirun_continues_after_failures_and_lists_them(command: Any, capsys
 
 
 def test_a_failure_in_another_process_is_raised_to_the_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    def train(run: Run) -> Any:
-        raise RecordError("one.json: unreadable")
-
-    monkeypatch.setattr(session, "train", train)
-    elsewhere = session.Session([Run.of(compose())], [""], process=os.getpid() + 1)
+    monkeypatch.setattr(launch, "share", lambda runs: {run.id: RecordError("one.json: unreadable") for run in runs})
+    (job,) = app.expand([])
     with pytest.raises(session.RunFailed, match="unreadable"):
-        elsewhere.report(0, Run.of(compose()))
+        session.Session([job], process=os.getpid() + 1).report(0, job)
 
 
 def test_a_job_sent_to_another_process_carries_no_configurations() -> None:
-    """The job composes its own configuration from the overrides that the launcher sends."""
-    sent = pickle.loads(pickle.dumps(session.Session([Run.of(compose())] * 3, ["a", "b", "c"]).job)).__self__
-    assert (sent.runs, sent.labels, sent.process) == ([], ["a", "b", "c"], os.getpid())
+    """The launcher sends what Hydra composed from the overrides of the job."""
+    sent = pickle.loads(pickle.dumps(session.Session(app.expand(["seed.value=1,2"]), several=True).job)).__self__
+    assert (sent.jobs, sent.labels, sent.process) == ([], ["seed=1", "seed=2"], os.getpid())
 
 
 def test_an_interruption_ends_the_multirun(command: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -76,16 +76,3 @@ def test_a_micro_batch_has_its_questions_however_many_make_a_step() -> None:
     one, four = (footprint(config_of("lora", {"train.accumulate": n}), on_card=True) for n in (1, 4))
     assert one is not None
     assert one == four
-
-
-def test_processes_divide_what_training_holds_and_the_first_one_scores_the_whole_model() -> None:
-    P, V, d = 8_030_261_248, 128_256, 4_096
-    one, four = (footprint(config_of("prune", {}), True, processes) for processes in (1, 4))
-    assert one is not None
-    assert four is not None
-    for name in ("trained weights", "gradients", "moments"):
-        assert four["update"][name] == one["update"][name] / 4
-    assert four["train"]["activations"] == one["train"]["activations"]
-    ends = 4 * 2 * V * d
-    assert four["train"]["gathered weights"] == pytest.approx(ends + 2 * (4 * P - ends) / 32)
-    assert four["score"]["weights and moments"] == 4 * P

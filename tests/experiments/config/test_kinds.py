@@ -12,11 +12,11 @@ from experiments.cli import machine
 from experiments.config import schema
 from experiments.config.compose import compose
 from experiments.config.identity import identity_keys
+from experiments.config.run_files import Run
 from experiments.contract.config import Component, TaskSettings
 from experiments.contract.groups import GroupSettings
 from experiments.methods.fixed import Fixed
 from experiments.runs.groups import GroupOfStack
-from experiments.runs.run_files import Run
 from experiments.runs.stack import Stack
 
 

@@ -22,7 +22,7 @@ from experiments.analysis.selection import selected_runs
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.numerics import numerics
-from experiments.runs.run_files import runs_of
+from experiments.config.run_files import runs_of
 from experiments.runs.stack import stacks_of
 from experiments.studies import STUDIES
 import experiments.sweeps.plan, experiments.sweeps.status

@@ -13,19 +13,18 @@ from xml.etree import ElementTree
 import programs
 import pytest
 import record_samples as samples
-from figure_samples import baseline, data, put_grown
+from figure_samples import baseline, data
 from waiting import leave_partial, until
 
-from experiments.analysis.collect import Reader
-from experiments.figures import FIGURES
 from experiments.paths import ROOT
 from experiments.store.records import Store
-from experiments.tables.one_d import BASELINE, FOUR
+from experiments.studies import FIGURES
+from experiments.studies.one_d import BASELINE
 from ngn.files import start_tick
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e '.[paper]'")
 
-from experiments.drawing import manifest, style, svg
+from experiments.report.drawing import style
 from scripts import build_figures
 
 
@@ -80,53 +79,6 @@ def test_a_figure_is_small_and_its_text_is_text(store: Store, tmp_path: Path) ->
     committed = list((ROOT / "paper" / "figures").glob("*.svg"))
     assert {path.stem for path in committed} == set(FIGURES)
     assert all(path.stat().st_size < 200_000 for path in committed)
-
-
-@pytest.mark.slow
-def test_a_figure_is_drawn_again_only_when_its_records_its_files_or_the_code_changed(
-    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def write(name: str, folder: Path, _: str) -> Path:
-        folder.mkdir(exist_ok=True)
-        path = folder / f"{name}.svg"
-        path.write_text(name)
-        return path
-
-    monkeypatch.setattr(style, "draw", lambda spec, data: spec.name)  # this test is not about the picture
-    monkeypatch.setattr(svg, "save", write)
-    names = ["figure1", "figure2", "schedule_courses", "frontier_cora_gcn"]
-    options = ["--results", str(store.root), "--output", str(tmp_path / "out")]
-
-    def drawn(*more: str) -> list[str]:
-        assert main([*options, *more, "--only", *names]) == 0
-        return [line.split(":")[0] for line in capsys.readouterr().out.splitlines() if ": drawn" in line]
-
-    assert drawn() == names
-    assert drawn() == []
-    put_grown(
-        store, FOUR.row("beta4").runs, 0, 6.0, 1e-5, curves=samples.curves()
-    )  # only the figure of schedules has this run
-    assert drawn() == ["schedule_courses"]
-    put_grown(store, BASELINE, 0, 5.0, 1e-5, curves=samples.curves())  # change a run of two figures
-    assert drawn() == ["figure1", "schedule_courses"]
-    curves = store.curves_path(Reader(store).collect(BASELINE).runs[0].run_id)
-    curves.unlink()
-    assert drawn() == ["figure1", "schedule_courses"]
-    curves.mkdir()  # unexpected, but no reason to stop
-    assert drawn() == []
-    curves.rmdir()
-    curves.symlink_to("/proc/self/mem")  # a file that exists and cannot be read
-    assert drawn() == []
-    (tmp_path / "out" / "figure2.svg").write_bytes(b"")
-    (tmp_path / "out" / "figure1.svg").unlink()
-    assert drawn() == ["figure1", "figure2"]
-    (tmp_path / "out" / manifest.NAME).write_text("{")
-    assert drawn() == names
-    assert drawn("--dirty") == names
-    monkeypatch.setattr(manifest, "drawing_code", lambda: "other code")
-    assert drawn("--dirty") == names
-    assert drawn("--dirty") == []
-    assert drawn("--dirty", "--force") == names
 
 
 def test_a_wrong_name_gives_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:

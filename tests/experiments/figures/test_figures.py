@@ -11,24 +11,26 @@ import record_samples as samples
 from figure_samples import baseline, data, put_grown
 
 from experiments.analysis.collect import Reader
-from experiments.analysis.reductions import init_sweep, plateaus
+from experiments.analysis.figures import EACH, Data, Panel, Point
 from experiments.analysis.selection import Selection
 from experiments.config.schema import branch_phase
-from experiments.figures import FIGURES, depth, figure2
-from experiments.figures.model import EACH, Data, Panel, Point
 from experiments.store.records import Store
-from experiments.studies import study
-from experiments.tables.budgets import BUDGETS
-from experiments.tables.one_d import BASELINE, CONTINUED, FOUR, SEVEN
-from experiments.tables.orders import ORDERED
-from experiments.tables.transfer import NINE
-from experiments.tables.vae import FIFTEEN
+from experiments.studies import FIGURES, depth, prices, study
+from experiments.studies.budgets import BUDGETS
+from experiments.studies.depth import NINE
+from experiments.studies.learners import SEVEN
+from experiments.studies.manifold import FIFTEEN
+from experiments.studies.one_d import BASELINE
+from experiments.studies.orders import ORDERED
+from experiments.studies.prices import CONTINUED, PRICES, SWEEP
+from experiments.studies.schedules import FOUR
+from experiments.studies.starts import STARTS_OF
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e '.[paper]'")
 
 from matplotlib.figure import Figure
 
-from experiments.drawing import style
+from experiments.report.drawing import style
 
 
 @pytest.fixture
@@ -39,9 +41,9 @@ def store(tmp_path: Path) -> Store:
 @pytest.fixture
 def few_prices(monkeypatch: pytest.MonkeyPatch) -> tuple[Selection, ...]:
     """Reduce the price sweep to 24 prices."""
-    monkeypatch.setattr(figure2, "PRICES", plateaus.PRICES[:24])
-    monkeypatch.setattr(figure2, "SWEEP", plateaus.SWEEP[:24])
-    return plateaus.SWEEP[:24]
+    monkeypatch.setattr(prices, "PRICES", PRICES[:24])
+    monkeypatch.setattr(prices, "SWEEP", SWEEP[:24])
+    return SWEEP[:24]
 
 
 def legend(figure: Figure) -> list[str]:
@@ -85,14 +87,14 @@ def test_figure_2_has_the_staircase_its_plateaus_and_both_errors(
         put_grown(store, selection, 0, 5.4 if n == 3 else 5.0 if n < 6 else 4.0, 1e-5 * (n + 1))
     found = data("figure2", store)
     assert found.notes[0] == "partial: 22 of 24 prices (2 not run)"
-    assert [p.y for p in found.of("count", figure2.LANDED)] == [6.0] * 5 + [5.0] * 16
-    (between,) = found.of("count", figure2.BETWEEN)
-    assert (between.x, between.y) == (plateaus.PRICES[3], 6.0)
+    assert [p.y for p in found.of("count", prices.LANDED)] == [6.0] * 5 + [5.0] * 16
+    (between,) = found.of("count", prices.BETWEEN)
+    assert (between.x, between.y) == (PRICES[3], 6.0)
     assert [p.y for p in found.of("mse", "truncated")] == pytest.approx([1e-5 * (n + 1) for n in range(22)])
     assert [p.y for p in found.of("mse", "soft")] == pytest.approx([5e-6 * (n + 1) for n in range(22)])
     assert [(*line.y, len(line.runs), *line.x) for line in found.lines_of("count")] == [
-        (6, 6, 6, plateaus.PRICES[0], plateaus.PRICES[5]),
-        (5, 5, 16, plateaus.PRICES[6], plateaus.PRICES[21]),
+        (6, 6, 6, PRICES[0], PRICES[5]),
+        (5, 5, 16, PRICES[6], PRICES[21]),
     ]
     above, below = style.draw(FIGURES["figure2"], found).axes
     assert above.get_title() == "Retained count\nn = 22 runs"
@@ -124,7 +126,7 @@ def test_figure_3_pools_by_count_and_prints_n(tmp_path: Path) -> None:
 
 def test_figure_5_has_the_mean_and_deviation_of_each_start(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    standard, uniform, _ = init_sweep.PANELS
+    standard, uniform, _ = STARTS_OF
     for seed, t in enumerate((4.0, 6.0, 8.0)):
         put_grown(store, standard.start(16), seed, t, 1e-5)
     put_grown(store, uniform.start(0), 0, 3.0, 1e-5)

@@ -13,13 +13,12 @@ from figure_samples import data
 from experiments.analysis.collect import Reader
 from experiments.analysis.reduce import reduce_cell
 from experiments.analysis.significance import wilson_interval
-from experiments.drawing import style
-from experiments.figures import FIGURES
+from experiments.report.drawing import style
 from experiments.store.records import Store
-from experiments.studies import study
-from experiments.tables.language import LORA, LORA_COST, SEEDS
-from experiments.tables.peft import SMALL, TASKS, learned
-from experiments.tables.pruned import LADDER_RUNS
+from experiments.studies import FIGURES, study
+from experiments.studies.peft import SMALL, TASKS, learned
+from experiments.studies.peft_small import LORA, LORA_COST, SEEDS
+from experiments.studies.pruning_small import LADDER_RUNS
 from experiments.tasks.language.components import thirds
 
 
@@ -132,7 +131,7 @@ def test_a_rival_that_adapts_other_weights_does_not_count(store: Store) -> None:
 
 
 def test_a_line_through_points_leaves_the_legend_to_them(tmp_path: Path) -> None:
-    style = pytest.importorskip("experiments.drawing.style", reason="needs matplotlib")
+    style = pytest.importorskip("experiments.report.drawing.style", reason="needs matplotlib")
     for key in ("ffn-updated-1e-2", "ffn-updated-1e-3"):
         samples.adapt(Store(tmp_path), LADDER_RUNS[key])
     found = data("figure13", Store(tmp_path))

@@ -9,7 +9,7 @@ from figure_samples import data
 
 from experiments.analysis.selection import Selection
 from experiments.store.records import Store
-from experiments.tables.stories import STORIES
+from experiments.studies.stories import STORIES
 
 BITS = "bits_per_character"
 

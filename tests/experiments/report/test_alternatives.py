@@ -5,25 +5,23 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import own_records
-import pytest
 import record_samples as samples
 
 from experiments.analysis.alternative import AlternativeReader
 from experiments.analysis.collect import Reader
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.analysis.verdict import AGREES, DISAGREES, NOT_RUN
-from experiments.paths import ROOT
 from experiments.report import markdown
-from experiments.report.about import planned_test, sort_facts
-from experiments.report.alternatives import BothSettings
+from experiments.report.alternatives import BothSettings, Pair
 from experiments.report.content import build_content
 from experiments.store.records import Store
-from experiments.studies import STUDIES
+from experiments.studies import MACROS, STUDIES
 from experiments.studies.alternatives import GATES_KEPT, INFERRED, NORMALISED_START, constant_rate, inferred
-from experiments.tables import MACROS
-from experiments.tables.one_d import BASELINE, DECAY, FOUR, SEVEN
-from experiments.tables.transfer import EIGHT
+from experiments.studies.decay import DECAY
+from experiments.studies.learners import SEVEN
+from experiments.studies.one_d import BASELINE
+from experiments.studies.schedules import FOUR
+from experiments.studies.vision import EIGHT
 
 ROWS = {f"{table.name}.{row.key}" for table in MACROS for row in table.rows}
 DECLARED = {name: study.alternative for name, study in STUDIES.items() if study.alternative is not None}
@@ -71,9 +69,8 @@ def test_without_records_every_cell_of_an_alternative_is_a_dash(tmp_path: Path) 
         assert both.cells
         assert {pair.other.verdict.word for pair in both.cells} == {NOT_RUN}
         assert {pair.other.cell.text for pair in both.cells} == {"--"}
-        test = planned_test(both)
-        assert (test.judged, test.worse, test.left) == (0, (), ())
-        assert test.missing > 0
+        assert both.facts == both.disagreeing == both.test.judged == ()
+        assert both.test.missing > 0
 
 
 def test_a_cell_stands_beside_that_of_the_stated_setting(tmp_path: Path) -> None:
@@ -88,9 +85,11 @@ def test_a_cell_stands_beside_that_of_the_stated_setting(tmp_path: Path) -> None
     assert (pair.stated.verdict.word, pair.other.verdict.word) == (DISAGREES, AGREES)
     assert pair.other.verdict.calibrated, "the setting was found by this table"
     assert pair.other.cell.run_ids == tuple(run.id for run in selected_runs(inferred(runs)))
-    assert [one.stated.fact for one in sort_facts(both)[True, False]] == [pair.stated.fact]
-    page = markdown.results(build_content(Reader(store)))
-    assert re.search(r"^\| `datafourfullbody.beta15.t` \| 9.04 .*\| 2.04 .*\| 10/10 \|", page, re.M)
+    (fact,) = [fact for fact in both.disagreeing if fact.words.other != DISAGREES]
+    assert (fact.cells.stated.fact, fact.words) == (pair.stated.fact, Pair(DISAGREES, AGREES))
+    page = markdown.PAGES["about_the_paper.md"](build_content(Reader(store)))
+    assert re.search(r"^\| `datafourfullbody.beta15.t` \| 9.04 ± 0.03 ✗ \| 2.04 ± 0.03 \| 2.05 ", page, re.M)
+    assert "`--`: no fact can be judged under both settings yet." in page, "of the other settings"
 
 
 def test_a_cell_that_does_not_change_is_left_out(tmp_path: Path) -> None:
@@ -114,8 +113,3 @@ def test_both_readers_know_every_record_that_was_read(tmp_path: Path) -> None:
     assert run.run_id == name
     assert name in reader.seen
     assert reader.seen == under.seen
-
-
-@pytest.mark.slow
-def test_the_page_about_the_paper_is_that_of_the_records() -> None:
-    assert (ROOT / "docs" / "about_the_paper.md").read_text() == markdown.about_the_paper(own_records.report())

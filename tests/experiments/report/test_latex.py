@@ -11,7 +11,7 @@ import pytest
 import record_samples as samples
 
 from experiments.store.records import Store
-from experiments.tables import MACROS
+from experiments.studies import MACROS
 from scripts.build_paper_data import main
 
 HARNESS = Path(__file__).with_name("harness.tex")

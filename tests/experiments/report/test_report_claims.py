@@ -16,19 +16,21 @@ from claim_runs import OF_RUNS, WIDE, Memory, accuracies, two_learners
 from claim_standins import OF_STANDINS, beside_random
 
 from experiments.analysis import published
+from experiments.analysis.claims import BY_CONSTRUCTION, UNTESTED, Judged, judge_claim
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import Comparison, compare_all
-from experiments.analysis.reductions.plateaus import PRICES
+from experiments.analysis.evidence import Evidence, geometric_mean, sufficient
+from experiments.analysis.tables import Table
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, Verdict
-from experiments.report.claims import BY_CONSTRUCTION, CLAIMS, UNTESTED, Evidence, Judged, judge_claim
-from experiments.report.claims.evidence import geometric_mean, sufficient
 from experiments.store.records import Store
-from experiments.tables.model import Table
-from experiments.tables.peft import PEFT, SMALL, TASKS, learned
-from experiments.tables.pruned import LADDER_RUNS, MIXED, TASK_ONLY
-from experiments.tables.pruning import PRUNING
+from experiments.studies import CLAIMS
+from experiments.studies.peft import ADAPTER, BASELINES, DIAGNOSTICS, LORA, SMALL, TASKS, learned
+from experiments.studies.prices import PRICES
+from experiments.studies.pruning import FOURTEEN, NUMBERS, THIRTEEN
+from experiments.studies.pruning_small import LADDER_RUNS, MIXED, TASK_ONLY
 
-BY_KEY = {claim.key: claim for claim in CLAIMS}
+BY_KEY = {claim.name: claim for claim in CLAIMS}
+PEFT, PRUNING = (LORA, ADAPTER, DIAGNOSTICS, BASELINES), (THIRTEEN, FOURTEEN, *NUMBERS)
 L0 = PUBLISHED | dict([cell("datasevenfullbody.l0.truncated", 0)])
 
 

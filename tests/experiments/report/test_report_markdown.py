@@ -15,15 +15,16 @@ pytest.importorskip("jinja2", reason="needs Jinja2: pip install -e '.[paper]'")
 
 import own_records
 
+from experiments.methods import METHODS
 from experiments.report import markdown
-from experiments.report.content import build_content
-from experiments.report.sections import OUTLINES
+from experiments.report.answer import methods
+from experiments.report.content import TEXTS, build_content
 from experiments.store.records import Store
-from experiments.tables import MACROS
+from experiments.studies import MACROS
 
 
 def test_every_macro_stands_in_one_section() -> None:
-    placed = [name for outline in OUTLINES for name in outline.macros]
+    placed = [name for entry in TEXTS["sections"] for name in entry["macros"]]
     assert sorted(placed) == sorted(table.name for table in MACROS)
 
 
@@ -39,11 +40,32 @@ def test_the_readme_counts_the_images_that_the_records_say_were_encoded_again() 
     assert f"{images} of its 60,000 images" in (ROOT / "README.md").read_text()
 
 
-def test_the_results_page_names_what_was_not_run_and_has_no_dead_link(tmp_path: Path) -> None:
-    page = markdown.results(build_content(Reader(Store(tmp_path))))
-    assert [line for line in page.splitlines() if line.startswith("| all |")] == ["| all |  |  |  |  | 519 | 519 |"]
+def test_the_pages_of_no_records_say_so(tmp_path: Path) -> None:
+    report = build_content(Reader(Store(tmp_path)))
+    pages = {name: render(report) for name, render in markdown.PAGES.items()}
+    lines = pages["results.md"].splitlines()
+    assert [line for line in lines if line.startswith("| all |")] == ["| all |  |  |  |  | 519 | 519 |"]
     for table in MACROS:
-        assert page.count(f"- {table.title}:") == 1, table.title
-    links = re.findall(r"\]\(([^)]+)\)", (ROOT / "docs" / "results.md").read_text())
-    assert len(links) > 10
+        assert pages["results.md"].count(f"- {table.title}:") == 1, table.title
+    assert "| `inferred` | as the text says | -- | -- | -- |" in pages["about_the_paper.md"]
+    assert "**" not in pages["about_the_paper.md"], "nothing is shown or inferred"
+    assert "| `datafourfullbody.beta15.t` | -- | 2.05" in pages["disagreements.md"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", markdown.PAGES)
+def test_a_page_is_that_of_the_records(name: str) -> None:
+    page = (ROOT / "docs" / name).read_text()
+    assert page == markdown.PAGES[name](own_records.report())
+    links = re.findall(r"\]\(([^)]+)\)", page)
     assert not [link for link in links if not (ROOT / "docs" / link.partition("#")[0]).exists()]
+
+
+def test_every_method_has_a_source_and_its_cells(tmp_path: Path) -> None:
+    sources = {name: method.source for name, method in METHODS.items() if method.source is not None}
+    assert sources.keys() == METHODS.keys() - {"base"}
+    report = build_content(Reader(Store(tmp_path)))
+    cells = {line.method: line.cells for line in methods(report)}
+    assert cells.keys() == sources.keys()
+    assert cells["awnn"] == {"not run": 2 * 4}, "four columns in each of tables 7 and 7-full"
+    assert cells["ngn"]["not run"] > cells["awnn"]["not run"] > cells["fixed"]["not run"] == 0

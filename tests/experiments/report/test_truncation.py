@@ -12,7 +12,7 @@ from experiments.analysis.collect import Reader
 from experiments.analysis.compare import compare_all
 from experiments.report.truncation import evidence, two_ways
 from experiments.store.records import Store
-from experiments.tables.vae import FIFTEEN
+from experiments.studies.manifold import FIFTEEN
 
 
 @pytest.mark.parametrize(

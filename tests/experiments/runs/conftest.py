@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.runs import run_files
+from experiments.config import run_files
 
 
 @pytest.fixture(autouse=True)

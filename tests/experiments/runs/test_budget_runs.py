@@ -5,8 +5,8 @@ import pytest
 from experiments.blocks import ConfigError
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
+from experiments.config.run_files import runs_of
 from experiments.runs import launch
-from experiments.runs.run_files import runs_of
 from experiments.store.records import Store
 
 

@@ -12,9 +12,10 @@ import sys
 import pytest
 import torch
 
+from experiments.config import run_files
 from experiments.config.compose import compose
 from experiments.paths import ROOT
-from experiments.runs import run_files, training
+from experiments.runs import training
 from experiments.runs.errors import StorageError
 from experiments.runs.host import denormals_flushed
 from experiments.runs.phases import learner_of, plan_of, trainer_of

@@ -3,16 +3,17 @@
 import errno
 import json
 import os
-from dataclasses import replace
+import platform
+import signal
 from types import SimpleNamespace
 
+import faulty
 import pytest
-from waiting import until
 
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
+from experiments.config.run_files import runs_of
 from experiments.runs import launch, outcome, phases, sharing, training
-from experiments.runs.run_files import runs_of
 from experiments.store import leases
 from experiments.store.leases import Leases
 from experiments.store.records import RecordError, Store
@@ -25,65 +26,57 @@ def smoke(tmp_path, seeds, **changes):
     return [compose({"profile": "smoke"}, {**keys, "seed.value": seed}) for seed in seeds]
 
 
-def foreign(leases, name):
-    """Rewrite a lease as one of another machine."""
-    told = json.loads(leases.path(name).read_text())
-    leases.path(name).write_text(json.dumps({**told, "machine": "elsewhere", "host": "node7"}))
-
-
 def test_one_process_holds_a_run_until_it_releases_it(tmp_path):
     with Leases(tmp_path) as one, Leases(tmp_path) as other:
         assert one.take(["a", "b"]) == ["a", "b"]
         assert other.take(["b", "c"]) == ["c"]
-        assert other.owner("a").pid == os.getpid()
+        assert other.owner("a") == one.owner("a") == f"process {os.getpid()} on {platform.node()}"
         one.release(["b"])
         assert other.take(["b"]) == ["b"]
         one.release(["b"])
         assert one.owner("b") is not None, "only its holder releases a run"
     assert not list(tmp_path.rglob("*.lease"))
-    assert not list(tmp_path.rglob("*.part"))
 
 
-def test_a_lease_of_another_machine_is_alive_while_its_file_grows(tmp_path, monkeypatch):
-    now = 0.0
-    monkeypatch.setattr("experiments.store.leases.time", SimpleNamespace(monotonic=lambda: now))
-    with Leases(tmp_path) as here, Leases(tmp_path, lease=10.0) as there:
-        here.take(["a"])
-        foreign(here, "a")
-        assert str(there.owner("a")) == f"process {os.getpid()} on node7"
-        for _ in range(5):
-            with here.path("a").open("a") as lease:
-                lease.write("\n")
-            assert there.owner("a") is not None
-            now += 6.0
-        assert there.owner("a") is not None
-        now += 6.0
-        assert there.owner("a") is None
-        assert there.take(["a"]) == ["a"]
-        here.release(["a"])
-        assert there.owner("a") is not None, "the former owner leaves the heir alone"
-
-
-def test_heartbeats_extend_a_lease_and_never_recreate_it(tmp_path, caplog):
-    with Leases(tmp_path, beat=0.02) as leases:
-        leases.take(["a"])
-        size = leases.path("a").stat().st_size
-        until(lambda: leases.path("a").stat().st_size > size + 1, "two signs of life")
-        json.loads(leases.path("a").read_text())
-        leases.path("a").unlink()
-        until(lambda: "cannot renew the lease" in caplog.text, "the warning")
-        assert not leases.path("a").exists()
-
-
-def test_only_the_leases_of_dead_owners_are_cleared(tmp_path):
+def test_a_killed_process_frees_its_runs_at_once_and_a_suspended_one_keeps_them(tmp_path):
     with Leases(tmp_path) as leases:
-        leases.take(["a"])
+        pid = faulty.start(lambda: (Leases(tmp_path).take(["a"]), faulty.send(signal.SIGSTOP)()))
+        os.waitpid(pid, os.WUNTRACED)
+        leases.clear("a")
+        assert (leases.take(["a"]), leases.owner("a")) == ([], f"process {pid} on {platform.node()}")
+        os.kill(pid, signal.SIGKILL)
+        faulty.wait(pid)
+        assert (leases.path("a").exists(), leases.owner("a"), leases.take(["a"])) == (True, None, ["a"])
         leases.clear("a")
         assert leases.owner("a") is not None
-        told = json.loads(leases.path("a").read_text())
-        leases.path("a").write_text(json.dumps({**told, "started": "1"}))  # an earlier process with the same number
-        leases.clear("a")
-        assert not leases.path("a").exists()
+        leases.path("b").write_text("process 1 on a machine that has stopped")
+        leases.clear("b")
+        assert not leases.path("b").exists()
+
+
+def test_a_lease_that_is_removed_while_another_process_opens_it_is_taken_anew(tmp_path, monkeypatch):
+    with Leases(tmp_path) as one, Leases(tmp_path) as other, Leases(tmp_path) as third:
+        one.take(["a"])
+        real = leases.fcntl.flock
+
+        def late(*given):
+            monkeypatch.setattr(leases.fcntl, "flock", real)
+            one.release(["a"])
+            real(*given)
+
+        monkeypatch.setattr(leases.fcntl, "flock", late)
+        assert other.take(["a"]) == ["a"]
+        assert other.path("a").exists()
+        assert third.take(["a"]) == []
+
+
+def test_the_name_of_an_owner_is_printable(tmp_path):
+    with Leases(tmp_path) as one, Leases(tmp_path) as other:
+        one.take(["a"])
+        one.path("a").write_bytes(b"\x1b[2J \xff")
+        assert other.owner("a").isprintable()
+        one.path("a").write_bytes(b"")
+        assert other.owner("a") == "an unknown process"
 
 
 def test_an_unwritable_folder_is_reported_before_training(tmp_path):
@@ -119,40 +112,25 @@ def test_runs_of_a_living_process_are_not_taken(tmp_path, monkeypatch):
 
 
 def test_waiting_writes_nothing_and_looks_ever_less_often(tmp_path, monkeypatch):
-    """Twenty held runs for a minute: each lease is read once, and then only its file's facts."""
-    configs, now, pauses, reads, writes = smoke(tmp_path, range(20)), [0.0], [], [], []
+    """Twenty held runs for a minute."""
+    configs, now, pauses, writes = smoke(tmp_path, range(20)), [0.0], [], []
 
     def sleep(seconds):
         pauses.append(seconds)
         now[0] += seconds
 
-    real, temporary = leases.read_regular, leases.temporary_path
     with Leases(tmp_path / "results") as other:
         other.take([run_id(config) for config in configs])
+        before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
         monkeypatch.setattr(sharing, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: now[0]))
-        monkeypatch.setattr(leases, "read_regular", lambda *given: reads.append(given) or real(*given))
-        monkeypatch.setattr(leases, "temporary_path", lambda path: writes.append(path) or temporary(path))
+        monkeypatch.setattr(leases.os, "pwrite", lambda *given: writes.append(given))
         with pytest.raises(sharing.HeldElsewhere, match="training 20 runs"):
             launch.launch(configs, patience=60.0)
+        assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
     assert pauses[:3] == [0.5, 0.75, 1.125]
     assert max(pauses) == sharing.MAX_POLL
     assert 60 < sum(pauses) < 61
-    assert (len(reads), writes) == (2 * 20, [])  # by this command, and by the owner as it releases them
-
-
-def test_a_lease_of_a_dead_process_is_taken_over_though_its_owner_is_known(tmp_path):
-    """Also if the next lease has got the number of the file that was read."""
-    with Leases(tmp_path) as here, Leases(tmp_path) as there:
-        here.take(["a"])
-        assert there.owner("a") is not None
-        path = here.path("a")
-        told = json.loads(path.read_text())
-        path.write_text(json.dumps({**told, "pid": 2**30}))
-        assert there.owner("a") is not None
-        there._seen.clear()
-        assert there.take(["a"]) == ["a"]
-        there._seen["a"] = replace(there._seen["a"], owner=replace(there._seen["a"].owner, pid=2**30))
-        assert there.owner("a").pid == os.getpid()
+    assert writes == []
 
 
 def test_any_command_re_forms_an_interrupted_stack(tmp_path, monkeypatch):
@@ -168,10 +146,8 @@ def test_any_command_re_forms_an_interrupted_stack(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         launch.launch(smoke(tmp_path, range(4)))
     monkeypatch.setattr(outcome, "write", real)
-    at_once = training.train_at_once
-    monkeypatch.setattr(
-        training, "train_at_once", lambda stack, *rest: stacks.append(stack.seeds) or at_once(stack, *rest)
-    )
+    train = training.train_stack
+    monkeypatch.setattr(training, "train_stack", lambda stack: stacks.append(stack.seeds) or train(stack))
     monkeypatch.setattr(phases, "fit_phase", None)  # none of the four is trained again
     outcomes = launch.launch(smoke(tmp_path, [3, 2]))
     assert stacks == [[0, 1, 2, 3]]
@@ -202,7 +178,7 @@ def test_two_commands_share_their_stacks(tmp_path, monkeypatch):
 
     def wait(seconds):
         waits.append([store.get(run_id(config)) is not None for config in configs])
-        other.close()
+        other.release([run_id(config) for config in configs])
 
     monkeypatch.setattr(sharing.time, "sleep", wait)
     done = launch.share(runs_of(configs))

@@ -6,12 +6,12 @@ import os
 import pytest
 from record_samples import untimed
 
+from experiments.config import run_files
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
-from experiments.runs import phases, run_files, sharing, training
+from experiments.config.run_files import Run, runs_of
+from experiments.runs import phases, sharing, training
 from experiments.runs.launch import launch, share
-from experiments.runs.phases import fixed_configuration
-from experiments.runs.run_files import Run, runs_of
 from experiments.runs.stack import Stack
 from experiments.store import provenance
 from experiments.store.records import RecordError, Store
@@ -131,18 +131,6 @@ def _dies_in(monkeypatch, phase):
     return begun
 
 
-def test_an_interrupted_stack_resumes_if_one_fixed_model_exists_by_now(tmp_path, monkeypatch):
-    own = {"phases": ["grown", "fixed"], "engine": "torch", "checkpoint_seconds": 1e-9, "gate__K": 1}
-    configs = [smoke(tmp_path, seed__value=seed, **own) for seed in range(3)]
-    _dies_in(monkeypatch, "fixed")
-    with pytest.raises(KeyboardInterrupt):
-        launch(configs)
-    (alone,) = launch([fixed_configuration(configs[1], 1)])
-    outcomes = launch(configs)
-    taken = [json.loads(o.path.read_text())["phases"]["fixed"].get("taken_from") for o in outcomes]
-    assert taken == [None, alone.run_id, None]
-
-
 @pytest.mark.parametrize("harm", ["lost", "damaged"])
 def test_a_lost_start_of_a_continuation_is_trained_again(tmp_path, monkeypatch, harm):
     config = smoke(tmp_path, phases=["grown"], continue_with=[10.0], engine="torch")
@@ -223,8 +211,7 @@ def test_a_file_with_the_records_name_loses_no_training(tmp_path, monkeypatch):
 def test_partial_files_of_dead_processes_are_removed(tmp_path):
     config = smoke(tmp_path)
     record = Store(tmp_path / "results").path(run_id(config))
-    left = [temporary_path(record), temporary_path(tmp_path / "results" / ".leases" / f"{run_id(config)}.lease")]
-    left.append(temporary_path(tmp_path / "results" / ".sources" / "0123456789abcdef.sha256"))
+    left = [temporary_path(record), temporary_path(tmp_path / "results" / ".sources" / "0123456789abcdef.sha256")]
     for path in left:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"half")

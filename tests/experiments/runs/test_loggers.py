@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,10 +16,10 @@ from experiments.blocks import ConfigError
 from experiments.cli import app
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
+from experiments.config.run_files import Run
 from experiments.contract.config import Config
 from experiments.runs import loggers
 from experiments.runs.launch import launch
-from experiments.runs.run_files import Run
 from experiments.store.records import Store
 from ngn.train.trainer import Trainer
 
@@ -44,36 +45,15 @@ def test_csv_holds_the_points_of_the_record_for_every_run_of_a_stack(tmp_path: P
         assert [int(row["step"]) for row in written] == curves["grown.step"].tolist()
         np.testing.assert_allclose([float(row["t"]) for row in written], curves["grown.t"][:, 0], rtol=1e-6)
         np.testing.assert_allclose([float(row["loss"]) for row in written], curves["grown.loss"], rtol=1e-6)
-        schedule = config.schedule
-        assert float(written[0]["price"]) == schedule.lambda0
-        assert float(written[0]["beta"]) == schedule.beta_start < float(written[-1]["beta"])
 
 
 def test_every_phase_logs_under_the_name_of_its_run(tmp_path: Path) -> None:
     """This includes continuations at other prices, whose configurations have other run ids."""
-    own = {"continue_with": [0.1, 10.0], "schedule.beta_start": 4.0, "schedule.beta_end": 4.0}
-    config = short(tmp_path, "csv", engine="torch", **own)
+    config = short(tmp_path, "csv", engine="torch", continue_with=[0.1, 10.0])
     launch([config])
     path = Store(tmp_path / "results").path(run_id(config))
     phases = ("grown", "continue_0p1", "continue_10")
     assert sorted(path.parent.glob("*.csv")) == sorted(path.with_suffix(f".{phase}.csv") for phase in phases)
-    price = [rows(config, phase)[0]["price"] for phase in phases]
-    assert [float(each) for each in price] == pytest.approx([config.schedule.lambda0 * n for n in (1, 0.1, 10)])
-
-
-def test_logged_prices_are_those_of_each_axis() -> None:
-    groups = {"task": "twist", "gate": "layers", "profile": "smoke"}
-    layers = compose(
-        {**groups, "schedule": "dec_lambda"}, {"schedule.kappa": 2.0, "schedule.lambda_shape.kind": "constant"}
-    )
-    row = loggers.row_of(Run.of(layers), 1.0, True, 0.1, 0.1, [1.0] * layers.gate.groups)
-    prices = [value for key, value in row.items() if key.startswith("price")]
-    assert len(prices) == layers.gate.groups > 1
-    assert prices[0] == pytest.approx(1e-1)
-    assert prices[-1] == pytest.approx(1e-5)
-    assert row["alpha_0"] == pytest.approx(2e-1)
-    under_budget = compose({"method": "budget", "profile": "smoke"}, {"method.count": 3})
-    assert loggers.row_of(Run.of(under_budget), 0.2, True, 0.1, 0.1, [1.0]).keys() == {"loss", "task", "t"}
 
 
 def test_after_an_interruption_no_point_is_missing_or_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,10 +80,11 @@ def test_a_failing_logger_does_not_stop_training(
     def fails(*_: object) -> None:
         raise OSError("no space left")
 
-    def sink(*_: object) -> object:
+    def sink(run: Run, phase: str, ends: ExitStack) -> object:
         if where == "opening":
             fails()
-        return (fails if where == "writing" else lambda *_: None), (fails if where == "closing" else lambda: None)
+        ends.callback(fails if where == "closing" else lambda: None)
+        return fails if where == "writing" else lambda *_: None
 
     monkeypatch.setitem(loggers.SINKS, "csv", sink)
     assert launch([short(tmp_path, "csv")])[0].status == "complete"
@@ -118,7 +99,7 @@ def test_tensorboard_reads_what_was_written(tmp_path: Path) -> None:
     launch([config])
     events = EventAccumulator(str(tmp_path / "scratch" / "tensorboard" / run_id(config) / "grown"))
     events.Reload()
-    assert {"loss", "task", "t", "price", "alpha", "beta"} == set(events.Tags()["scalars"])
+    assert {"loss", "task", "t"} == set(events.Tags()["scalars"])
     assert [event.step for event in events.Scalars("t")] == list(range(12))
 
 

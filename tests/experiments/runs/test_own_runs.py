@@ -15,10 +15,10 @@ from record_samples import grown, record
 from experiments.cli.expand import expand
 from experiments.cli.presets import expand_experiment
 from experiments.cli.rewrite import rewrite
+from experiments.config import run_files
 from experiments.config.compose import compose
 from experiments.contract.config import Config
 from experiments.paths import ROOT
-from experiments.runs import run_files
 from experiments.runs.launch import launch
 from experiments.store import provenance
 from experiments.store.records import RecordError, Store
@@ -74,7 +74,7 @@ from experiments.store.records import read_record
 from experiments.config.schema import CheckedConfig
 from experiments.contract.config import Config
 from experiments.tasks import make_task
-from experiments.runs.run_files import Run
+from experiments.config.run_files import Run
 
 for path in sys.argv[1:]:
     record = read_record(Path(path))

@@ -4,18 +4,18 @@ import json
 
 import pytest
 import torch
-from record_samples import sealed
 from whole_runs import ALL, checked
 
 from experiments.blocks import ConfigError
+from experiments.config import run_files
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
+from experiments.config.run_files import Run, runs_of
 from experiments.data.sets import DataInfo
-from experiments.runs import run_files, training
+from experiments.runs import training
 from experiments.runs.launch import launch
-from experiments.runs.phases import fixed_configuration, learner_of
+from experiments.runs.phases import learner_of
 from experiments.runs.result import prunes_back
-from experiments.runs.run_files import Run, runs_of
 from experiments.runs.stack import Stack, stack_key, stacks_of
 from experiments.store import provenance
 from experiments.store.records import RecordError
@@ -52,7 +52,7 @@ def test_every_pair_goes_from_configuration_to_record(tmp_path, task, gate):
 def test_a_run_is_trained_once(tmp_path, monkeypatch):
     config = smoke(tmp_path)
     (first,) = launch([config])
-    monkeypatch.setattr(training, "train_at_once", lambda pack: pytest.fail("trained again"))
+    monkeypatch.setattr(training, "train_stack", lambda pack: pytest.fail("trained again"))
     (second,) = launch([config])
     assert second.status == "present"
     assert str(first.path) in second.message
@@ -73,30 +73,6 @@ def test_force_replaces_the_record(tmp_path):
     (again,) = launch([smoke(tmp_path, force=True)])
     assert again.status == "complete"
     assert first.path.stat().st_ino != before
-
-
-def test_the_fixed_phase_takes_the_record_of_the_fixed_run(tmp_path):
-    """The fixed phase takes the ``method=fixed`` record of its size and seed; without one, it trains that run itself.
-
-    Both give the same numbers. The record names both engines: its own, and that of the other record.
-    """
-    grown = smoke(tmp_path, "cora", phases=["grown", "fixed"])
-    (outcome,) = launch([grown])
-    trained = json.loads(outcome.path.read_text())["phases"]["fixed"]
-    assert "taken_from" not in trained
-    alone = fixed_configuration(grown, trained["count"][0])
-    (fixed,) = launch([alone])
-    record = json.loads(fixed.path.read_text())
-    assert record["phases"]["fixed"]["truncated"] == trained["truncated"]
-    outcome.path.unlink()
-    other = {**record["execution"], "engine": "fused-branches"}
-    fixed.path.write_text(json.dumps(sealed(record | {"execution": other})))
-    (again,) = launch([grown])
-    rewritten = json.loads(again.path.read_text())
-    taken = rewritten["phases"]["fixed"]
-    assert rewritten["execution"]["engine"] == "fused-branches+torch"
-    assert taken["taken_from"] == fixed.run_id
-    assert taken["truncated"] == trained["truncated"]
 
 
 def test_a_diverged_run_has_a_status_and_no_scores(tmp_path):

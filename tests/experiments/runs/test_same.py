@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from record_samples import fixed, grown, record
+from record_samples import grown, record
 
+from experiments.config import run_files
 from experiments.config.compose import compose
+from experiments.config.run_files import Run
 from experiments.contract.config import Config
 from experiments.data import MissingData, sets
 from experiments.language import base
 from experiments.paths import ROOT
-from experiments.runs import run_files, same, training
+from experiments.runs import same
 from experiments.runs.launch import launch, share
-from experiments.runs.run_files import Run
 from experiments.store import provenance, sources
 from experiments.store.records import RecordError, Store
 from experiments.sweeps import status
@@ -30,11 +31,27 @@ def files(monkeypatch: pytest.MonkeyPatch, suite: Mapping[str, str] = FILES, own
     """Make these the digests of the present sources and plug-ins."""
     monkeypatch.setattr(sources, "training_digests", lambda: dict(suite))
     monkeypatch.setattr(sources, "plugin_digests", lambda: dict(own))
+    monkeypatch.setattr(same, "code", lambda: provenance.Code(None, False, "git"))
 
 
 def config(place: Path, **overrides: Any) -> Config:
     keys = {"train.steps": 12, "gate.K": 4, "engine": "torch", "progress": "never", "results": str(place)}
     return compose({}, {**keys, **{key.replace("__", "."): value for key, value in overrides.items()}})
+
+
+def fault(asked: Config, made: Mapping[str, Any], place: Path | None, allow_dirty: bool = True) -> Any:
+    found = same.fault_of(made, asked, place, allow_dirty)
+    return None if found is None else found.text
+
+
+def test_records_of_one_clean_commit_need_no_look_at_the_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "training_digests", lambda: pytest.fail("read"))
+    monkeypatch.setattr(same, "code", lambda: provenance.Code("abc", True, "git"))
+    asked = config(tmp_path)
+    code = {"commit": "abc", "clean": True, "source": "git", "sources": "0" * 64, "numerics": _numerics(asked)}
+    assert fault(asked, record(asked, {}, code=code), tmp_path) is None
 
 
 def test_an_edited_source_is_named_and_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,10 +96,13 @@ def test_without_kept_digests_the_commit_names_the_files(monkeypatch: pytest.Mon
     asked = config(tmp_path)
     code = {"commit": "abc", "clean": True, "source": "git", "sources": "0" * 64, "numerics": _numerics(asked)}
     monkeypatch.setattr(same, "changed_since", {"abc": [f"ngn/{n}.py" for n in range(5)]}.get)
-    (how,) = same.differences(record(asked, {}, code=code), asked, tmp_path)
-    assert how == "by other sources (ngn/0.py, ngn/1.py, ngn/2.py and 2 more)"
-    (how,) = same.differences(record(asked, {}, code={**code, "clean": False}), asked, tmp_path)
-    assert how == "by other sources"
+    named = "was trained by other sources (ngn/0.py, ngn/1.py, ngn/2.py and 2 more)"
+    assert fault(asked, record(asked, {}, code=code), tmp_path) == named
+    dirty = record(asked, {}, code={**code, "clean": False})
+    assert fault(asked, dirty, tmp_path) == "was trained by other sources"
+    assert (
+        fault(asked, dirty, None, allow_dirty=False) == "was made by uncommitted code or with plug-ins; commit the code"
+    )
 
 
 def _numerics(asked: Config) -> dict[str, int]:
@@ -93,10 +113,9 @@ def _numerics(asked: Config) -> dict[str, int]:
 def test_a_record_without_digests_counts_by_its_numerics(tmp_path: Path) -> None:
     asked = config(tmp_path)
     old = record(asked, {"grown": grown([2.0], 1e-3, 1e-3)})
-    assert same.differences(old, asked, tmp_path) == []
+    assert fault(asked, old, tmp_path) is None
     old["code"]["numerics"] = {"task": 0, "method": 1}
-    (how,) = same.differences(old, asked, tmp_path)
-    assert "numerics version" in how
+    assert "numerics version" in fault(asked, old, tmp_path)
 
 
 def test_trials_are_trained_anew(
@@ -147,24 +166,14 @@ def test_other_weights_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     info = {"name": "local", "sha256": "0" * 64, "provenance": ""}
     made = record(asked, {"grown": grown([2.0], 90.0, 90.0, "exact_match")}, base=info)
     monkeypatch.setattr(same, "_data_digest", lambda parts, root: None)
-    assert same.differences(made, asked, tmp_path) == [], "the model is not on this machine"
+    assert fault(asked, made, tmp_path) is None, "the model is not on this machine"
     same._model_digest.cache_clear()
     model.mkdir()
     (model / "config.json").write_text("{}")
-    (how,) = same.differences(made, asked, tmp_path)
-    assert how == "on other weights of model=local"
+    assert fault(asked, made, tmp_path) == "was trained on other weights of model=local"
     assert asked.model is not None
     made["base"]["sha256"] = base.digest_of(asked.model, tmp_path)
-    assert same.differences(made, asked, tmp_path) == []
-
-
-def test_a_size_is_retrained_if_its_record_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    alone = compose({"method": "fixed"}, {"method.count": 3, "results": str(tmp_path)})
-    Store(tmp_path).write(record(alone, {"fixed": fixed(3, 1e-3)}))
-    monkeypatch.setattr(training, "code", lambda: provenance.Code("c", True, "git"))
-    assert training._usable_record(Run.of(alone)) is not None
-    monkeypatch.setattr(training, "differences", lambda *of: ["by other sources"])
-    assert training._usable_record(Run.of(alone)) is None
+    assert fault(asked, made, tmp_path) is None
 
 
 def test_only_what_trains_is_compared() -> None:
@@ -172,6 +181,6 @@ def test_only_what_trains_is_compared() -> None:
     parts = {path.split("/")[1] for path in sources.source_digests() if path.startswith("experiments/")}
     assert set(sources.READERS) <= parts
     assert sources.trains("experiments/runs/same.py")
-    assert not sources.trains("experiments/page/html.py")
+    assert not sources.trains("experiments/report/page/html.py")
     assert not sources.trains("run.py")
-    assert (ROOT / "experiments" / "page" / "html.py").is_file()
+    assert (ROOT / "experiments" / "report" / "page" / "html.py").is_file()

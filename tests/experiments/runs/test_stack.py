@@ -7,10 +7,10 @@ import torch
 
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
+from experiments.config.run_files import runs_of
 from experiments.methods.ngn import NGN
 from experiments.models.kernels import supported
 from experiments.runs import launch, phases
-from experiments.runs.run_files import runs_of
 from experiments.runs.stack import LARGEST, LARGEST_FUSED, Stack, kernel_of, largest_stack, stacks_of, why_no_kernel
 from experiments.tasks import make_task
 from experiments.tasks.regression1d import Regression1D

@@ -16,12 +16,12 @@ from experiments.paths import ROOT
 from experiments.runs import launch, models
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
-from experiments.tasks import GATES_OF_TASK, make_task
+from experiments.tasks import COMPONENTS, GATES_OF_TASK, make_task
 from experiments.tasks.tinystories.model import continued
 from ngn.gate import softplus_inverse
 from ngn.train.trainer import Trainer
 
-GATES = GATES_OF_TASK["tinystories"]
+GATES = [gate for gate in GATES_OF_TASK["tinystories"] if not COMPONENTS[gate].given]
 SMALL = {"gate.width": 16, "task.context": 16, "train.batch": 4, "progress": "never"}
 
 

@@ -9,6 +9,7 @@ import os
 import numpy as np
 import pytest
 
+from experiments.store import provenance
 from experiments.store.curves import MAX_CURVE_BYTES
 from experiments.store.records import BOUNDARY_BYTES, MAX_RECORD_BYTES, RecordError, Store, parse, read_record
 from ngn.files import remove
@@ -234,13 +235,23 @@ def _set(record, path, value):
 @pytest.mark.parametrize(
     ("path", "value", "named"),
     [
-        ("phases.grown.soft.mse", -0.5, "mse"),
-        ("phases.grown.truncated.accuracy", 100.5, "accuracy"),
+        ("phases.grown.soft.mse", -0.5, "phases.grown.soft: mse must be at least 0"),
+        ("phases.grown.truncated.accuracy", 100.5, "accuracy must be at most 100"),
+        ("phases.grown.soft.score", True, "phases.grown.soft.score: .* valid number .given: True."),
+        ("phases.other", RECORD["phases"]["grown"], "phases.other"),
+        ("phases.grown.kept", {"early": [1, 2], "middle": [1, 2]}, "kept"),
+        ("phases.grown.kept", {"early": [1], "middle": [1, 2], "late": [1, 2]}, "kept.early"),
+        ("phases.grown.r", None, "phases.grown.r is null"),
+        ("base", None, "base is null"),
+        ("config", {"task": {}}, "config: must have gate, method"),
+        ("execution.replicas", 0, "replicas"),
+        ("execution.extra", 1, "execution.extra"),
+        ("code.clean", 1, "code.clean"),
         ("phases.grown.t", [-1e-9], "t"),
         ("phases.grown.t", [1.0, 2.0], "t has 2 entries"),
         ("phases.grown.r", [1.5], "r"),
         ("phases.grown.count", [2.5], "count"),
-        ("phases.grown.count", [2.0], "integers"),
+        ("phases.grown.count", [2.0], "integer"),
         ("phases.grown.n", {"accuracy": 1e30}, "n"),
         ("phases.grown.seconds", 1e300, "seconds"),
         ("phases.grown.prefixes", [-1e-9], "negative score"),
@@ -267,6 +278,25 @@ def test_a_record_is_in_utf_8():
     """In UTF-16, a separator of lines looks like two letters."""
     with pytest.raises(RecordError, match="unreadable"):
         parse(json.dumps(changed(hardware={"cpu": "a\u2028b"}), ensure_ascii=False).encode("utf-16"), "here")
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (provenance.Code("c", True, "git"), None),
+        (provenance.Code("c", False, "git", tuple("abcd")), "uncommitted changes (a, b, c and 1 more); commit them"),
+        (provenance.Code(None, False, "none"), "names no commit; use a git clone"),
+    ],
+)
+def test_what_will_not_count_says_why(monkeypatch, code, said):
+    monkeypatch.setattr(provenance, "code", lambda: code)
+    why = provenance.why_not_counted()
+    assert why is None if said is None else said in why
+
+
+def test_a_tree_without_git_names_no_commit(tmp_path, monkeypatch):
+    monkeypatch.setattr(provenance, "ROOT", tmp_path)
+    assert provenance._code() == provenance.Code(None, False, "none")
 
 
 def test_stories_may_have_several_lines():
@@ -345,15 +375,3 @@ def test_a_file_s_name_is_shown_without_its_control_characters(tmp_path):
     with pytest.raises(RecordError, match=r"cora<U\+001B>\[2J\.json") as refused:
         read_record(path)
     assert str(refused.value).isprintable()
-
-
-def test_reading_is_cheap_enough_for_thousands(tmp_path):
-    """Counts calls to the validator, not seconds: it is compiled once, and looked up once per record."""
-    from experiments.store import records
-
-    store = Store(tmp_path)
-    store.write(RECORD)
-    records._validator.cache_clear()
-    for _ in range(200):
-        store.get(RECORD["run_id"])
-    assert records._validator.cache_info()[:2] == (199, 1)

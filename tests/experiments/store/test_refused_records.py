@@ -14,7 +14,7 @@ from table_samples import baseline_id, build, cell, filled, store
 
 from experiments.analysis.collect import Reader
 from experiments.store.records import RecordError, Store
-from experiments.tables.one_d import BASELINE
+from experiments.studies.one_d import BASELINE
 
 
 def _dirty(store: Store) -> None:

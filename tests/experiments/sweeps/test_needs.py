@@ -11,10 +11,10 @@ pytest.importorskip("submitit", reason="needs submitit: pip install -e '.[cluste
 
 from experiments.analysis.selection import Selection
 from experiments.config.compose import compose
+from experiments.config.run_files import runs_of
 from experiments.contract.needs import NOTHING, Needs
 from experiments.data import DataError
 from experiments.runs import memory
-from experiments.runs.run_files import runs_of
 from experiments.studies import STUDIES
 from experiments.studies.model import Study
 from experiments.sweeps import plan as plans

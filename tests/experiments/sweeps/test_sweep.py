@@ -10,9 +10,9 @@ from sweep_samples import frozen
 
 from experiments.blocks import ConfigError
 from experiments.config.compose import compose
+from experiments.config.run_files import runs_of
 from experiments.data import DataError
 from experiments.paths import CONF
-from experiments.runs.run_files import runs_of
 from experiments.store import provenance
 from experiments.store.leases import Leases
 from experiments.store.records import Store

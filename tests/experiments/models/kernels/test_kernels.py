@@ -27,9 +27,10 @@ from kernel_cases import (
     stop_after,
 )
 
+from experiments.config import run_files
 from experiments.config.compose import compose
 from experiments.models.kernels.trainer import KernelTrainer
-from experiments.runs import run_files, training
+from experiments.runs import training
 from experiments.runs.stack import LARGEST, LARGEST_FUSED, Stack, largest_stack
 from ngn.methods.ngn import CountGate
 from ngn.schedules import CONSTANT

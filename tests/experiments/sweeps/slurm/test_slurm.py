@@ -14,9 +14,9 @@ import pytest
 from waiting import until
 
 from experiments.config.compose import compose
+from experiments.config.run_files import runs_of
 from experiments.contract.needs import NOTHING, Needs
 from experiments.paths import CONF
-from experiments.runs.run_files import runs_of
 from experiments.sweeps import plan as plans
 from experiments.sweeps.settings import Cluster
 from experiments.sweeps.slurm import submit_after

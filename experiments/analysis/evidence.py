@@ -1,0 +1,178 @@
+"""How a claim reads records: complete enough cells and samples, or the reason why there is nothing to judge."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from experiments.analysis.collect import Reader, RecordedRun
+from experiments.analysis.reduce import reduce_cell, sample
+from experiments.analysis.selection import Selection
+from experiments.analysis.statistics import Array
+from experiments.analysis.tables import StandIn
+
+if TYPE_CHECKING:
+    from experiments.analysis.compare import Comparison
+
+
+class Untested(Exception):
+    """Too little has been run to judge a claim; the message says what is missing."""
+
+
+def sufficient(n: int, wanted: int) -> bool:
+    """Whether ``n`` of ``wanted`` runs are enough to judge by: half of them, and five unless fewer are wanted."""
+    return n >= max(min(5, wanted), math.ceil(wanted / 2))
+
+
+def _runs(own: Selection, stand_in: StandIn | None) -> Selection:
+    """The runs of a row, or those that take their place."""
+    return own if stand_in is None else own.with_overrides(stand_in.overrides, stand_in.choices)
+
+
+class Evidence:
+    """What a predicate may look at. ``used`` collects the ids of the runs that it looked at.
+
+    Args:
+        items: name → comparison of every cell of the tables.
+    """
+
+    def __init__(self, reader: Reader, items: Mapping[str, Comparison]) -> None:
+        self.reader = reader
+        self.items = items
+        self.used: list[str] = []
+
+    def cell(self, name: str, slot: str | None = None, stand_in: StandIn | None = None) -> float:
+        """The number of a cell (``slot``, else its first), over at least half of the published seeds.
+
+        Args:
+            stand_in: takes the place of the row's own runs.
+
+        Raises:
+            Untested: if there are fewer.
+        """
+        item = self.items[name]
+        cell = item.cell
+        if stand_in is not None and item.row.runs is not None:
+            runs = _runs(item.row.runs, stand_in)
+            cell = reduce_cell(self.reader, item.table, item.row, item.column.key, runs)
+        if cell.value is None or not sufficient(cell.n, item.row.seeds):
+            raise Untested(f"{name}: {cell.n} of {item.row.seeds} seeds" if cell.n else f"{name} is not run")
+        self.used += cell.run_ids
+        found = cell.value[slot or next(iter(cell.value))]
+        if isinstance(found, Sequence):
+            raise TypeError(f"{name} holds one number per gate: {list(found)}")
+        return float(found)
+
+    def answers(self, name: str, slot: str | None = None, stand_in: StandIn | None = None) -> tuple[float, int]:
+        """A score of one run, as (share of right answers, number of questions).
+
+        Raises:
+            Untested: if there is no such run.
+        """
+        score = self.cell(name, slot, stand_in)
+        item = self.items[name]
+        companion, beside, _ = item.table.quantity(item.row, item.column.key).rpartition("/")
+        quantity = f"{companion}{beside}n"
+        runs = self.reader.collect(_runs(item.row.runs, stand_in)) if item.row.runs else None
+        found = sample(runs, [quantity], frozenset([quantity]))[0] if runs else {}
+        if quantity not in found:
+            raise Untested(f"{name}: its number of questions is not recorded")
+        return score / 100, int(found[quantity][0, 0])
+
+    def published(self, name: str) -> float:
+        """The first number that the paper prints in a cell."""
+        item = self.items[name]
+        found = next(iter(item.published[1].values())) if item.published else ()
+        if isinstance(found, Sequence):
+            raise TypeError(f"the paper prints no single number in {name}")
+        return float(found)
+
+    def published_count(self, name: str) -> tuple[int, int]:
+        """The published rate of a cell, as (number of seeds, of how many)."""
+        seeds = self.items[name].row.seeds
+        return round(self.published(name) / 100 * seeds), seeds
+
+    def samples(
+        self, selection: Selection, quantities: Sequence[str], what: str, wanted: int | None = None
+    ) -> dict[str, Array]:
+        """Quantity → one number per run, shape [runs], over at least half of the runs of a selection.
+
+        Args:
+            wanted: number of runs of which half are enough, if not all of the selection.
+
+        Raises:
+            Untested: if there are fewer; ``what`` names them.
+        """
+        return self.pooled([selection], quantities, what, wanted)
+
+    def pairs(
+        self, first: Selection, second: Selection, quantity: str, what: str, wanted: int | None = None
+    ) -> tuple[Array, Array]:
+        """One quantity of two selections at the seeds that both have, each of shape [seeds].
+
+        Args:
+            wanted: number of pairs of which half are enough, if not all of the selections.
+
+        Raises:
+            Untested: if fewer than half of the pairs are there.
+        """
+        by_seed: list[dict[int, tuple[float, str]]] = []
+        for selection in (first, second):
+            collected = self.reader.collect(selection)
+            found, names, _ = sample(collected, [quantity], frozenset([quantity]))
+            seeds = {run.run_id: run.seed for run in collected.runs}
+            numbers = found[quantity][0] if names else ()
+            by_seed.append({seeds[name]: (float(number), name) for name, number in zip(names, numbers, strict=True)})
+        shared = sorted(set(by_seed[0]) & set(by_seed[1]))
+        wanted = wanted or len(set(first.seeds) & set(second.seeds))
+        if not sufficient(len(shared), wanted):
+            raise Untested(f"{what}: {len(shared)} of {wanted} pairs of seeds")
+        self.used += [of[seed][1] for of in by_seed for seed in shared]
+        one, other = (np.array([of[seed][0] for seed in shared]) for of in by_seed)
+        return one, other
+
+    def ratios(self, first: Selection, second: Selection, quantity: str, what: str, wanted: int | None = None) -> Array:
+        """The first over the second at the seeds that both have, shape [seeds]; as :meth:`pairs`."""
+        one, other = self.pairs(first, second, quantity, what, wanted)
+        return one / other
+
+    def pooled(
+        self, selections: Sequence[Selection], quantities: Sequence[str], what: str, wanted: int | None = None
+    ) -> dict[str, Array]:
+        """The same over several selections together, each of whose quantities has shape [runs].
+
+        Raises:
+            Untested: if fewer than half of all runs are there.
+        """
+        parts: list[dict[str, Array]] = []
+        runs: list[str] = []
+        for selection in selections:
+            found, names, _ = sample(self.reader.collect(selection), list(quantities), frozenset(quantities))
+            if names:
+                parts.append({quantity: gates[0] for quantity, gates in found.items()})
+                runs += names
+        wanted = wanted or sum(len(selection.seeds) for selection in selections)
+        if not sufficient(len(runs), wanted):
+            raise Untested(f"{what}: {len(runs)} of {wanted} runs")
+        self.used += runs
+        return {quantity: np.concatenate([part[quantity] for part in parts]) for quantity in quantities}
+
+    def runs(self, selection: Selection, what: str) -> tuple[RecordedRun, ...]:
+        """The complete runs of a selection, at least half of them.
+
+        Raises:
+            Untested: if there are fewer.
+        """
+        found = tuple(run for run in self.reader.collect(selection).runs if run.record["status"] == "complete")
+        if not sufficient(len(found), len(selection.seeds)):
+            raise Untested(f"{what}: {len(found)} of {len(selection.seeds)} runs")
+        self.used += [run.run_id for run in found]
+        return found
+
+
+def geometric_mean(numbers: Array) -> float:
+    """exp of the mean logarithm; of positive numbers."""
+    return float(np.exp(np.log(numbers).mean()))

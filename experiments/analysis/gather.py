@@ -1,0 +1,142 @@
+"""Gather the points and curves of a figure from records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from experiments.analysis.collect import Collected, Problem, Reader, RecordedRun, same_data
+from experiments.analysis.figures import Curve, Data, Line, Point
+from experiments.analysis.reduce import sample
+from experiments.analysis.selection import Selection, selected_runs
+from experiments.analysis.statistics import Array
+from experiments.store.records import NO_CURVES
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """The usable runs of one selection and their numbers: quantity → array of shape [runs]."""
+
+    runs: tuple[RecordedRun, ...] = ()
+    values: Mapping[str, Array] = field(default_factory=dict)
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The run ids, in the order of the values."""
+        return tuple(run.run_id for run in self.runs)
+
+
+@dataclass(frozen=True)
+class Gathered(Generic[Key]):
+    """The groups of a figure by key, all its run ids, and the problems of runs that are left out."""
+
+    groups: Mapping[Key, RunGroup]
+    runs: tuple[str, ...]
+    problems: tuple[Problem, ...]
+    unit: str
+
+    @property
+    def found(self) -> int:
+        """The number of usable runs."""
+        return len({name for group in self.groups.values() for name in group.ids})
+
+    def data(
+        self,
+        points: Iterable[Point] = (),
+        curves: Iterable[Curve] = (),
+        lines: Iterable[Line] = (),
+        notes: Iterable[str] = (),
+        titles: Mapping[str, str] | None = None,
+        courses: Mapping[str, Key] | None = None,
+    ) -> Data:
+        """Return the figure's data, with a note if it is partial or if runs have no curves.
+
+        Args:
+            courses: panel → the group whose curves it draws.
+        """
+        curves = tuple(curves)
+        drawn = {curve.panel for curve in curves}
+        lacking = frozenset(k for k, group in (courses or {}).items() if self.groups[group].runs and k not in drawn)
+        notes = (*self._partial(), *notes, *((NO_CURVES,) if lacking else ()))
+        return Data(tuple(points), curves, tuple(lines), self.runs, self.found, notes, titles or {}, lacking)
+
+    def _partial(self) -> list[str]:
+        if self.found == len(self.runs):
+            return []
+        kinds = Counter("refused" if problem.refused else problem.kind for problem in self.problems)
+        words = {"missing": "not run", "diverged": "diverged", "refused": "refused"}
+        lacking = ", ".join(f"{kinds[kind]} {word}" for kind, word in words.items() if kinds[kind])
+        return [f"partial: {self.found} of {len(self.runs)} {self.unit} ({lacking})"]
+
+
+def boundaries(reader: Reader, group: RunGroup, panel: str) -> tuple[list[Curve], list[Line]]:
+    """Return the boundary over training of each run with curves, and the median over runs of equal steps."""
+    found = ((run, reader.store.curves(run.run_id)) for run in group.runs)
+    curves = [
+        Curve("t of each seed", run.run_id, run.seed, stored["grown.step"], stored["grown.t"][:, 0], panel)
+        for run, stored in found
+        if stored is not None
+    ]
+    if not curves or not all(np.array_equal(curve.x, curves[0].x) for curve in curves):
+        return curves, []
+    middle = np.median([curve.y for curve in curves], axis=0)
+    runs = tuple(curve.run for curve in curves)
+    return curves, [Line("median over the seeds", curves[0].x, middle, panel, runs)]
+
+
+def spread(points: Iterable[Point], width: float, at: float = 0.0) -> Iterator[Point]:
+    """Spread points of one panel with the same x evenly over ``width``, centred at an offset of ``at``."""
+    places: dict[tuple[str, float], list[Point]] = {}
+    for point in points:
+        places.setdefault((point.panel, point.x), []).append(point)
+    for same in places.values():
+        for n, point in enumerate(same):
+            yield replace(point, shift=at + (width * (n / (len(same) - 1) - 0.5) if len(same) > 1 else 0.0))
+
+
+def stand_in(selection: Selection, overrides: Mapping[str, Any]) -> Selection:
+    """Add overrides with lower priority than the selection's own, so that a study keeps what it varies."""
+    return selection.with_overrides({**overrides, **dict(selection.overrides)})
+
+
+def gather(
+    reader: Reader,
+    selections: Mapping[Key, Selection],
+    quantities: Sequence[str] | Mapping[Key, Sequence[str]],
+    overrides: Mapping[str, Any],
+    unit: str = "runs",
+    own_data: bool = False,
+) -> Gathered[Key]:
+    """Gather the runs of each selection that have all ``quantities`` (one number each) and the same data.
+
+    Args:
+        quantities: for all selections, or for each.
+        unit: the word for a run in the note of a partial figure.
+        own_data: whether each selection has its own data, on which only its own runs must agree.
+    """
+    wanted: dict[str, None] = {}
+    collected: dict[Key, Collected] = {}
+    for key, selection in selections.items():
+        chosen = stand_in(selection, overrides)
+        wanted.update(dict.fromkeys(run.id for run in selected_runs(chosen)))
+        collected[key] = reader.collect(chosen)
+    sets = [list(one.runs) for one in collected.values()]
+    odd = [p for runs in (sets if own_data else [list(chain(*sets))]) for p in same_data(runs)[1]]
+    strangers = {problem.where for problem in odd}
+    groups: dict[Key, RunGroup] = {}
+    problems: dict[str, Problem] = {problem.where: problem for problem in odd}
+    for key, one in collected.items():
+        alike = tuple(run for run in one.runs if run.run_id not in strangers)
+        names = list(quantities[key] if isinstance(quantities, Mapping) else quantities)
+        samples, used, lacks = sample(replace(one, runs=alike), names, frozenset(names))
+        problems.update({lack.where: lack for lack in lacks})
+        by_id = {run.run_id: run for run in alike}
+        groups[key] = RunGroup(tuple(by_id[name] for name in used), {name: row[0] for name, row in samples.items()})
+    return Gathered(groups, tuple(wanted), tuple(problems.values()), unit)

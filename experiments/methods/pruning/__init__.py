@@ -1,0 +1,193 @@
+"""Ways to make a finished module smaller: it is trained, cut to its ``limit``, and trained on.
+
+All methods have the same number of steps, before and after the cut together.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from experiments.blocks import ConfigError, NonNegative, Positive
+from experiments.contract.config import Method, OrderedGroup
+from experiments.methods.fixed import PLAIN
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from experiments.contract.config import Config, Replicas
+    from experiments.contract.task import Task
+    from ngn.contract import Learner
+    from ngn.methods.base import Capacity
+
+Progress = Annotated[float, Field(ge=0, lt=1)]
+HALF = 0.5
+"""Progress at which a method with a penalty cuts."""
+
+
+class OfModules(Method, ABC):
+    """Make a finished module smaller, by its function of the same name in ``cutting.py`` or ``published.py``."""
+
+    of_modules: ClassVar[Literal["no", "also", "only"]] = "only"
+    scored: ClassVar[tuple[str, ...]] = ("truncated",)
+    unused: ClassVar[tuple[str, ...]] = tuple(key for key in PLAIN if key not in ("phases", "limit"))
+
+    @property
+    def has_boundary(self) -> bool:
+        return False
+
+    def check(self, config: Config) -> None:
+        if list(config.phases) != ["grown"]:
+            raise ValueError(f"method={self.name} learns no sizes to retrain at: use phases=[grown]")
+
+    def make(self, group: OrderedGroup) -> Capacity:
+        raise ConfigError(f"method={self.name} makes a finished module smaller, and this one has ordered components")
+
+    def learner(self, stack: Replicas, task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
+        from experiments.methods.pruning import cutting, published
+
+        make = getattr(published if hasattr(published, self.name) else cutting, self.name)
+        learner: Learner = make(cutting.Work(stack.first, task))
+        return learner
+
+
+class Dense(OfModules):
+    """Train the whole module."""
+
+    cuts: ClassVar[bool] = False
+    unused: ClassVar[tuple[str, ...]] = (*OfModules.unused, "limit")
+
+    name: Literal["dense"]
+
+
+class AsGiven(OfModules):
+    """Score the trained module itself, without training."""
+
+    cuts: ClassVar[bool] = False
+    unused: ClassVar[tuple[str, ...]] = (*OfModules.unused, "train", "limit")
+
+    name: Literal["given"]
+
+    def check(self, config: Config) -> None:
+        super().check(config)
+        if config.model is None and config.profile == "full":
+            raise ValueError("method=given scores trained weights: add a model, such as model=resnet20")
+
+
+class Cut(OfModules, ABC):
+    """Cut at a progress of the training."""
+
+    at: Progress | None = None
+    """Progress at which it is cut; null for 0 with trained weights, else for half."""
+
+    def cut_at(self, config: Config) -> float:
+        """Return :attr:`at`, or its default for this configuration."""
+        return self.at if self.at is not None else 0.0 if config.model is not None else HALF
+
+
+class UniformWidth(OfModules):
+    """Train a module whose widths are all smaller by one factor, from the start."""
+
+    name: Literal["width"]
+
+    def check(self, config: Config) -> None:
+        super().check(config)
+        if config.model is not None:
+            raise ValueError("method=width trains another module from the start: trained weights have one width")
+
+
+class Even(Cut):
+    """Cut every size to the same fraction, by index."""
+
+    name: Literal["even"]
+
+
+class Magnitude(Cut):
+    """Cut the components of smallest L1 norm, the same fraction of every size; Li et al., arXiv 1608.08710."""
+
+    name: Literal["magnitude"]
+
+
+class TorchPruning(Cut):
+    """Cut by Torch-Pruning's group norms, also the residual stream; Fang et al., arXiv 2301.12900."""
+
+    packages: ClassVar[tuple[str, ...]] = ("torch_pruning",)
+
+    name: Literal["torch_pruning"]
+    ranking: Literal["global", "local"] = "global"
+    """Rank all sizes together, or take the same fraction of each."""
+    sparsity: NonNegative = 0.0
+    """Strength of its group sparsity before the cut, as a multiple of its default; 0 for none."""
+
+    def cut_at(self, config: Config) -> float:
+        return HALF if self.sparsity and self.at is None else super().cut_at(config)
+
+    @model_validator(mode="after")
+    def _has_time(self) -> TorchPruning:
+        if self.sparsity and self.at == 0:
+            raise ValueError("method.sparsity works before the cut: give method.at, or leave it null")
+        return self
+
+
+class MorphNet(OfModules):
+    """Shrink by an L1 norm of batch norm's scales, weighted by cost; cut at half, and widen to the limit.
+
+    Gordon et al., arXiv 1711.06798.
+    """
+
+    name: Literal["morphnet"]
+    strength: Positive = 1.0
+
+
+class _Gated(OfModules, ABC):
+    """Hard-concrete gates for half of the steps."""
+
+    unused: ClassVar[tuple[str, ...]] = tuple(key for key in OfModules.unused if not key.startswith("train."))
+
+    strength: Positive = 1.0
+
+
+class BAR(_Gated):
+    """Learn hard-concrete gates under a barrier at a falling budget; cut at half. Lemaire et al., arXiv 1811.09332."""
+
+    name: Literal["bar"]
+
+
+class Sheared(_Gated):
+    """Learn hard-concrete masks whose cost two Lagrange multipliers hold at a target; cut at half.
+
+    Xia et al., arXiv 2310.06694.
+    """
+
+    name: Literal["sheared"]
+
+
+class Wanda(Cut):
+    """Cut every size to the same fraction by Wanda's score of its units; Sun et al., arXiv 2306.11695."""
+
+    name: Literal["wanda"]
+
+
+class Minitron(Cut):
+    """Cut every size to the same fraction by the mean activation of its units.
+
+    Muralidharan et al., arXiv 2407.14679.
+    """
+
+    name: Literal["minitron"]
+
+
+class Gradual(OfModules):
+    """Shrink as NGN does under a limit, but to even sizes: no evidence is enough to part."""
+
+    scored: ClassVar[tuple[str, ...]] = ("truncated", "soft")
+    unused: ClassVar[tuple[str, ...]] = ()
+
+    name: Literal["gradual"]
+
+    @property
+    def has_boundary(self) -> bool:
+        return True

@@ -1,0 +1,1 @@
+"""How figures become pictures: ``style`` draws (matplotlib), ``svg`` writes."""

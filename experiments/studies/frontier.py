@@ -1,0 +1,148 @@
+"""Grown models against fixed ones trained from scratch, at matched counts of the 1D regression (figure 3)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from experiments.analysis.claims import Claims, Estimate, Outcome, Tally
+from experiments.analysis.collect import Reader
+from experiments.analysis.estimates import (
+    bootstrap,
+    ratio_of_geometric_means,
+)
+from experiments.analysis.evidence import Evidence, Untested, geometric_mean
+from experiments.analysis.figures import EACH, Data, Panel, Point, Spec
+from experiments.analysis.gather import gather, spread
+from experiments.analysis.selection import Selection
+from experiments.analysis.statistics import Array
+from experiments.studies.model import Study
+from experiments.studies.one_d import BASELINE, FIFTY
+
+
+def _fixed_frontier() -> list[Selection]:
+    choices = {"task": "regression1d", "gate": "mlp", "method": "fixed", "schedule": "paper"}
+    fixed = [Selection.of(choices, {"method.count": count}, FIFTY) for count in range(1, 13)]
+    # the grown points of the figure: the baseline, and two other prices
+    grown = [
+        BASELINE.with_seeds(FIFTY).with_overrides(change)
+        for change in ({}, *({"schedule.lambda0": price, "schedule.alpha_max": price} for price in (1e-5, 1e-3)))
+    ]
+    return fixed + grown
+
+
+FIXED_FRONTIER = Study(
+    "fixed_frontier", "figure 3: fixed counts 1 to 12 and grown runs, fifty seeds", _fixed_frontier, rank=104
+)
+
+FIXED, GROWN = "fixed", "grown"
+
+PANELS = {"": Panel("retained count", "truncated MSE", ylog=True, lanes=True, series=(FIXED, GROWN))}
+
+_SIDE = {FIXED: -1.0, GROWN: 1.0}
+
+
+def geometric(series: str, x: float, values: list[tuple[str, float]]) -> Point:
+    """Compute the geometric mean of (run id, value) pairs, with a bar of one population deviation of log10."""
+    logs = np.log10([value for _, value in values])
+    mean, sd = logs.mean(), logs.std(ddof=0)
+    runs = tuple(name for name, _ in values)
+    ends = (float(10 ** (mean - sd)), float(10 ** (mean + sd))) if len(runs) > 2 else (None, None)
+    return Point(series, x, float(10**mean), runs, low=ends[0], high=ends[1], shift=0.12 * _SIDE[series])
+
+
+def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+    """Make the series "fixed" and "grown" (pooled by count over prices), each with a series of single runs."""
+    selections = dict(enumerate(FIXED_FRONTIER.make()))
+    quantities = {
+        key: ["fixed.count", "fixed.truncated.mse"]
+        if dict(selection.choices)["method"] == "fixed"
+        else ["grown.count", "grown.truncated.mse"]
+        for key, selection in selections.items()
+    }
+    gathered = gather(reader, selections, quantities, overrides)
+    pooled: dict[tuple[str, float], list[tuple[str, float]]] = defaultdict(list)
+    for key, group in gathered.groups.items():
+        if not group.runs:
+            continue
+        count, mse = (group.values[name] for name in quantities[key])
+        series = FIXED if "fixed.count" in quantities[key] else GROWN
+        for name, x, y in zip(group.ids, count, mse, strict=True):
+            pooled[series, float(x)].append((name, float(y)))
+    points: list[Point] = []
+    for (series, x), values in sorted(pooled.items()):
+        points.append(geometric(series, x, values))
+        each = (Point(f"{series} ({EACH})", x, y, (name,)) for name, y in values)
+        points += spread(each, 0.14, 0.28 * _SIDE[series])
+    prices = sorted({s.config(0).schedule.lambda0 for k, s in selections.items() if "grown.count" in quantities[k]})
+    notes = [
+        "lines: geometric mean; bars: one standard deviation of log₁₀ MSE, where there are three runs; faint: each run",
+        "grown: pooled by count over the prices λ₀ = " + ", ".join(map(np.format_float_positional, prices)),
+    ]
+    return gathered.data(points, notes=notes)
+
+
+SPEC = Spec(
+    "figure3",
+    "Figure 3: grown against fixed models at matched counts, 1D regression",
+    PANELS,
+    make,
+    3.6,
+    section="one_d",
+    rank=3,
+)
+
+claim = Claims(400)
+
+_COUNT, _MSE = "grown.count", "grown.truncated.mse"
+
+
+def by_count(counts: Array, errors: Array) -> dict[int, Array]:
+    """Count → errors of the runs that kept it, where there are at least three."""
+    found = {int(count): errors[counts == count] for count in np.unique(counts)}
+    return {count: own for count, own in found.items() if len(own) >= 3}
+
+
+def _median_ratio(counts: Sequence[int]) -> Callable[..., Array]:
+    """The median over counts of geometric mean errors, grown over fixed, for the bootstrap."""
+
+    def statistic(*logarithms: Array, axis: int) -> Array:
+        means = [each.mean(axis=axis) for each in logarithms]
+        apart = [grown - fixed for grown, fixed in zip(means[: len(counts)], means[len(counts) :], strict=True)]
+        ratio: Array = np.exp(np.median(np.stack(apart), axis=0))
+        return ratio
+
+    return statistic
+
+
+@claim("frontier", "figure 3", "after results, 2026-11-23")
+def _frontier(evidence: Evidence) -> Outcome:
+    """Fixed models are slightly better at matched count: lower at most counts, typically by a factor of at most two."""
+    made = FIXED_FRONTIER.make()
+    fixed_runs = [s for s in made if dict(s.choices)["method"] == "fixed"]
+    found = evidence.pooled(fixed_runs, ["fixed.count", "fixed.truncated.mse"], "fixed counts")
+    fixed = by_count(found["fixed.count"], found["fixed.truncated.mse"])
+    grown_runs = [s for s in made if dict(s.choices)["method"] == "ngn"]
+    pooled = evidence.pooled(grown_runs, [_COUNT, _MSE, "integer"], "grown runs of three prices")
+    grown = by_count(pooled[_COUNT], pooled[_MSE])
+    counts = sorted(set(fixed) & set(grown))
+    if len(counts) < 3:
+        raise Untested(f"only {len(counts)} counts have three grown and three fixed runs")
+    whole = by_count(pooled[_COUNT][pooled["integer"] == 1], pooled[_MSE][pooled["integer"] == 1])
+    settled = [geometric_mean(whole[n]) / geometric_mean(fixed[n]) for n in counts if n in whole]
+    lower = [Estimate(f"count {n}", ratio_of_geometric_means(grown[n], fixed[n]), 1, spec=".2f") for n in counts]
+    errors = tuple(np.log(each[n]) for each in (grown, fixed) for n in counts)
+    listed = ", ".join(f"{n}: {geometric_mean(grown[n]) / geometric_mean(fixed[n]):.2f}" for n in counts)
+    because = f"grown over fixed, geometric means by count: {listed}" + (
+        f"; median of integer boundaries alone {np.median(settled):.2f}" if settled else ""
+    )
+    return Outcome(
+        [
+            Tally("counts at which fixed models are lower", tuple(lower), len(counts) // 2 + 1),
+            Estimate("median of grown over fixed", bootstrap(errors, _median_ratio(counts)), 1, 2, ".2f"),
+        ],
+        because,
+    )

@@ -1,0 +1,181 @@
+"""TinyStories: the rows of table 8 on a slice of the text, fixed models, and smaller prefixes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from experiments.analysis.claims import Claims, Estimate, Outcome
+from experiments.analysis.collect import Reader, RecordedRun
+from experiments.analysis.estimates import single
+from experiments.analysis.evidence import Evidence
+from experiments.analysis.figures import Data, Panel, Point, Spec
+from experiments.analysis.gather import gather
+from experiments.analysis.selection import Selection
+from experiments.analysis.tables import OwnTable, Row, column, row
+from experiments.studies.model import Study, selections_of
+
+
+def _stories(gate: str, label: str, seeds: int) -> Row:
+    return row(gate, label, seeds=seeds, runs=Selection.of({"task": "tinystories", "gate": gate}, seeds=range(seeds)))
+
+
+_BITS = "<median:.4f>"
+
+STORIES = OwnTable(
+    "stories",
+    "TinyStories slice (3.5 MB): bits per validation character, medians",
+    (
+        column("t", "learned t", "grown.t", r"\texttt{[<median:.2f*, >]}"),
+        column("integer", "integer", "integer", r"<rate:.0f>\%"),
+        column("soft", "soft", "grown.soft.bits_per_character", _BITS),
+        column("truncated", "trunc", "grown.truncated.bits_per_character", _BITS),
+        column("fixed", "fixed", "fixed.truncated.bits_per_character", _BITS),
+        column("high", "from high, trunc", "from_high.truncated.bits_per_character", _BITS),
+        column("prunes_back", "prunes back?", "prunes_back", "<aggregate:word>"),
+    ),
+    (
+        _stories("heads", r"attention heads ($\times 2$ layers)", 3),
+        _stories("slices", r"FFN blocks ($\times 2$ layers)", 3),
+        _stories("heads_slices", r"heads + FFN blocks ($\times 2$ layers)", 1),
+        _stories("states", r"Mamba state dim. $N$ ($\times 2$ layers)", 1),
+    ),
+    text=(
+        "The TinyStories rows of table 8, trained on 4,045 stories instead of two million. The models have two "
+        "layers and 128 entries, use characters as tokens, and see ten million characters each, so no number can "
+        "be compared with a published one. The unit is bits per character of the validation text: all nats, "
+        "divided by ln 2 and the characters without the marks between stories. Lower is better. The record "
+        "shows samples of each model's text and the bits of every smaller prefix."
+    ),
+    rank=4,
+)
+"""The TinyStories rows of table 8 on a slice of the text, with small models and a budget of ten million characters. The
+text is not the paper's, so these numbers are not compared with its numbers."""
+
+
+def _selections() -> list[Selection]:
+    # seed 0 of every row first
+    return [runs.with_seeds([0]) for runs in selections_of(STORIES)] + selections_of(STORIES)
+
+
+def _stories_frontier() -> list[Selection]:
+    return [
+        Selection.of({"task": "tinystories", "gate": gate, "method": "fixed"}, {"method.count": (count, count)}, [0])
+        for gate, most in (("heads", 8), ("slices", 16))
+        for count in range(1, most + 1)
+    ]
+
+
+TINYSTORIES = Study(
+    "tinystories", "heads, slices, both, and Mamba states on TinyStories", _selections, rank=203, curves=1
+)
+
+TINYSTORIES_FRONTIER = Study(
+    "tinystories_frontier", "fixed models of 1 to 8 heads and 1 to 16 slices, seed 0", _stories_frontier, rank=204
+)
+
+_LABEL = "validation bits per character"
+
+_SCORE = "truncated.bits_per_character"
+
+_TITLES = {"heads": "attention heads", "slices": "FFN slices", "heads_slices": "heads and slices"}
+"""The structures that keep more than one component."""
+
+FIXED = "fixed, layers alike"
+
+_PHASES = {"grown": "grown", "fixed": "fixed as grown", "from_high": "from high"}
+
+FRONTIERS = {
+    gate: Panel("components kept, both layers", _LABEL, _TITLES[gate], series=(FIXED, *_PHASES.values()))
+    for gate in ("heads", "slices")
+}
+
+PREFIX, LEARNED = "smaller prefix", "learned counts"
+
+PREFIXES = {
+    gate: Panel("components kept, both layers", _LABEL, title, series=(PREFIX, LEARNED))
+    for gate, title in _TITLES.items()
+}
+
+_NOTE = "two layers of 128 entries, 2,500 steps; no number is to be compared with the paper's"
+
+
+def _point(series: str, run: RecordedRun, phase: str, gate: str) -> Point:
+    """Return the retained count over all layers of a phase, and the bits of the truncated model."""
+    found = run.record["phases"][phase]
+    return Point(series, sum(found["count"]), found["truncated"]["bits_per_character"], (run.run_id,), gate)
+
+
+def _frontier(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+    learned = {(gate, 0): STORIES.runs[gate] for gate in FRONTIERS}
+    alone = {
+        (dict(chosen.choices)["gate"], dict(chosen.overrides)["method.count"][0]): chosen
+        for chosen in TINYSTORIES_FRONTIER.make()
+    }
+    series = {key: _PHASES if key in learned else {"fixed": FIXED} for key in (*learned, *alone)}
+    quantities = {key: [f"{phase}.{_SCORE}" for phase in phases] for key, phases in series.items()}
+    gathered = gather(reader, learned | alone, quantities, overrides)
+    points = [
+        _point(name, run, phase, key[0])
+        for key, group in gathered.groups.items()
+        for run in group.runs
+        for phase, name in series[key].items()
+    ]
+    return gathered.data(points, notes=[_NOTE, "learned models truncated; fixed, layers alike: seed 0"])
+
+
+def _prefixes(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+    gathered = gather(reader, {gate: STORIES.runs[gate] for gate in PREFIXES}, [f"grown.{_SCORE}"], overrides)
+    points: list[Point] = []
+    for gate, group in gathered.groups.items():
+        for run in group.runs:
+            grown = run.record["phases"]["grown"]
+            for most, bits in enumerate(grown["prefixes"], 1):
+                kept = sum(min(most, count) for count in grown["count"])
+                points.append(Point(PREFIX, kept, bits, (run.run_id,), gate))
+            points.append(_point(LEARNED, run, "grown", gate))
+    notes = [_NOTE, "one grown model per seed, cut to at most 1, 2, … components per layer, without retraining"]
+    return gathered.data(points, notes=notes)
+
+
+FRONTIER = Spec(
+    "stories_frontier",
+    "TinyStories slice: bits against components kept",
+    FRONTIERS,
+    _frontier,
+    3.2,
+    2,
+    section="transfer",
+    rank=21,
+)
+
+SMALLER = Spec(
+    "stories_prefixes",
+    "TinyStories slice: every smaller prefix of a grown model",
+    PREFIXES,
+    _prefixes,
+    3.0,
+    3,
+    section="transfer",
+    rank=22,
+)
+
+claim = Claims(900)
+
+_STORIES = ("stories-heads", "stories-ffn", "stories-joint", "stories-mamba")
+
+
+@claim("stories_truncation", "table 8")
+def _truncation(evidence: Evidence) -> Outcome:
+    """Truncation costs at most 5 % in bits per character on TinyStories."""
+    return Outcome(
+        [
+            Estimate(
+                f"truncated over soft, {row}",
+                single(evidence.cell(f"dataeightbody.{row}.truncated") / evidence.cell(f"dataeightbody.{row}.soft")),
+                most=1.05,
+                spec=".3f",
+            )
+            for row in _STORIES
+        ]
+    )

@@ -1,0 +1,119 @@
+"""Residual networks on CIFAR-10 to make smaller: trained ones, or new ones."""
+
+from __future__ import annotations
+
+import copy
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+import ngn
+from experiments.contract.task import ModuleTask, Seeds
+from experiments.data import cifar10
+from experiments.data.errors import DataError
+from experiments.data.source import DataInfo, data_root
+from experiments.models.cifar_resnet import CifarResNet, load_trained, standardised
+from experiments.tasks.base import MiniBatches
+from experiments.tasks.images import ChannelsComponent, Cifar10
+from experiments.tasks.images.task import CIFAR10_STATISTICS, ImageTask
+from ngn.train.batches import Batches, Split
+
+if TYPE_CHECKING:
+    from experiments.contract.config import Config
+    from experiments.contract.training import Train
+
+WIDTHS = (16, 32, 64)
+
+
+class ResNetTask(ModuleTask[ChannelsComponent], ImageTask):  # type: ignore[misc]
+    """Ten classes; images are moved and mirrored in training.
+
+    The last tenth of the training images is never trained on, whatever the split: settings are chosen on it.
+    """
+
+    prefix_score = None
+
+    def __init__(self, settings: Cifar10, config: Config, device: torch.device) -> None:
+        assert isinstance(config.gate, ChannelsComponent)
+        super().__init__(settings, config, device, cifar10.load_data, CIFAR10_STATISTICS, (3, 32, 32))
+        if settings.split == "test":
+            kept = len(self.train) * 9 // 10
+            self.train = Split(self.train.inputs[:kept], self.train.targets[:kept])
+        self.maps = config.gate.shortcuts == "maps"
+        smoke = config.profile == "smoke"
+        self.blocks, self.widths = config.gate.blocks, (16, 16, 16) if smoke else WIDTHS
+        self.trained: CifarResNet | None = None
+        if config.model is not None:
+            self.trained, self.base_info = _trained(config, self.blocks)
+            self.by_importance = "magnitude"
+        whole = self.module(0)
+        self.inside = [name for name, _ in whole.named_modules() if name.endswith(".conv1")]
+        convolutions = [name for name, part in whole.named_modules() if isinstance(part, nn.Conv2d)]
+        self.uncut = (*(name for name in convolutions if name not in self.inside), "linear")
+
+    def prepare(self, inputs: Tensor) -> Tensor:
+        """Standardise uint8 [N, 3, H, W] as the trained networks expect; channels last, which are computed faster."""
+        return standardised(inputs).contiguous(memory_format=torch.channels_last)
+
+    def batches(self, train: Train, seeds: Seeds) -> Batches:
+        assert train.batch is not None
+        return MiniBatches(self.train, train.batch, seeds, lambda pixels: mirrored(self.prepare(shifted(pixels))))
+
+    def evaluate(self, model: nn.Module) -> dict[str, Tensor]:
+        with torch.autocast(self.mean.device.type, enabled=False):  # steps may be in bfloat16, scores are in float32
+            return super().evaluate(model)
+
+    def module(self, seed: int, width: float = 1.0) -> nn.Module:
+        if self.trained is not None:
+            return copy.deepcopy(self.trained)
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            widths = [max(1, int(width * channels)) for channels in self.widths]
+            return CifarResNet(self.blocks, widths, maps=self.maps)
+
+    def sizes(self, K: int | None, order: Any = None) -> dict[str, ngn.Channels]:
+        return {name: ngn.Channels(K, order) for name in self.inside}
+
+    def counts(self, module: nn.Module) -> list[int]:
+        return [len(module.get_submodule(name).weight) for name in self.inside]  # type: ignore[arg-type]
+
+
+def _trained(config: Config, blocks: int) -> tuple[CifarResNet, DataInfo]:
+    """Read the weights of ``model``: those of ``model.path``, a file, or of the data set of networks.
+
+    Raises:
+        DataError: if the file is missing, or holds another network.
+    """
+    assert config.model is not None
+    if config.model.path is None:
+        return load_trained(config.model.name, data_root(config.data_root))
+    path, whole = Path(config.model.path).expanduser(), CifarResNet(blocks)
+    try:
+        whole.load_state_dict(load_file(path))
+    except (OSError, RuntimeError, ValueError) as fault:
+        reason = str(fault).splitlines()[0]
+        raise DataError(f"model.path={path}: no weights of a network with gate.blocks={blocks} ({reason})") from None
+    return whole.eval(), DataInfo(path.stem, sha256(path.read_bytes()).hexdigest(), "a file that was given")
+
+
+def mirrored(x: Tensor) -> Tensor:
+    """Mirror every other image of a randomly ordered batch, in place."""
+    x[1::2] = x[1::2].flip(-1)
+    return x
+
+
+def shifted(pixels: Tensor) -> Tensor:
+    """Move each image, [N, C, H, W], by up to four pixels both ways; what enters is black.
+
+    Each place of a batch has one draw for ever: batches are in random order, so images meet all of them.
+    """
+    rows, columns = torch.randint(0, 9, (2, len(pixels), 1), generator=torch.Generator().manual_seed(0))
+    padded = F.pad(pixels, (4, 4, 4, 4))
+    at = torch.arange(len(pixels))[:, None, None]
+    down, right = rows + torch.arange(pixels.shape[2]), columns + torch.arange(pixels.shape[3])
+    return padded.permute(0, 2, 3, 1)[at, down[:, :, None], right[:, None]].permute(0, 3, 1, 2).contiguous()

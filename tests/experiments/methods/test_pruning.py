@@ -1,0 +1,262 @@
+"""Finished modules made smaller: every method keeps its limit, resumes bit by bit, and is refused in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from experiments.blocks import ConfigError
+from experiments.cli.app import prepare
+from experiments.config.compose import compose
+from experiments.config.identity import run_id
+from experiments.contract.config import Config
+from experiments.methods import METHODS
+from experiments.methods.pruning import cutting, published
+from experiments.methods.pruning.cutting import Work, largest
+from experiments.runs import launch
+from experiments.runs.models import load_model
+from experiments.runs.phases import learner_of, plan_of
+from experiments.runs.stack import Stack
+from experiments.store.records import Store
+from experiments.tasks import make_task
+from experiments.tasks.images.resnets import mirrored, shifted
+from ngn.train.trainer import Trainer
+
+CPU = torch.device("cpu")
+GATE = {"cifar10": "channels", "tinystories": "units", "wikitext2": "neurons"}
+FIT = {
+    "cifar10": ("ngn", "dense", "given", "width", "even", "magnitude", "morphnet", "bar", "gradual"),
+    "tinystories": ("ngn", "even", "width", "magnitude", "bar"),
+    "wikitext2": ("magnitude", "wanda", "minitron", "sheared"),
+}
+
+
+def configuration(task: str, method: str, **changes: Any) -> Config:
+    """A smoke run of eight steps on the smallest module of a task, with a fourth of its parameters."""
+    size = {"cifar10": {"gate.blocks": 1}, "tinystories": {"gate.width": 16, "task.context": 16}}.get(task, {})
+    limit = {"limit.parameters": "50%", "limit.macs": None}
+    more = {"train.steps": 8, "train.batch": 4, "progress": "never", **size, **limit, **changes}
+    return compose({"task": task, "gate": GATE[task], "method": method, "profile": "smoke"}, more)
+
+
+def work_of(task: str, method: str, **changes: Any) -> Work:
+    config = configuration(task, method, **changes)
+    return Work(config, make_task(config, CPU))
+
+
+@pytest.mark.slow(seconds=60)
+@pytest.mark.parametrize("task", FIT)
+def test_every_method_is_recorded_within_its_limit(task: str, tmp_path: Path) -> None:
+    if task == "wikitext2":
+        pytest.importorskip("transformers")
+    for method in FIT[task]:
+        (outcome,) = launch.launch([configuration(task, method, results=str(tmp_path))])
+        record = Store(tmp_path).get(outcome.run_id)
+        assert record is not None
+        (phase,) = record["phases"].values()
+        parameters = phase["parameters"]
+        if METHODS[method].cuts:
+            assert phase["budget"]["kind"] == "parameters"
+            assert phase["budget"]["cost"] == parameters["deployed"] <= phase["budget"]["limit"]
+            assert parameters["deployed"] < parameters["candidate"]
+        else:
+            assert parameters["deployed"] == parameters["candidate"]
+            assert "budget" not in phase
+        assert len(phase["count"]) == configuration(task, method).gate.groups
+
+
+@pytest.mark.slow(seconds=20)
+def test_learned_sizes_are_trained_from_scratch_in_the_fixed_phase(tmp_path: Path) -> None:
+    changes = {"phases": ["grown", "fixed"], "save": "deployed"}
+    (outcome,) = launch.launch([configuration("cifar10", "ngn", results=str(tmp_path), **changes)])
+    record = Store(tmp_path).get(outcome.run_id)
+    assert record is not None
+    grown, fixed = record["phases"]["grown"], record["phases"]["fixed"]
+    assert grown["parameters"] == fixed["parameters"]
+    for phase in ("grown", "fixed"):
+        model = load_model(outcome.path, phase)
+        assert sum(p.numel() for p in model.parameters()) == fixed["parameters"]["deployed"]
+
+
+def test_torch_pruning_is_within_its_limit() -> None:
+    pytest.importorskip("torch_pruning")
+    for task, changes in (("cifar10", {"method.sparsity": 1.0}), ("tinystories", {"method.ranking": "local"})):
+        work = work_of(task, "torch_pruning", **changes)
+        staged = published.torch_pruning(work)
+        staged.set_progress(0.5)
+        assert staged.shrink()
+        assert 0.3 * work.cost(work.module()) < work.cost(staged.model) <= work.within
+
+
+@pytest.mark.parametrize("method", ["magnitude", "bar"])
+@pytest.mark.parametrize("stop", [2, 6])
+def test_a_training_resumes_bit_by_bit_before_and_after_its_cut(method: str, stop: int, tmp_path: Path) -> None:
+    config = configuration("tinystories", method)
+
+    def trainer(folder: Path | None, on_step: Callable[[int], None] | None = None) -> Trainer:
+        task, stack = make_task(config, CPU), Stack.of(config)
+        learner, batches = learner_of(stack, task), task.batches(config.train, 0)
+        plan = plan_of(stack, task.samples(config.train))
+        return Trainer(
+            learner, batches, task.loss, plan, folder=folder, checkpoint_seconds=0, progress="never", shrink=True,
+            on_step=on_step,
+        )  # fmt: skip
+
+    def interrupt(step: int) -> None:
+        if step == stop + 1:
+            raise KeyboardInterrupt
+
+    whole = trainer(None)
+    curves = whole.fit().curves
+    with pytest.raises(KeyboardInterrupt):
+        trainer(tmp_path, interrupt).fit()
+    again = trainer(tmp_path)
+    history = again.fit()
+    assert history.resumed == 1
+    assert all(np.array_equal(history.curves[name], value) for name, value in curves.items())
+    state = again.learner.state()
+    assert all(torch.equal(state[name], value) for name, value in whole.learner.state().items())
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("task=cifar10 gate=conv method=magnitude", "makes a finished module smaller, and gate=conv has none"),
+        ("task=cifar10 gate=conv limit.macs=50%", "use method=budget method.macs=50%"),
+        ("task=cifar10 gate=channels method=l0", "the methods that fit are: .*magnitude"),
+        ("task=cifar10 gate=channels limit.parameters=50%", "set the other to null"),
+        ("task=cifar10 gate=channels limit.macs=null", "add limit.macs=50% or limit.parameters=50%"),
+        ("task=cifar10 gate=channels limit.macs=150%", "limits nothing"),
+        ("task=cifar10 gate=channels phases=[grown,from_high]", "remove from_high"),
+        ("task=cifar10 model=resnet20 method=width", "trained weights have one width"),
+        ("task=mnist model=resnet20", "adapts no pretrained model"),
+        ("task=cifar10 gate=conv model=resnet20", "use gate=channels"),
+    ],
+)
+def test_what_cannot_be_made_smaller_is_refused_in_words(command: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        prepare(command.split())
+
+
+def test_a_model_to_make_smaller_chooses_its_gate_and_is_trained_from_its_cut() -> None:
+    _, jobs = prepare(
+        ["task=cifar10", "model=resnet56", "method=ngn,magnitude,torch_pruning", "limit.macs=50%", "seed=0..4"]
+    )
+    assert len(jobs) == 15
+    config = jobs[5].run.config
+    assert (config.gate.component, config.gate.groups, config.train.steps) == ("channels", 27, 1053)
+    assert config.method.cut_at(config) == 0  # type: ignore[attr-defined]
+
+
+def test_the_limit_names_a_run_and_prices_do_not() -> None:
+    def id_of(method: str, **changes: Any) -> str:
+        return run_id(configuration("cifar10", method, **changes))
+
+    for method in ("ngn", "magnitude"):
+        assert id_of(method) == id_of(method, **{"schedule.lambda0": 1.0, "gate.t0": 0.5})
+        assert id_of(method) != id_of(method, **{"limit.parameters": "51%"})
+    assert id_of("dense") == id_of("dense", **{"limit.parameters": "51%"})
+
+
+def test_sizes_of_the_transformer_part_on_held_out_text() -> None:
+    config = configuration("tinystories", "ngn", **{"schedule.commit": 0.5})
+    task = make_task(config, CPU)
+    learner: Any = learner_of(Stack.of(config), task)
+    Trainer(
+        learner, task.batches(config.train, 0), task.loss, plan_of(Stack.of(config), 1), held_out=task.held_out,
+        progress="never", shrink=True,
+    ).fit()  # fmt: skip
+    assert bool(learner.confirmation.given)
+
+
+def test_largest_part() -> None:
+    assert largest(lambda part: int(1000 * part), 250) == 0.25
+    assert largest(lambda part: int(1000 * part), 249) < 0.25
+    assert largest(lambda part: 1000 if part < 0.3 else int(1000 * part), 400) == 205 / 512, "it grows again below"
+    assert largest(lambda part: 10, 10) == 1.0
+
+
+def test_images_keep_their_places() -> None:
+    x = torch.arange(12.0).view(3, 1, 2, 2)
+    before = x.clone()
+    after = mirrored(x)
+    assert torch.equal(after[::2], before[::2])
+    assert torch.equal(after[1, 0], before[1, 0].flip(1))
+
+
+def test_images_are_moved_by_at_most_four_pixels() -> None:
+    pixels = torch.randint(1, 256, (40, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    after = shifted(pixels)
+    assert after.dtype == torch.uint8
+    padded = torch.zeros(40, 3, 16, 16, dtype=torch.uint8)
+    padded[:, :, 4:12, 4:12] = pixels
+    crops = padded.unfold(2, 8, 1).unfold(3, 8, 1)
+    same = (crops == after[:, :, None, None]).all(-1).all(-1).all(1).flatten(1)
+    assert same.sum(1).tolist() == [1] * 40
+    assert len(same.int().argmax(1).unique()) > 20
+
+
+def test_the_barrier_of_bar() -> None:
+    barrier = published.barrier
+    assert barrier(0.3, 0.5, 0.5) == 0.0, "well within the budget"
+    assert barrier(1.0, 0.5, 0.0) < barrier(1.0, 0.5, 0.5) == 1e10, "the limit of the moment has passed the cost"
+    b = 0.5 * 1.01 + 0.5 * 0.5  # half-way, by symmetry
+    a = 0.5 - 1.01e-4
+    v = (0.6 - a) / (b - a)
+    assert barrier(0.6, 0.5, 0.5) == pytest.approx(v**2 / (1 - v))
+
+
+def cut_of(staged: cutting.Staged, prepare: Callable[[Any], object]) -> torch.nn.Module:
+    """What is left of a module that ``prepare`` has changed, at the time of the cut."""
+    with torch.no_grad():
+        prepare(staged.model)
+    staged.set_progress(0.9)
+    assert staged.shrink()
+    return staged.model
+
+
+def test_morphnet_keeps_the_channels_of_large_scales() -> None:
+    """As many channels of a block as are alive, times one factor."""
+    alive = {"layer1.0": [3, 5, 7, 11], "layer2.0": [0, 1], "layer3.0": [2]}
+
+    def scale(model: Any) -> None:
+        for name, rows in alive.items():
+            weight = model.get_submodule(name).bn1.weight
+            weight.fill_(1e-3)
+            weight[rows] = 1.0
+
+    small: Any = cut_of(published.morphnet(work_of("cifar10", "morphnet")), scale)
+    kept = {name: small.get_submodule(name).bn1.weight for name in alive}
+    assert [len(kept[name]) for name in alive] == [16, 8, 4] or len(kept["layer1.0"]) > len(kept["layer2.0"])
+    for name, rows in alive.items():
+        assert int((kept[name] == 1.0).sum()) == len(rows), "those alive stay"
+
+
+@pytest.mark.parametrize("method", ["minitron", "wanda"])
+def test_orders_by_activations_keep_the_units_that_are_large(method: str) -> None:
+    pytest.importorskip("transformers")
+    work = work_of("wikitext2", method, **{"limit.parameters": "25%"})
+    seen: dict[int, torch.Tensor] = {}
+
+    def enlarge(model: Any) -> None:
+        for number, layer in enumerate(model.model.layers):  # the last twelve of 48 units
+            layer.mlp.up_proj.weight[-12:] *= 100
+            seen[number] = layer.mlp.up_proj.weight[-12:].clone()
+
+    small: Any = cut_of(getattr(published, method)(work), enlarge)
+    for number, layer in enumerate(small.model.layers):
+        assert {tuple(row) for row in layer.mlp.up_proj.weight.tolist()} == {
+            tuple(row) for row in seen[number].tolist()
+        }
+
+
+def test_a_layer_whose_gates_have_all_closed_keeps_one_unit() -> None:
+    work = work_of("cifar10", "bar")
+    small: Any = cut_of(published.bar(work), lambda model: model.axes[0].capacity.log_alpha.fill_(-4.0))
+    assert work.cost(small) <= work.within
+    assert min(work.task.counts(small)) == 1

@@ -1,0 +1,247 @@
+"""What the report's page contains, and what it must not contain."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections import Counter
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import own_records
+import pytest
+import record_samples as samples
+from markupsafe import escape
+from page_samples import HOSTILE, baseline_id, data_of
+
+from experiments.analysis.collect import Problem, Reader
+from experiments.analysis.formats import DASH
+from experiments.analysis.reduce import Cell
+from experiments.paths import ROOT
+from experiments.report.answer import headline, methods
+from experiments.report.content import OwnContent, ReportContent, build_content
+from experiments.report.page import html, render
+from experiments.report.page.html import prose
+from experiments.report.page.runs import CURVE_POINTS, rounded, thinned
+from experiments.store.records import Store
+from experiments.studies import OWN
+from experiments.studies.budgets import BUDGETS
+from experiments.studies.commit import COMMITTED
+
+Made = tuple[ReportContent, Reader, str]
+
+
+class Elements(HTMLParser):
+    """Every start tag with its attributes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str]]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, {name: value or "" for name, value in attrs}))
+
+    def named(self, tag: str) -> list[dict[str, str]]:
+        return [attributes for name, attributes in self.found if name == tag]
+
+
+def test_every_cell_is_in_one_table_with_its_verdict(page_made: Made) -> None:
+    report, _, page = page_made
+    rows = [row for row in Elements(page).named("tr") if "data-cell" in row]
+    assert [row["data-cell"] for row in rows] == [item.name for item in report.items]
+    assert Counter(row["data-verdict"] for row in rows) == report.counts
+    assert len(rows) == 519
+
+
+def test_a_row_counts_its_seeds_also_without_some_quantities(tmp_path: Path) -> None:
+    """Several boundaries of a run give one mean t. A quantity that a fixed model never has is no missing seed."""
+    store = Store(tmp_path)
+    several = {"grown": samples.grown([2.0, 4.0], 1e-3, 1e-3)}
+    fixed = {"fixed": samples.fixed(4, 1.7, "bits_per_character")}
+    for seed in range(3):
+        samples.put(store, COMMITTED.runs["datanine_const-const"], seed, several)
+    for seed in range(10):
+        samples.put(store, BUDGETS.runs["stories_4_fixed"], seed, fixed)
+    reader = Reader(store)
+    page = render(build_content(reader), reader)
+    rows = {
+        row[0]: row[1:]
+        for row in re.findall(r'<tr><th scope="row">([^<]*)</th><td class="right">(\d+/\d+)</td>(.*)', page)
+    }
+    assert rows["per-layer: const-λ, const-r"][0] == "3/10"
+    assert "3.00 ± 0.00" in rows["per-layer: const-λ, const-r"][1]
+    assert rows["TinyStories, fixed 4 + 4"][0] == "10/10"
+
+
+def test_the_page_needs_no_other_file(page_made: Made) -> None:
+    _, _, page = page_made
+    elements = Elements(page)
+    assert not [tag for tag, attributes in elements.found if "src" in attributes]
+    assert [one["href"] for one in elements.named("link")] == ["data:,"]
+    text = re.sub(r"<script.*?</script>", "", page, flags=re.S)
+    assert "@import" not in text
+    assert "url(" not in text
+    outside = [one["href"] for one in elements.named("a") if not one["href"].startswith("#")]
+    report = page_made[0]
+    licences = {licence["url"] for licence in report.licences if licence["url"]}
+    assert licences < set(outside)
+    beside = set(outside) - licences
+    assert not [name for name in beside if not (ROOT / "paper" / name).exists()]
+
+
+def test_equal_records_give_an_equal_page(page_made: Made) -> None:
+    report, reader, page = page_made
+    assert render(report, reader) == page
+
+
+def test_a_row_has_the_numbers_of_its_runs_and_the_arithmetic(page_made: Made) -> None:
+    _, reader, page = page_made
+    (row,) = re.findall(r"<tbody data-row>(?:(?!</tbody>).)*datafourfullbody.baseline.t.*?</details>", page, re.S)
+    text = " ".join(re.sub("<[^>]*>", " ", row).split())
+    for seed in range(10):
+        record = reader.store.get(baseline_id(seed))
+        assert record is not None
+        t = f"{record['phases']['grown']['t'][0]:.10g}"
+        assert f"{baseline_id(seed)} 0000000000" in text, "with its commit"
+        assert re.search(rf" {seed} {re.escape(t)} .* {baseline_id(seed)}", text)
+    assert "mean of grown.t = 6 sd of grown.t = 1.414213562" in text
+    assert "6.00 ± 1.41" in text
+
+
+def test_runs_with_curves_are_drawn_and_others_are_not(page_made: Made) -> None:
+    data = data_of(page_made[2])
+    assert set(data["curves"]) == {baseline_id(0)}, "the first seed of a row; MNIST has no curves"
+    loss, size = data["curves"][baseline_id(0)]["panels"]
+    assert [one["name"] for one in size["series"]] == ["t"]
+    assert loss["y"] == {"label": "loss", "log": True}
+    (line,) = size["series"]
+    assert line["y"] == rounded(np.float64(samples.curves(200)["grown.t"][thinned(200), 0]))
+
+
+def test_records_that_do_not_count_are_named(page_made: Made) -> None:
+    _, _, page = page_made
+    left_out = page.split('id="records"')[1]
+    assert "dirty: " in left_out
+    assert re.search(r"damaged: results/regression1d/&lt;img[^<]*unreadable", left_out)
+
+
+def test_text_of_records_is_never_markup(page_made: Made) -> None:
+    _, _, page = page_made
+    elements = Elements(page)
+    assert not elements.named("img")
+    assert len(elements.named("script")) == 4, "the data, the two files of the library, and our own"
+    assert str(escape(HOSTILE)) in page
+
+
+def test_only_the_pages_own_scripts_may_run(page_made: Made) -> None:
+    _, _, page = page_made
+    (policy,) = [m["content"] for m in Elements(page).named("meta") if m.get("http-equiv") == "Content-Security-Policy"]
+    for code in html.scripts():
+        digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+        assert f"<script>{code}</script>" in page
+        assert f"'sha256-{digest}'" in policy
+    assert policy.startswith("default-src 'none'")
+
+
+def test_the_library_is_what_its_makers_publish() -> None:
+    vendor = html.ASSETS / "vendor"
+    entries = json.loads((vendor / "versions.json").read_text())
+    assert {entry["file"] for entry in entries} == {path.name for path in vendor.glob("*.js")}
+    for entry in entries:
+        content = (vendor / entry["file"]).read_bytes()
+        assert hashlib.sha256(content).hexdigest() == entry["sha256"]
+        assert f"v{entry['version']} Copyright" in content[:200].decode()
+        assert "Permission to use, copy, modify" in (vendor / entry["licence"]).read_text()
+
+
+def test_differences_from_the_published_data_are_stated_at_every_use(page_made: Made) -> None:
+    _, _, page = page_made
+    text = f"Data differ from the published files: regression1d, {escape(HOSTILE)}."
+    (figure,) = re.findall(r'<figure id="figure1".*?</figure>', page, re.S)
+    (table,) = re.findall(r"<details class=.cells.(?:(?!</details>).)*datafourbody.baseline.t.*?</details>", page, re.S)
+    assert str(escape(HOSTILE)) in figure
+    assert text in table
+    assert text in page.split('id="claims"')[0], "in the overview"
+
+
+def test_points_of_figures_name_records(page_made: Made) -> None:
+    data = data_of(page_made[2])
+    figures = {figure["name"]: figure for figure in data["figures"]}
+    curves = [one for panel in figures["figure1"]["panels"] for one in panel["series"] if "run" in one]
+    assert {data["runs"][one["run"]] for one in curves} == {baseline_id(seed) for seed in range(3)}
+    dots = [one for panel in figures["figure1"]["panels"] for one in panel["series"] if one["mark"] == "dots"]
+    named = {data["runs"][at] for one in dots for runs in one["runs"] for at in runs}
+    assert named == {baseline_id(seed) for seed in range(10)}
+
+
+def test_the_answer_comes_first(page_made: Made) -> None:
+    report, _, page = page_made
+    first = page.split("<main>")[1].split("</section>")[0]
+    text = " ".join(unescape(re.sub("<[^>]*>", " ", first)).split())
+    assert " ".join(headline(report)) in text
+    for word, count in report.counts.items():
+        assert f"{word} {count}" in text
+    for group in report.disagreements:
+        for one in group.explanations:
+            assert (str(prose(one.line)) in first) == one.differs or not one.line
+    order = [
+        page.index(f'<section id="{name}"') for name in ("answer", "claims", "figures", "tables", "one_d", "settings")
+    ]
+    assert order == sorted(order)
+
+
+def test_thinned_curves_keep_both_ends() -> None:
+    assert list(thinned(3)) == [0, 1, 2]
+    kept = thinned(300)
+    assert (kept[0], kept[-1], len(kept)) == (0, 299, CURVE_POINTS)
+    assert rounded([1.23456, 2.0, float("nan"), float("inf")]) == [1.235, 2, None, None]
+
+
+@pytest.mark.slow
+def test_the_page_of_our_records_is_small() -> None:
+    assert len(render(own_records.report(), own_records.reader()).encode()) < 6_000_000
+
+
+def test_the_script_writes_the_page(page_made: Made, tmp_path: Path) -> None:
+    from scripts.build_report import main
+
+    _, reader, page = page_made
+    assert main(["--results", str(reader.store.root), "--output", str(tmp_path)]) == 0
+    assert (tmp_path / "report.html").read_text() == page
+
+
+def test_every_method_has_its_line(page_made: Made) -> None:
+    report, _, page = page_made
+    section = page[page.index('<section id="methods"') : page.index('<section id="settings"')]
+    for line in methods(report):
+        assert f"<code>{line.method}</code>" in section
+        assert f">{escape(line.name)}</th>" in section
+
+
+def test_a_page_with_records_of_uncommitted_code_says_so(page_made: Made) -> None:
+    report, reader, page = page_made
+    said = "This page includes records of uncommitted code or of plug-ins."
+    assert said not in page
+    assert said in render(report, Reader(reader.store, allow_dirty=True))
+
+
+def test_the_documentation_refuses_records_of_uncommitted_code(tmp_path: Path) -> None:
+    from scripts.build_report import main
+
+    with pytest.raises(SystemExit):
+        main(["--dirty", "--docs", str(tmp_path)])
+    assert not list(tmp_path.iterdir())
+
+
+def test_refused_records_of_our_own_rows_are_not_called_not_run() -> None:
+    table = next(iter(OWN.values()))
+    refused = Problem("dirty", "a run", "was made by uncommitted code")
+    none = Cell(None, DASH, 0, 2, {}, (), (refused,))
+    content = OwnContent(table, ((table.rows[0], (none,) * len(table.columns)),))
+    assert content.absent == f"No usable record: {', '.join(table.rows[0].labels)}."
+    assert {problem for cell in content.cells.values() for problem in cell.problems} == {refused}

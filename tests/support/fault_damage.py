@@ -1,0 +1,333 @@
+"""Damage files of every kind and check the commands that read them. ``tests/support/faults.py`` runs these."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import fault_kills
+import faulty
+import numpy as np
+import record_samples as samples
+from faulty import KILL, Count, Hook, child, configs, found, lost, train, undisturbed
+
+import ngn
+from experiments import paths
+from experiments.cli import app
+from experiments.config import run_files
+from experiments.language.folders import check_sums
+from experiments.models.kernels import build
+from experiments.models.kernels.libraries import FOLDER, library
+from experiments.runs.models import load_model
+from experiments.store import provenance
+from experiments.store.leases import Leases
+from experiments.store.records import RecordError, Store
+from experiments.studies import STUDIES
+from experiments.studies.model import Study
+from experiments.studies.one_d import BASELINE
+from experiments.sweeps import plan as plans
+from experiments.sweeps import worker
+
+DAMAGE: dict[str, Callable[[bytes, int], bytes]] = {
+    "empty": lambda content, at: b"",
+    "cut": lambda content, at: content[:at],
+    "a bit": lambda content, at: content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :],
+    "zeros": lambda content, at: bytes(len(content)),
+    "longer": lambda content, at: content + b"}",
+    "deep": lambda content, at: b"[" * 100_000,
+    "no object": lambda content, at: b"[1, NaN]",
+    "an object": lambda content, at: b'{"schema": 1, "format": 1, "run_id": {}}',
+}
+LINKS = {"a link that leads nowhere": "nowhere", "a circle of links": "", "unreadable": "/proc/self/mem"}
+"""What a link in place of a file leads to; "" is itself. Not even root can read the last."""
+PLACES = ("missing", "a folder", *LINKS)
+RESUMED = tuple(place for place in PLACES if place != "unreadable")
+"""What a training survives. A disk that cannot be read stops it with a message, as that may be temporary."""
+
+
+def harm(path: Path, random: np.random.Generator, places: Sequence[str] = PLACES) -> str:
+    """Damage a file in a random way; return a description."""
+    how = str(random.choice([*DAMAGE, *places]))
+    content = path.read_bytes()
+    path.unlink()
+    if how in DAMAGE:
+        path.write_bytes(DAMAGE[how](content, int(random.integers(max(1, len(content))))))
+    elif how == "a folder":
+        (path / "below").mkdir(parents=True)
+    elif how in LINKS:
+        path.symlink_to(LINKS[how] or path.name)
+    return how
+
+
+KINDS = (
+    *(("1d", 2), ("1d, every phase", 1), ("1d", 3), ("cora", 2), ("kernel", 3)),
+    *(("ste", 2), ("l0", 2), ("awnn", 2), ("decay", 1)),
+)
+
+
+def killed_and_damaged(folder: Path, count: int) -> Count:
+    """Kill at a random step; then damage a random remaining file or, every fourth time, change the code."""
+    result = Count("resumed or trained anew; record and curves bit-equal, nothing left behind")
+    random = np.random.default_rng(count)
+    for index, (kind, seeds) in enumerate(KINDS):
+        tries = range(index, count, len(KINDS))
+        if not tries:
+            continue
+        own = folder / str(index)
+        total = faulty.events(own / "counting", configs(own / "counting", kind, seeds), writes=False)
+        expected = undisturbed(own, kind, seeds)
+        for number in tries:
+            place, at = own / str(number), int(random.integers(1, total + 1))
+            wanted = configs(place, kind, seeds)
+
+            def dies(at: int = at, place: Path = place, wanted: list = wanted) -> None:
+                Hook(at, KILL).at_steps()
+                train(place, wanted)
+
+            def resumes(other: bool, place: Path = place, wanted: list = wanted) -> None:
+                if other:
+                    provenance._sources = lambda: "other sources"  # type: ignore[assignment]
+                train(place, wanted)
+
+            first = child(dies)
+            kept = (".json", ".safetensors", ".lease")
+            files = [p for p in sorted(place.rglob("*")) if p.is_file() and p.suffix in kept]
+            if number // len(KINDS) % 4 == 3:
+                how, harmed = "the code", None
+            else:
+                harmed = files[random.integers(len(files))]
+                how = harm(harmed, random, RESUMED)
+            again = child(lambda how=how, resumes=resumes: resumes(how == "the code"), place / "log")
+            got, remains = found(place, wanted), faulty.left(place)
+            missing = lost(expected, got)
+            good = (first, again, missing, remains) == (-signal.SIGKILL, 0, 0, [])
+            said = (place / "log").read_text()
+            told = f"{kind} at {at}, {how} {harmed}: {first}, {again}, {missing}, {remains}\n{said}"
+            result.add(missing, good, told)
+    return result
+
+
+def damaged_checkpoints(folder: Path) -> Count:
+    """Truncate the newest checkpoint or flip one bit, at random places: the one before is used."""
+    expected = undisturbed(folder, "1d", 2)
+    result = Count("said so, went on from the one before, bit-equal")
+    for at in range(3, 11):
+        place = folder / str(at)
+        wanted = configs(place, "1d", 2)
+
+        def dies(at: int = at, place: Path = place, wanted: list = wanted) -> None:
+            Hook(at, KILL).at_steps()
+            train(place, wanted)
+
+        child(dies)
+        newest = max(place.rglob("step-*.safetensors"))
+        content = bytearray(newest.read_bytes())
+        where = at * len(content) // 11
+        if at % 2:
+            newest.write_bytes(content[:where])
+        else:
+            content[where] ^= 1 << at % 8
+            newest.write_bytes(content)
+        again = child(lambda place=place, wanted=wanted: train(place, wanted), place / "log")
+        missing = lost(expected, found(place, wanted))
+        said = (place / "log").read_text()
+        good = (again, missing) == (0, 0) and "cannot be used" in said
+        result.add(missing, good, f"{at}: {again}, {missing}\n{said}")
+    return result
+
+
+def _command(words: Sequence[str], scratch: Path, log: Path) -> tuple[int, str]:
+    """Run ``run.py`` with these arguments in a forked process; return its status and output."""
+
+    def program() -> None:
+        run_files.SCRATCH = paths.SCRATCH = scratch
+        raise SystemExit(app.main(words))
+
+    status = child(program, log)
+    return status, log.read_text()
+
+
+def damaged_records(folder: Path, count: int) -> Count:
+    """Damage one of two records or its curves: the command names the file and a remedy, and the remedy works."""
+    result = Count("record named with the way out, curves left out; force=true made all bit-equal")
+    random, kind = np.random.default_rng(count), "1d"
+    expected = undisturbed(folder, kind, 2)
+    for number in range(count):
+        place = folder / str(number)
+        shutil.copytree(folder / "calm" / "results", place / "results")
+        harmed = sorted((place / "results" / "regression1d").iterdir())[number % 4]
+        how = harm(harmed, random, () if harmed.suffix == ".npz" else PLACES)
+        own = "task=regression1d profile=smoke engine=torch phases=[grown] train.steps=12 gate.K=4 seed=0,1 threads=1"
+        words = [*own.split(), "progress=never", f"results={place / 'results'}"]
+        status, said = _command(words, place / "scratch", place / "log")
+        named = status == 1 and str(harmed) in said and "force=true" in said and "Traceback" not in said
+        # a flipped bit in a number gives a valid record: git checks committed records, not a digest
+        legal = status == 0 and (harmed.suffix == ".npz" or how in ("missing", "a bit"))
+        if harmed.is_dir():
+            shutil.rmtree(harmed)  # no command does this
+        forced, _ = _command([*words, "force=true"], place / "scratch", place / "again")
+        missing = lost(expected, found(place, configs(place, kind, 2)))
+        good = (named or legal) and (forced, missing, faulty.left(place)) == (0, 0, [])
+        result.add(missing, good, f"{how} {harmed}: {status}, {forced}, {missing}\n{said}")
+    return result
+
+
+def _beside(place: Path) -> None:
+    """Write ten records of a table with curves, and all other kinds of files in a results folder."""
+    store = Store(place / "results")
+    for seed in range(10):
+        t, mse = samples.values(seed)
+        phases = {"grown": {**samples.grown([t], mse, 2 * mse), "norms": [1.0, 0.5, 0.25]}}
+        samples.put(store, BASELINE, seed, phases, curves=samples.curves(200))
+    runs = list(STUDIES["tiny"].runs())
+    names = [run.id for run in runs]
+    plan = plans.freeze(plans.folder_of("tiny", store.root), "tiny", store.root, runs, 10)
+    (plan.parent / "jobs.jsonl").write_text(json.dumps({"job": "7_0", "plan": str(plan), "task": 0}) + "\n")
+    worker.note_failure(plan, names[:1], "RuntimeError: some reason")
+    child(lambda: (Leases(store.root).take(names[:1]), KILL()))
+    (place / "squeue").write_text("#!/bin/sh\necho 7_0 RUNNING\n")
+    (place / "squeue").chmod(0o755)
+
+
+def _readers(place: Path, harmed: Path, turn: int) -> list[tuple[Callable[[list[str]], int], list[str]]]:
+    """Return the commands that read a kind of file; the three slow ones take turns."""
+    from scripts import build_figures, build_paper_data, build_report, sweep, table
+
+    results, paper = str(place / "results"), place / "paper"
+    tiny = ["tiny", f"--results={results}"]
+    sweeps = [["status", *tiny], ["plan", *tiny, "--again=refused"], ["run", *tiny]]
+    if harmed.suffix == ".jsonl":
+        sweeps.append(["run", *tiny, f"--plan={place}/results/.sweeps/tiny/plan-0001.jsonl"])
+    commands = [(sweep.main, words) for words in sweeps]
+    if harmed.parent.parent != place / "results" and harmed.parent != place / "results":
+        return commands
+    slow = [
+        (build_paper_data.main, [f"--results={results}", "--table=dataeightbody"]),
+        (build_figures.main, [f"--results={results}", f"--output={paper / 'figures'}", "--only=figure1"]),
+        (build_report.main, [f"--results={results}", f"--output={paper}"]),
+    ]
+    data = [f"--results={results}", f"--output={paper / 'data_generated.tex'}"]
+    return [*commands, (table.main, [results]), (build_paper_data.main, data), slow[turn % 3]]
+
+
+def damaged_beside(folder: Path, count: int) -> Count:
+    """Damage any file; no script that reads it may end in a traceback, and it must name damaged files that count."""
+    result = Count("no command ended in a traceback; damaged records and plans were named")
+    random = np.random.default_rng(count)
+    STUDIES["tiny"] = Study("tiny", "ten", lambda: [BASELINE])
+    place, sound = folder / "place", folder / "sound"
+    _beside(place)
+    shutil.copytree(place, sound)
+    files = [p for p in sorted(place.rglob("*")) if p.is_file() and p.suffix and p.name != ".lock"]
+    kinds: dict[str, list[Path]] = {}
+    for path in files:
+        kinds.setdefault(f"{path.parent.name}/{path.name[:4]}{path.suffix}", []).append(path)
+    for number in range(count):
+        shutil.rmtree(place)
+        shutil.copytree(sound, place)
+        of_kind = list(kinds.values())[number % len(kinds)]  # every kind equally often
+        harmed = of_kind[random.integers(len(of_kind))]
+        how, log, ended = harm(harmed, random), folder / f"{number}.log", []
+        for main, words in _readers(place, harmed, number // len(kinds)):
+
+            def program(main: Callable[[list[str]], int] = main, words: list[str] = words) -> None:
+                os.environ["PATH"] = f"{place}{os.pathsep}{os.environ['PATH']}"
+                print("$", shlex.join(words), flush=True)
+                raise SystemExit(main(words))
+
+            ended.append(child(program, log))
+        said = log.read_text()
+        counts = harmed.suffix in (".json", ".jsonl", ".zip") and harmed.parent.name != "failures"
+        # a ledger may be empty or end after any line
+        counts = counts and how in DAMAGE and how not in ("a bit", *(("empty", "cut") * (harmed.name == "jobs.jsonl")))
+        quiet = not counts or harmed.name in said or harmed.stem in said
+        good = "Traceback" not in said and all(status in (0, 1, 2) for status in ended) and quiet
+        result.add(0, good, f"{how} {harmed}: {ended}\n{said}")
+    return result
+
+
+def damaged_kernel(folder: Path, count: int) -> Count:
+    """Damage the cached kernel or its digest: it is compiled again, here by a compiler that only copies."""
+    result = Count("compiled again; record and curves bit-equal")
+    expected = undisturbed(folder, "kernel", 2)
+    compiled, random = build.build_kernel(FOLDER / "bank1d.cpp"), np.random.default_rng(count)
+    copier = folder / "c++"
+    copier.write_text(
+        '#!/bin/sh\nif [ "$1" = --version ]; then echo copier; exit; fi\n'
+        f'for last; do :; done\ncp {shlex.quote(str(compiled))} "$last"\n'
+    )
+    copier.chmod(0o755)
+    for number in range(count):
+        place = folder / str(number)
+        wanted = configs(place, "kernel", 2)
+
+        def trains(place: Path = place, wanted: list = wanted) -> None:
+            os.environ |= {"CXX": str(copier), "XDG_CACHE_HOME": str(place / "cache")}
+            library.cache_clear()
+            train(place, wanted)
+
+        child(trains)
+        shutil.rmtree(place / "results")
+        harmed = sorted((place / "cache").rglob("bank1d*.s*"))[number % 2]
+        how = harm(harmed, random, ("missing",))
+        again = child(trains, place / "log")
+        missing, leavings = lost(expected, found(place, wanted)), list((place / "cache").rglob("*.part"))
+        told = f"{how} {harmed}: {again}, {missing}, {leavings}\n{(place / 'log').read_text()}"
+        result.add(missing, (again, missing, leavings) == (0, 0, []), told)
+    return result
+
+
+def damaged_saves(folder: Path, count: int) -> Count:
+    """Damage a file of ``ngn.save`` or of an export: loading or checking names it, and loads nothing."""
+    result, random = Count("refused with the file's name"), np.random.default_rng(count)
+    for number in range(count):
+        place, said = folder / f"out-{number}", ""
+        place.mkdir()
+        if number % 2:
+            ngn.save(fault_kills.net(1.0), place / "small")
+        else:
+            fault_kills.export(place)
+        files = sorted(path for path in place.rglob("*") if path.is_file())
+        harmed = files[number // 2 % len(files)]
+        how = harm(harmed, random)
+        try:
+            ngn.load(fault_kills.net(0.0), place / "small") if number % 2 else check_sums(place / "out")
+        except (ValueError, OSError) as fault:  # any other exception ends this program
+            said = str(fault)
+        # without its list of digests, a folder is one of version 0.1
+        good = str(place) in said or "unreadable" in how
+        good = good or (harmed.name == "SHA256SUMS" and how in ("missing", "a link that leads nowhere"))
+        result.add(0, good, f"{how} {harmed}: {said}")
+    return result
+
+
+def damaged_models(folder: Path, count: int) -> Count:
+    """Damage a model beside its record: loading names it and a remedy, and the remedy works."""
+    result = Count("named with the way out; force=true wrote the same model again")
+    random, own = np.random.default_rng(count), {"save": "deployed"}
+    expected = undisturbed(folder, "1d", 1, **own)
+    for number in range(count):
+        place = folder / str(number)
+        wanted = configs(place, "1d", 1, **own)
+        child(lambda place=place, wanted=wanted: train(place, wanted))
+        (model,), (record,) = place.rglob("*.grown.safetensors"), (place / "results").rglob("*.json")
+        how, said = harm(model, random), ""
+        try:
+            load_model(record)
+        except RecordError as fault:
+            said = str(fault)
+        named = str(model) in said and "save=deployed" in said
+        if model.is_dir() and not model.is_symlink():
+            os.rename(model, place / "aside")  # no command removes a folder
+        by_force = configs(place, "1d", 1, **own, force=True)
+        again = child(lambda place=place, by_force=by_force: train(place, by_force), place / "log")
+        missing = lost(expected, found(place, wanted))
+        good = (named, again, missing) == (True, 0, 0)
+        result.add(missing, good, f"{how} {model}: {said}; {again}, {missing}")
+        run_files.SCRATCH = folder / "scratch"
+    return result

@@ -1,0 +1,193 @@
+"""The kill-anywhere campaign: kill any program at any moment, give the same command again, compare all that it wrote.
+
+A program is killed at a system call of writing, at a step of its training or another call of a function in C, or inside
+of a write, which leaves half of a file. ``tests/support/faults.py`` runs this.
+"""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import signal
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import faulty
+import numpy as np
+import torch
+from faulty import KILL, Count, Hook, child, configs, train
+from torch import nn
+
+import ngn
+from experiments.language.folders import check_sums, new_folder
+from ngn.tensor_files import write_checked
+
+UNCOMPARED = "checkpoints"
+"""Folder whose files hold times, so that only their names are compared."""
+CALLS = ("fsync", "replace", "rename", "link", "mkdir", "unlink", "rmdir")
+KINDS = ("writes", "calls", "halves")
+"""Where a program is killed: at system calls of writing, at any call in C, inside of a write."""
+
+
+def _files(place: Path) -> dict[str, Any]:
+    """Map all files and folders below a folder to their content."""
+    return {
+        str(path.relative_to(place)): path.read_bytes() if path.is_file() and UNCOMPARED not in path.parts else b""
+        for path in sorted(place.rglob("*"))
+    }
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is killed.
+
+    Attributes:
+        work: does it, in a folder.
+        ready: makes the files before it.
+        again: does it again after a kill; None for ``work``.
+        read: returns what is compared. By default all files, each of which must be the old or the new one, whole.
+        kinds: of :data:`KINDS` or "steps".
+    """
+
+    name: str
+    work: Callable[[Path], object]
+    ready: Callable[[Path], object] = lambda place: None
+    again: Callable[[Path], object] | None = None
+    read: Callable[[Path], dict[str, Any]] = _files
+    kinds: Sequence[str] = KINDS[:2]
+
+
+def done(work: Callable[[], object], log: Path) -> None:
+    if status := child(work, log):
+        raise RuntimeError(f"an undisturbed command ended with status {status}\n{log.read_text()}")
+
+
+def _differ(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    return [name for name in sorted({**one, **other}) if one.get(name) != other.get(name)]
+
+
+def kill_anywhere(folder: Path, count: int, programs: Sequence[Program], means: str) -> Count:
+    """Kill each program in turn, as often as ``count`` says in all, at moments of each of its kinds."""
+    result, random, log, told = Count(means), np.random.default_rng(count), folder / "log", folder / "events"
+    for index, program in enumerate(programs[:count]):
+        place, sound = folder / f"{index}" / "place", folder / f"{index}" / "sound"
+        place.mkdir(parents=True)
+        done(partial(program.ready, place), log)
+        shutil.copytree(place, sound)
+        before = program.read(place)
+
+        def restore(place: Path = place, sound: Path = sound) -> None:
+            shutil.rmtree(place)
+            shutil.copytree(sound, place)
+
+        def hooked(kind: str, at: int, program: Program = program, place: Path = place) -> None:
+            hook = Hook(at, KILL)
+            if kind == "halves" and at:
+                signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # a write beyond this size kills, and leaves a part
+                resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+                resource.setrlimit(resource.RLIMIT_FSIZE, (at, resource.RLIM_INFINITY))
+            elif kind != "halves":
+                {"writes": partial(hook.at_writes, CALLS), "calls": hook.at_calls, "steps": hook.at_steps}[kind]()
+            try:
+                program.work(place)
+            finally:
+                if not at:
+                    told.write_text(str(hook.count))
+
+        totals, calm = {}, {}
+        for kind in program.kinds:
+            restore()
+            done(partial(hooked, kind, 0), log)
+            sizes = [path.stat().st_size for path in place.rglob("*") if path.is_file()]
+            totals[kind] = max(sizes) if kind == "halves" else int(told.read_text())
+            if calm and program.read(place) != calm:
+                raise RuntimeError(f"{program.name} writes other bytes each time: {_differ(calm, program.read(place))}")
+            calm = program.read(place)
+        for number in range(index, count, len(programs)):
+            kind = program.kinds[number // len(programs) % len(program.kinds)]
+            at = int(random.integers(1, totals[kind] + 1))
+            restore()
+            log.write_text("")
+            if (first := child(partial(hooked, kind, at), log)) == 0:
+                continue  # it ended before: the number of calls depends on the machine
+            torn: list[str] = []
+            if program.read is _files:
+                there = _files(place)
+                torn = [name for name in before if name in calm and name not in there]
+                torn += [n for n, content in there.items() if n in calm and content not in (before.get(n), calm[n])]
+            again = child(partial(program.again or program.work, place), log)
+            wrong = _differ(calm, program.read(place))
+            good = (first, torn, again, wrong) == (-(signal.SIGXFSZ if kind == "halves" else signal.SIGKILL), [], 0, [])
+            said = f"{program.name} at {kind} {at} of {totals[kind]}: {first}, torn {torn}, {again}, wrong {wrong}"
+            result.add(len(torn) + len(wrong), good, f"{said}\n{log.read_text()}")
+    return result
+
+
+def _run(kind: str, seeds: int, kinds: Sequence[str] = ("writes", "steps", "halves"), **own: Any) -> Program:
+    def read(place: Path) -> dict[str, Any]:
+        remains = {str(path): "is left" for path in faulty.left(place)}
+        return faulty.found(place, configs(place, kind, seeds, **own)) | remains
+
+    def work(place: Path) -> None:
+        train(place, configs(place, kind, seeds, **own))
+
+    return Program(f"{kind} x{seeds}", work, read=read, kinds=kinds)
+
+
+def kill_runs(folder: Path, count: int) -> Count:
+    """Kill trainings of every kind."""
+    programs = [
+        *(_run("1d, every phase", 1), _run("cora", 3), _run("kernel", 3, ("writes", "steps"))),
+        *(_run("1d", 2, save="deployed"), *(_run(name, 2) for name in faulty.LEARNERS)),
+    ]
+    means = "the same command resumed; records, curves and models bit-equal, nothing left behind"
+    return kill_anywhere(folder, count, programs, means)
+
+
+def net(value: float) -> nn.Module:
+    model = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5))
+    nn.init.constant_(model[0].weight, value)
+    return model
+
+
+def export(place: Path) -> None:
+    """Write a small export, whose folder is whole or absent. One that is there is checked and written again."""
+    if (place / "out").exists():
+        check_sums(place / "out")
+        shutil.rmtree(place / "out")
+    with new_folder(place / "out") as out:
+        write_checked(out / "weights.safetensors", {"a": torch.arange(9.0)}, {"format": "pt"})
+        (out / "config.json").write_text('{"r": 3}')
+        (out / "inner").mkdir()
+        (out / "inner" / "x.json").write_text("{}")
+
+
+def _fit(place: Path, budget: bool, batches: bool, **settings: Any) -> None:
+    warnings.simplefilter("ignore")
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(1, 12), nn.Tanh(), nn.Dropout(0.1), nn.Linear(12, 8), nn.Tanh(), nn.Linear(8, 1))
+    x = torch.linspace(-2, 2, 64).unsqueeze(-1)
+    limits: dict[str, Any] = {"budget": ngn.Budget(parameters=80)} if budget else {"lambda0": 1.0}
+    learner = ngn.learn_sizes(model, {"0": ngn.Width(12), "3": ngn.Width(8)}, example=x, **limits)
+    pairs = [(x[n::4], x[n::4].sin()) for n in range(4)]
+    inputs, targets = (pairs, None) if batches else (x, x.sin())
+    plan = ngn.TrainPlan(steps=16, optimizer="adamw")
+    settings |= {"folder": place / UNCOMPARED, "checkpoint_seconds": 1e-9, "progress": "never"}
+    ngn.fit(learner, inputs, targets, nn.functional.mse_loss, plan, **settings)
+    ngn.save(learner.deploy(), place / "model")
+
+
+def kill_library(folder: Path, count: int) -> Count:
+    """Kill ``ngn.save``, ``ngn.fit`` with checkpoints, and an export."""
+    programs = [
+        Program("save", lambda place: ngn.save(net(2.0), place / "small"), lambda p: ngn.save(net(1.0), p / "small")),
+        Program("export", export),
+        Program("fit", partial(_fit, budget=False, batches=False)),
+        Program("fit, budget, batches", partial(_fit, budget=True, batches=True)),
+        Program("fit, by importance", partial(_fit, budget=False, batches=True, by_importance="taylor")),
+    ]
+    return kill_anywhere(folder, count, programs, "every file the old or the new one, whole; the next call wrote it")
