@@ -2,7 +2,7 @@
 
     python benchmarks/bench_budget.py [--quick] [--rounds N]
 
-Three models: the transformer and ResNet-20 of ``bench_rivals.py``, and a small Llama. Inputs are random, one thread.
+Three models: the transformer and ResNet-20 of the study of rivals, and a small Llama. Inputs are random, one thread.
 
 Trainings under budgets of 50 and 25 % of the parameters take turns, step by step, with the plain training of the large
 model. Times are processor seconds of all steps over those of the large model; ``learn_sizes`` and ``deploy``, which do
@@ -29,10 +29,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import torch
 import torch.nn.functional as F
 from processes import Rate, measure, options
-from rivals.models import ResNet20, Transformer
 from torch import Tensor, nn
 
 import ngn
+from experiments.models.cifar_resnet import CifarResNet
+from experiments.tasks.tinystories.units import Transformer
 from ngn.sizes.base import Size
 
 SHARES = (50, 25)
@@ -61,7 +62,7 @@ class Work:
 
 
 def transformer() -> Work:
-    """The transformer of ``bench_rivals.py``, on 16 texts of 128 characters."""
+    """The transformer of ``gate=units``, on 16 texts of 128 characters."""
     tokens = torch.randint(80, (16, 129))
     sizes: dict[str, Size] = {"layers.*.mlp": ngn.Width(64), "layers.*.attn": ngn.Heads()}
     return Work("Transformer, 2 layers of width 64", lambda: Transformer(80, 128), sizes, tokens[:, :-1], tokens[:, 1:])
@@ -89,8 +90,10 @@ def llama() -> Work:
 
 def resnet20() -> Work:
     """ResNet-20 on 64 images of 32 x 32 pixels."""
-    sizes: dict[str, Size] = {"blocks.*.conv1": ngn.Channels(16)}
-    return Work("ResNet-20", ResNet20, sizes, torch.randn(64, 3, 32, 32), torch.randint(10, (64,)))
+    sizes: dict[str, Size] = {"layer*.*.conv1": ngn.Channels(16)}
+    return Work(
+        "ResNet-20", lambda: CifarResNet(3, maps=True), sizes, torch.randn(64, 3, 32, 32), torch.randint(10, (64,))
+    )
 
 
 WORKS = {"transformer": transformer, "llama": llama, "resnet20": resnet20}

@@ -24,7 +24,8 @@ import shutil
 import time
 from collections.abc import Sequence
 
-from experiments.analysis import overview
+from experiments.analysis.overview import format_rows
+from experiments.analysis.rows import FlatRecord, record_row
 from experiments.blocks import ConfigError
 from experiments.cli.pipes import exit_with
 from experiments.config.compose import compose
@@ -48,14 +49,14 @@ def beside_records(store: Store, configs: Sequence[Config]) -> str:
     """Tabulate boundary, count and error of each seed, with the values of the suite's own record."""
     rows = []
     for config in configs:
-        row: overview.FlatRecord = {"seed": config.seed.value}
+        row: FlatRecord = {"seed": config.seed.value}
         for name, place in (("", store), ("recorded ", Store(RESULTS))):
             record = place.get(run_id(config))
-            found = {} if record is None else overview.record_row(record)
+            found = {} if record is None else record_row(record)
             for title, key in (("t", "grown.t"), ("count", "grown.count"), ("truncated MSE", "grown.truncated.mse")):
                 row[name + title] = found.get(key)
         rows.append(row)
-    return overview.format_rows(rows)
+    return format_rows(rows)
 
 
 def demo(given: argparse.Namespace, configs: list[Config], overrides: dict[str, int]) -> int:

@@ -9,10 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from experiments.analysis.selection import Selection, keys_of, selected_runs
-from experiments.config.identity import flatten, identity_keys
-from experiments.config.numerics import numerics
 from experiments.config.run_files import Run
-from experiments.contract.config import Config
+from experiments.runs.same import fault_of
 from experiments.store.records import RecordError, Store
 
 
@@ -60,36 +58,6 @@ class Collected:
     runs: tuple[RecordedRun, ...]
     problems: tuple[Problem, ...]
     companion_problems: Mapping[str, tuple[Problem, ...]]
-
-
-_DIRTY = "was made by uncommitted code or with plug-ins; commit the code, and run it again with force=true"
-
-
-def fault_of(
-    record: Mapping[str, Any],
-    config: Config,
-    where: str,
-    allow_dirty: bool = False,
-    keys: Mapping[str, Any] | None = None,
-) -> Problem | None:
-    """Return why a valid record does not count as the run of ``config``, or None if it does.
-
-    Args:
-        keys: the configuration's :func:`experiments.config.identity.identity_keys`, if already known.
-    """
-    stored = flatten(record["config"])
-    for key, value in (identity_keys(config) if keys is None else keys).items():
-        if key not in stored or stored[key] != value:
-            return Problem("foreign", where, f"holds another configuration than its name says ({key})")
-    wanted = numerics(config)
-    if record["code"]["numerics"] != wanted:
-        stale = f"numerics {record['code']['numerics']}, this code has {wanted}; run it again with force=true"
-        return Problem("numerics", where, stale)
-    if record["data"]["name"] != config.task.name and config.profile == "full":  # smoke data have names of their own
-        return Problem("data", where, f"was trained on {record['data']['name']}, not on {config.task.name}")
-    if not record["code"]["clean"] and not allow_dirty:
-        return Problem("dirty", where, _DIRTY)
-    return None
 
 
 def _majority(
@@ -199,8 +167,11 @@ class Reader:
             return Problem("damaged", run.id, str(error).removeprefix(f"{where}: "))
         if record is None:
             return Problem("missing", run.id, "not run")
-        fault = fault_of(record, run.config, run.id, self.allow_dirty, keys_of(selection, seed))
-        return fault or RecordedRun(seed, run.id, record)
+        fault = fault_of(record, run.config, None, self.allow_dirty, keys_of(selection, seed))
+        if fault is None:
+            return RecordedRun(seed, run.id, record)
+        again = "; run it again with force=true" if fault.kind in ("numerics", "dirty") else ""
+        return Problem(fault.kind, run.id, f"{fault.text}{again}")
 
     def collect(self, selection: Selection) -> Collected:
         """Collect the records of a selection. A missing or damaged record becomes a problem, never an error."""

@@ -93,28 +93,33 @@ def median(numbers: Array) -> Estimator:
     return Estimator("order statistics", at)
 
 
-def ratio_of_geometric_means(first: Array, second: Array) -> Estimator:
-    """Welch's interval of the difference of mean logarithms, as a ratio.
+def difference_of_means(first: Array, second: Array) -> Estimator:
+    """Welch's interval of the difference of two means.
 
     Args:
-        first, second: positive numbers of independent runs, shapes [n] and [m].
+        first, second: numbers of independent runs, shapes [n] and [m], at least two each.
     """
-    one, other = np.log(first), np.log(second)
-    apart = float(one.mean() - other.mean())
-    errors = np.array([standard_error(one), standard_error(other)]) ** 2
+    apart = float(first.mean() - second.mean())
+    errors = np.array([standard_error(first), standard_error(second)]) ** 2
     total = float(errors.sum())
 
     def at(level: float) -> Interval:
         if total == 0:
-            return Interval(math.exp(apart), math.exp(apart), math.exp(apart))
+            return Interval(apart, apart, apart)
         # Welch and Satterthwaite's degrees of freedom
-        freedom = total**2 / float((errors**2 / [len(one) - 1, len(other) - 1]).sum())
+        freedom = total**2 / float((errors**2 / [len(first) - 1, len(second) - 1]).sum())
         from scipy import special  # imported here: it takes longer than most commands need
 
         half = float(special.stdtrit(freedom, 1 - level / 2)) * math.sqrt(total)
-        return Interval(math.exp(apart), math.exp(apart - half), math.exp(apart + half))
+        return Interval(apart, apart - half, apart + half)
 
-    return Estimator("Welch, of logarithms", at)
+    return Estimator("Welch", at)
+
+
+def ratio_of_geometric_means(first: Array, second: Array) -> Estimator:
+    """Welch's interval of the difference of mean logarithms, as a ratio, of positive numbers."""
+    apart = difference_of_means(np.log(first), np.log(second))
+    return Estimator("Welch, of logarithms", lambda level: Interval(*map(math.exp, apart.at(level))))
 
 
 def share(number: int, total: int) -> Estimator:

@@ -1,129 +1,79 @@
-"""Turn records into table rows: one per run, or one per combination of settings. This module does not import torch.
+"""Tables of any records: one line per combination of settings, with medians over its runs. Imports no torch.
 
-``python scripts/table.py DIR --by schedule.lambda0`` prints what :func:`grouped` gives. In a notebook,
-``pandas.DataFrame(record_rows([Path("runs")]))`` has one row per run.
+``python scripts/table.py DIR --by schedule.lambda0`` prints what :func:`grouped` gives of :func:`frame.frame`'s rows.
 """
 
 from __future__ import annotations
 
-import csv
 import io
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from experiments.analysis.estimates import difference_of_means, mean
+from experiments.analysis.rows import order
 from experiments.blocks import ConfigError
 from experiments.config.compose import nearest
-from experiments.config.identity import ADDED_LATER, flatten
-from experiments.store.records import RecordError, read_record
+from experiments.store.record import PHASES
 from ngn.files import write_atomically
 
-log = logging.getLogger(__name__)
-FlatRecord = dict[str, Any]
+if TYPE_CHECKING:
+    import pandas as pd
+
 SEED = "seed.value"
+LEVEL = 0.05
+"""Of the interval of a difference."""
 APART = ("task.name", "method.name", "model.name", "model.path", "profile", "data", "weights")
 """What always separates rows: a median over two tasks, methods, profiles or data sets has no meaning."""
 KINDS = ("task.name", "gate.component", "method.name", "model.name", "model.path")
 """What says which other settings a run has, and often their values: ``train.batch`` of a task, ``method.quantile``."""
-_BLOCK_KIND = {"task": "task.name", "gate": "gate.component", "method": "method.name"}
-"""Block → the key that says which settings it has; the other blocks have the same keys in every run."""
+_LONG = {"task": "task.name", "gate": "gate.component", "method": "method.name", "model": "model.name"}
+"""Choice on a command line → the setting that names it."""
 
 
-def record_row(record: Mapping[str, Any]) -> FlatRecord:
-    """Turn a record into one row: run id, status, settings by their dotted keys, and the numbers of each phase.
-
-    The name of a number is its path in the record (``grown.truncated.mse``). With several boundaries, ``t`` and
-    ``count`` are sums. Other values than numbers are left out. ``data`` and ``weights`` are the first digits of the
-    digests of data files and pretrained weights.
-    """
-    flat: FlatRecord = {"run_id": record["run_id"], "status": record["status"], **flatten(record["config"])}
-    flat["tag"] = record["execution"].get("tag")
-    if not record["data"]["provenance"].startswith("generated"):
-        flat["data"] = record["data"]["sha256"][:10]
-    if "base" in record:
-        flat["weights"] = record["base"]["sha256"][:10]
-    flat["sources"] = record["code"].get("sources", record["code"]["commit"])
-    for phase, content in record["phases"].items():
-        for name, value in flatten(content).items():
-            if name in ("t", "count", "r") and value:
-                value = sum(value) if name != "r" else sum(value) / len(value)
-            if isinstance(value, (int, float)):
-                flat[f"{phase}.{name}"] = value
-    flat["seconds"] = record["time"]["seconds"]
-    return flat
-
-
-def record_rows(paths: Iterable[Path]) -> list[FlatRecord]:
-    """Return rows for records, and for all records below folders, in the order of their names.
-
-    A warning names each damaged record, which is left out. Hidden folders are skipped.
-    """
-    table = []
-    for path in paths:
-        for file in [path] if path.suffix == ".json" else sorted(path.rglob("*-s*.json")):
-            if not any(part.startswith(".") for part in file.relative_to(path).parts):
-                try:
-                    table.append(record_row(read_record(file)))
-                except RecordError as damaged:
-                    log.warning("%s; left out", damaged)
-    _add_defaults(table)
-    return table
-
-
-def _add_defaults(table: Sequence[FlatRecord]) -> None:
-    """Give older records the settings that came later, so that they share a line with newer ones.
-
-    A default is added only where a record with the same kind of block has the key: ``task.replay`` belongs to some
-    tasks alone.
-    """
-    for key, default in ADDED_LATER.items():
-        block = _BLOCK_KIND.get(key.split(".", 1)[0], "profile")
-        kinds = {entry.get(block) for entry in table if key in entry}
-        for entry in table:
-            if entry.get(block) in kinds:
-                entry.setdefault(key, default)
-
-
-def varied(table: Sequence[FlatRecord]) -> list[str]:
+def varied(table: pd.DataFrame) -> list[str]:
     """Return the settings that differ between runs, without the seed."""
-    keys = [key for key in dict.fromkeys(key for entry in table for key in entry) if key not in ("run_id", "status")]
-    first = {key: next((entry[key] for entry in table if key in entry), None) for key in keys}
-    settings = [key for key in keys if _is_setting(key) and key != SEED]
-    return [key for key in settings if any(entry.get(key) != first[key] for entry in table)]
+    settings = [key for key in table if _is_setting(key) and key != SEED]
+    return [key for key in settings if table[key].nunique(dropna=False) > 1]
 
 
-def implied(table: Sequence[FlatRecord]) -> list[str]:
+def _group(table: pd.DataFrame, keys: Sequence[str]) -> Any:
+    """Number the rows by their settings, in the order in which these come first; without keys, all are of one group."""
+    by: Any = list(keys) or (lambda row: 0)
+    return table.groupby(by, dropna=False, observed=True, sort=False).ngroup()
+
+
+def _differ(table: pd.DataFrame, keys: Iterable[str], by: Sequence[str]) -> list[str]:
+    """Return the settings of ``keys`` that differ between runs of one row of :func:`grouped`."""
+    group = _group(table, by)
+    return [key for key in keys if table[key].groupby(group).nunique(dropna=False).max() > 1]
+
+
+def implied(table: pd.DataFrame) -> list[str]:
     """Return the settings that differ, but not between runs of one task, component, method and model."""
     names = varied(table)
     kinds = [key for key in names if key in KINDS]
-    kind_of = [tuple(repr(entry.get(key)) for key in kinds) for entry in table]
-    pairs = {key: {(kind, repr(entry.get(key))) for kind, entry in zip(kind_of, table, strict=True)} for key in names}
-    return [key for key in names if key not in kinds and len(pairs[key]) == len(set(kind_of))]
+    apart = _differ(table, names, kinds)
+    return [key for key in names if kinds and key not in kinds and key not in apart]
 
 
-def telling(table: Sequence[FlatRecord]) -> list[str]:
+def telling(table: pd.DataFrame) -> list[str]:
     """Return the settings that differ, without those that follow from others (:func:`implied`)."""
     follow = implied(table)
     return [key for key in varied(table) if key not in follow]
 
 
-def separated(table: Sequence[FlatRecord], by: Sequence[str]) -> list[str]:
+def separated(table: pd.DataFrame, by: Sequence[str]) -> list[str]:
     """Return the settings ``by``, and those of :data:`APART` that differ between runs."""
     return [*by, *(key for key in varied(table) if key in APART and key not in by)]
 
 
-def mixed(table: Sequence[FlatRecord], by: Sequence[str]) -> list[str]:
+def mixed(table: pd.DataFrame, by: Sequence[str]) -> list[str]:
     """Return what differs between runs of one row of :func:`grouped`: settings, and "sources" of the code."""
-    rows: dict[tuple[str, ...], list[FlatRecord]] = {}
-    for entry in table:
-        rows.setdefault(tuple(repr(entry.get(key)) for key in by), []).append(entry)
-    keys = [*(key for key in varied(table) if key not in by), "sources"]
-    return [key for key in keys if any(len({repr(entry.get(key)) for entry in row}) > 1 for row in rows.values())]
+    return _differ(table, [*(key for key in varied(table) if key not in by), "sources"], by)
 
 
-def notes(table: Sequence[FlatRecord], by: Sequence[str]) -> str:
+def notes(table: pd.DataFrame, by: Sequence[str]) -> str:
     """Return lines on what the rows of :func:`grouped` do not show; empty if there is nothing.
 
     These are settings that follow from those shown, and differences in more than the seed between runs of one row.
@@ -142,53 +92,136 @@ def _is_setting(key: str) -> bool:
     return key.startswith(blocks) or key in ("phases", "continue_with", "profile", "tag", *APART)
 
 
-def usual_columns(table: Sequence[FlatRecord]) -> list[str]:
+def usual_columns(table: pd.DataFrame) -> list[str]:
     """Return the usual columns: of every phase the boundary, the count and the truncated model's score.
 
     The score is the first in the record, which depends on the task.
     """
-    names = list(dict.fromkeys(key for entry in table for key in entry))
-    phases = dict.fromkeys(name.split(".")[0] for name in names if name.endswith(".steps") and "train" not in name)
+    phases = [name.split(".")[0] for name in table if name.endswith(".steps") and "train" not in name]
+    phases.sort(key=lambda phase: [*PHASES, phase].index(phase))
     columns = []
     for phase in phases:
-        columns += [name for name in (f"{phase}.t", f"{phase}.count") if name in names]
-        first = (next((name for name in entry if name.startswith(f"{phase}.truncated.")), None) for entry in table)
-        columns += dict.fromkeys(name for name in first if name)
+        columns += [name for name in (f"{phase}.t", f"{phase}.count") if name in table]
+        scores = table[[name for name in table if name.startswith(f"{phase}.truncated.")]].notna()
+        columns += scores[scores.any(axis=1)].idxmax(axis=1).unique().tolist() if scores.size else []
     return columns
 
 
-def grouped(table: Sequence[FlatRecord], by: Sequence[str], columns: Sequence[str]) -> list[FlatRecord]:
+def _require(table: pd.DataFrame, keys: Iterable[str]) -> None:
+    for key in keys:
+        if key not in table:
+            raise ConfigError(f"no record has '{key}'.{nearest(key, list(table))}")
+
+
+def grouped(table: pd.DataFrame, by: Sequence[str], columns: Sequence[str]) -> list[dict[str, Any]]:
     """Return one row per combination of the settings ``by``: the number of complete runs and each column's median.
 
     Raises:
         ConfigError: if no run has such a key; the message suggests the nearest one.
     """
-    known = list(dict.fromkeys(key for entry in table for key in entry))
-    for key in (*by, *columns):
-        if key not in known:
-            raise ConfigError(f"no record has '{key}'.{nearest(key, known)}")
-    groups: dict[tuple[str, ...], list[FlatRecord]] = {}
-    for entry in table:
-        groups.setdefault(tuple(repr(entry.get(key)) for key in by), []).append(entry)
+    _require(table, (*by, *columns))
+    group, complete = _group(table, by), table["status"] == "complete"
+    runs, wanted = complete.groupby(group).sum(), group.value_counts()
+    settings = [[_plain(value) for value in table.loc[~group.duplicated(), key]] for key in by]
+    found = [
+        dict(zip(by, values, strict=True)) | {"runs": int(runs[at]), "diverged": int(wanted[at] - runs[at])}
+        for at, values in enumerate(zip(*settings, strict=True) if by else [()])
+    ]
+    for name in columns:
+        medians = _numbers(table[complete], name).groupby(group).median()
+        for at, row in enumerate(found):
+            row[name] = _plain(medians.get(at), table[name].dtype.kind == "i")
+    return sorted(found, key=lambda entry: [order(entry[key]) for key in by])
+
+
+def _numbers(table: pd.DataFrame, name: str) -> Any:
+    """Return the numbers that rows have in a column, without those that lack it.
+
+    Raises:
+        ConfigError: if it holds texts.
+    """
+    try:
+        return table[name].dropna().astype(float)
+    except ValueError:
+        raise ConfigError(f"'{name}' is no number in these records; type another column") from None
+
+
+def _plain(value: Any, whole: bool = False) -> Any:
+    """Return a value as Python has it: None where it is missing, an integer where the column has no others."""
+    import pandas as pd
+
+    if value is None or pd.isna(value):
+        return None
+    value = value.item() if hasattr(value, "item") else value
+    return int(value) if whole and value == int(value) else value
+
+
+def compared(
+    table: pd.DataFrame, sides: Sequence[str], by: Sequence[str], columns: Sequence[str]
+) -> tuple[list[dict[str, Any]], str]:
+    """Return both means and their difference with its 95 % interval: one row per combination of ``by`` and per column.
+
+    If both sides have the same seeds, one run each, the interval is Student's of the differences of each seed. Else it
+    is Welch's of independent samples. A diverged run has no numbers, so its side lacks this seed.
+
+    Args:
+        sides: two settings, such as "method=ngn" and "method=fixed".
+        columns: a name without a phase, such as ``truncated.mse``, is of the run's first phase: grown, else fixed.
+
+    Returns:
+        (rows, lines on what differs between runs of one side in one row).
+
+    Raises:
+        ConfigError: if no run has such a setting or number, or such a value of it.
+    """
+    halves, keys = {}, []
+    for side in sides:
+        name, _, value = side.partition("=")
+        keys.append(key := _LONG.get(name, name))
+        _require(table, (key, *by))
+        texts = table[key].astype(object).astype(str)
+        halves[side] = table[texts == value]
+        if halves[side].empty:
+            there = ", ".join(sorted(set(texts[table[key].notna()])))
+            raise ConfigError(f"no record has {side}; in these records {key} is one of {there}")
+    both = table[table.index.isin([row for half in halves.values() for row in half.index])]
+    by = [key for key in separated(both, by) if key not in keys]
     found = []
-    for members in groups.values():
-        complete = [entry for entry in members if entry["status"] == "complete"]
-        values = {name: [entry[name] for entry in complete if name in entry] for name in columns}
-        found.append(
-            {key: members[0].get(key) for key in by}
-            | {"runs": len(complete), "diverged": len(members) - len(complete)}
-            | {name: median(numbers) if numbers else None for name, numbers in values.items()}
-        )
-    return sorted(found, key=lambda entry: [_order(entry[key]) for key in by])
+    for _, members in both.groupby(_group(both, by)):
+        for name in columns or dict.fromkeys(one.partition(".")[2] for one in usual_columns(both)):
+            pair = [_of_seeds(half[half.index.isin(members.index)], name) for half in halves.values()]
+            if all(len(numbers) for numbers in pair):
+                settings = {key: _plain(members[key].iloc[0]) for key in by}
+                found.append(settings | {"number": name} | _difference(sides, pair))
+    others = {side: ", ".join(mixed(half, by)) for side, half in halves.items()}
+    told = "".join(f"runs of {side} in one line also differ in {names}\n" for side, names in others.items() if names)
+    return sorted(found, key=lambda entry: [order(entry[key]) for key in by]), told
 
 
-def _order(value: Any) -> tuple[bool, float, str]:
-    """Sort numbers by size, before everything else."""
-    number = isinstance(value, (int, float))
-    return (not number, float(value) if number else 0.0, str(value))
+def _of_seeds(half: pd.DataFrame, name: str) -> Any:
+    """Return the numbers of complete runs, by their seeds."""
+    there = [key for key in (name, *(f"{phase}.{name}" for phase in PHASES)) if key in half]
+    if not there:
+        raise ConfigError(f"no record has '{name}'.{nearest(name, list(half))}")
+    numbers = half[half["status"] == "complete"].set_index(SEED)[there].astype(float)
+    return numbers.bfill(axis=1).iloc[:, 0].dropna()
 
 
-def format_rows(found: Sequence[FlatRecord], room: int | None = None) -> str:
+def _difference(names: Sequence[str], pair: Sequence[Any]) -> dict[str, Any]:
+    first, second = pair
+    seeds = [set(numbers.index) for numbers in pair]
+    paired = seeds[0] == seeds[1] and len(seeds[0]) == len(first) == len(second)
+    low = high = None
+    if min(len(first), len(second)) > 1:
+        apart = first - second if paired else None
+        made = difference_of_means(first.to_numpy(), second.to_numpy()) if apart is None else mean(apart.to_numpy())
+        _, low, high = made.at(LEVEL)
+    runs = f"{len(first)} pairs" if paired else f"{len(first)}, {len(second)}"
+    means = {side: float(numbers.mean()) for side, numbers in zip(names, pair, strict=True)}
+    return means | {"difference": float(first.mean() - second.mean()), "low": low, "high": high, "runs": runs}
+
+
+def format_rows(found: Sequence[Mapping[str, Any]], room: int | None = None) -> str:
     """Format rows in aligned columns; omit the column ``diverged`` if it is all zeros.
 
     Args:
@@ -215,20 +248,7 @@ def _shown(value: Any) -> str:
     return "--" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def write_csv(path: Path, table: Sequence[FlatRecord]) -> None:
-    """Write one line per run with all its numbers and settings; to a file, or to a device such as ``/dev/stdout``."""
-    names = list(dict.fromkeys(key for entry in table for key in entry))
-    out = io.StringIO(newline="")
-    writer = csv.DictWriter(out, names)
-    writer.writeheader()
-    writer.writerows(table)
-    if path.exists() and not path.is_file():
-        path.write_text(out.getvalue(), newline="")
-    else:
-        write_atomically(path, out.getvalue().encode(), replace=True)
-
-
-def plot(path: Path, found: Sequence[FlatRecord], table: Sequence[FlatRecord], key: str) -> None:
+def plot(path: Path, found: Sequence[Mapping[str, Any]], table: pd.DataFrame, key: str) -> None:
     """Plot every column against the setting ``key``: one point per run, and a line through the medians.
 
     Raises:
@@ -246,11 +266,11 @@ def plot(path: Path, found: Sequence[FlatRecord], table: Sequence[FlatRecord], k
     figure, axes = plt.subplots(1, len(columns), figsize=(3.2 * len(columns), 2.8), squeeze=False, layout="constrained")
     places = [entry[key] for entry in found]
     numeric = all(isinstance(place, (int, float)) for place in places)
+    at = {place: place if numeric else number for number, place in enumerate(places)}
+    across = [at[_plain(value)] for value in table[key]]
     for ax, name in zip(axes[0], columns, strict=True):
-        x = {repr(place): place if numeric else at for at, place in enumerate(places)}
-        single = [(x[repr(entry.get(key))], entry[name]) for entry in table if name in entry]
-        ax.plot([a for a, _ in single], [b for _, b in single], "o", alpha=0.35, markersize=3)
-        known = [(x[repr(entry[key])], entry[name]) for entry in found if entry[name] is not None]
+        ax.plot(across, table[name].astype(float), "o", alpha=0.35, markersize=3)
+        known = [(at[entry[key]], entry[name]) for entry in found if entry[name] is not None]
         ax.plot([a for a, _ in known], [b for _, b in known], "-", color="black")
         if numeric and min(places) > 0 and max(places) > 20 * min(places):
             ax.set_xscale("log")

@@ -13,7 +13,9 @@ from typing import Any
 
 from experiments.analysis import overview, published
 from experiments.analysis.collect import Reader
+from experiments.analysis.frame import frame_of, record_rows
 from experiments.analysis.reduce import reduce_cell
+from experiments.analysis.rows import FlatRecord, record_row
 from experiments.analysis.selection import keys_of
 from experiments.analysis.tables import Row, Table
 from experiments.analysis.terminal import tex_to_text
@@ -32,7 +34,7 @@ from experiments.store.records import RecordError, Store
 from experiments.store.sources import sources_digest
 from experiments.studies import MACROS
 
-Rows = Mapping[str, overview.FlatRecord]
+Rows = Mapping[str, FlatRecord]
 """Run id → the row of its record."""
 Labelled = Sequence[tuple[str, Run]]
 """The runs of a command, each with the overrides that distinguish it."""
@@ -49,7 +51,7 @@ def show(jobs: Labelled, verbose: bool = False) -> int:
     Returns:
         the exit status: 1 if a run has no record, or a damaged one.
     """
-    status, found, notes = 0, dict[str, overview.FlatRecord](), dict[str, list[str]]()
+    status, found, notes = 0, dict[str, FlatRecord](), dict[str, list[str]]()
     for label, run in jobs:
         store = Store(run.config.results or RESULTS)
         name = label if len(jobs) > 1 else run.id
@@ -63,7 +65,7 @@ def show(jobs: Labelled, verbose: bool = False) -> int:
             status = 1
             notes.setdefault(why, []).append(name)
             continue
-        found[run.id] = overview.record_row(record)
+        found[run.id] = record_row(record)
         for note in _notes(record, run.config, verbose):
             notes.setdefault(note, []).append(name)
         if len(jobs) == 1:
@@ -101,17 +103,17 @@ def closing(jobs: Labelled, made: Sequence[Path]) -> str:
     Returns:
         lines that fit the terminal; empty for a single run that nobody has recorded.
     """
-    table = overview.record_rows(made)
-    own = {row["run_id"]: row for row in table}
-    committed: dict[str, overview.FlatRecord] = {}
+    own = {row["run_id"]: row for _, row in record_rows(map(str, made))}
+    committed: dict[str, FlatRecord] = {}
     for _, run in jobs:
         if run.id in own and run.store.root.resolve() != RESULTS and (record := record_of(run.id, Store(RESULTS))):
-            committed[run.id] = overview.record_row(record)
+            committed[run.id] = record_row(record)
     parts = []
     if committed:
         parts.append(f"yours, and in brackets the committed record of the same run:\n{_by_run(jobs, own, committed)}")
     paper = _paper(jobs, own)
     if len(jobs) > 1 and not (committed and paper and _only_seeds(jobs)):
+        table = frame_of(own.values())
         found = overview.grouped(table, overview.varied(table), overview.usual_columns(table))
         parts.append(f"medians:\n{overview.format_rows(found, room())}")
     parts += [paper] if paper else []
@@ -126,7 +128,7 @@ def _only_seeds(jobs: Labelled) -> bool:
 
 def _by_run(jobs: Labelled, rows: Rows, beside: Rows) -> str:
     """Return one line per run with the size and the score of every phase; those of ``beside`` in brackets."""
-    names = overview.usual_columns([*rows.values()])
+    names = overview.usual_columns(frame_of(rows.values()))
     names = [name for name in names if not name.endswith(".count") or f"{name[:-5]}t" not in names]
     lines = []
     for label, run in jobs:
@@ -168,7 +170,7 @@ def _paper(jobs: Labelled, own: Rows) -> str:
                 continue
             if (key := _settings(keys_of(runs, 0))) in seeds:
                 same.setdefault(key, []).append((table, row))
-    lines: list[overview.FlatRecord] = []
+    lines: list[FlatRecord] = []
     if not published.PATH.is_file():  # a copy of the sources alone
         return ""
     values, committed = published.load_published(), Reader(Store(RESULTS))
@@ -182,7 +184,7 @@ def _paper(jobs: Labelled, own: Rows) -> str:
         lines = [{name: text for name, text in line.items() if name != "row"} for line in lines]
     about = f"the paper's row {next(iter(titles))}" if len(titles) == 1 else "the paper's rows"
     about += " (mean ± sd over seeds)" if any("±" in str(line) for line in lines) else ""
-    alike: dict[tuple[str, ...], list[overview.FlatRecord]] = {}
+    alike: dict[tuple[str, ...], list[FlatRecord]] = {}
     for line in lines:  # the columns name the numbers of seeds, in which rows may differ
         alike.setdefault(tuple(line), []).append(line)
     return "\n".join([f"{about}:", *(overview.format_rows(some, room()) for some in alike.values())])
@@ -190,9 +192,9 @@ def _paper(jobs: Labelled, own: Rows) -> str:
 
 def _paper_lines(
     rows: Iterable[tuple[Table, Row]], seeds: Sequence[int], mine: Reader | None, committed: Reader, values: Any
-) -> list[overview.FlatRecord]:
+) -> list[FlatRecord]:
     """Return a line for each quantity of these rows, which have the same runs; the one that says most of it."""
-    lines: dict[str, overview.FlatRecord] = {}
+    lines: dict[str, FlatRecord] = {}
     title = ""
     for table, row in rows:
         title = title or tex_to_text(row.title or table.title)
@@ -200,7 +202,7 @@ def _paper_lines(
             paper = published.value_of(values, table, row, column.key)
             if paper is None or row.runs is None:
                 continue
-            line: overview.FlatRecord = {"row": title, "number": tex_to_text(column.title)}
+            line: FlatRecord = {"row": title, "number": tex_to_text(column.title)}
             if mine is not None:
                 cell = reduce_cell(mine, table, row, column.key, row.runs.with_seeds(seeds))
                 if cell.value is None:

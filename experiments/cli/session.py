@@ -220,9 +220,9 @@ class Session:
         return 1 if self.failed else 3 if self.diverged else 0
 
 
-def _objective(outcome: RunOutcome, hydra: DictConfig | None) -> Any:
+def _objective(outcome: RunOutcome, hydra: HydraConf | None) -> Any:
     """Return what a sweeper optimises; None where no sweeper asks for it."""
-    directions = None if hydra is None else hydra.sweeper.get("direction")
+    directions = None if hydra is None else getattr(hydra.sweeper, "direction", None)
     if directions is None:
         return None
     from experiments.store.records import read_record

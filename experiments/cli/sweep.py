@@ -1,4 +1,4 @@
-"""The study and the folder of records of one ``scripts/sweep.py`` command."""
+"""The study and the folder of records of one ``scripts/sweep.py`` command, and the commands that only show them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import sys
 from collections.abc import Iterator
 from functools import cache, cached_property
 from pathlib import Path
+from typing import Any
 
+from experiments.analysis import overview
+from experiments.analysis.frame import frame
 from experiments.blocks import ConfigError
 from experiments.cli.presets import OwnStudy
 from experiments.config.run_files import Run
@@ -117,3 +120,68 @@ class Sweep:
         bad = [f"  {name}: {state}: {text}" for name, state, text in progress.notes if state in ("stale", "refused")]
         if bad:
             raise ConfigError("records that do not count (add --again to run them again):\n" + "\n".join(bad))
+
+
+def status_command(sweep: Sweep, given: argparse.Namespace) -> int:
+    """Show the progress of the study; return 0 if it is complete."""
+    progress = status.progress(sweep.runs(), sweep.view, sweep.speeds, limit=given.lines)
+    total = sum(progress.counts.values())
+    print(f"{sweep.study.name} ({sweep.study.title}): {progress.counts['done']} of {total} runs done")
+    print(f"  records in {sweep.results}")
+    for state in status.STATES[1:]:
+        if progress.counts[state]:
+            print(f"  {progress.counts[state]:>7} {state}")
+    if progress.undigested:
+        print(f"  {progress.undigested:>7} of the records have no digest (made before 2026-11-28)")
+    for name, state, text in progress.notes:
+        print(f"  {name}: {state}{f': {text}' if text else ''}")
+    if progress.more:
+        print(f"  and {progress.more} more; --lines N shows more of them")
+    open_runs = sum(progress.counts[state] for state in status.UNFINISHED)
+    if open_runs:
+        known = (
+            f"about {status.duration_text(progress.left_seconds)} on one worker"
+            if progress.unknown < open_runs
+            else "unknown"
+        )
+        rest = f" ({progress.unknown} runs of unknown speed)" if 0 < progress.unknown < open_runs else ""
+        print(f"  left: {known}{rest}")
+    doubtful = progress.counts["stale"] + progress.counts["refused"]
+    if doubtful:
+        print("  type --again refused --again stale to run these again")
+    if sweep.strict and doubtful:
+        print(f"refused: {doubtful} records do not count (--strict)", file=sys.stderr)
+        return 1
+    return 0 if open_runs + doubtful == 0 else 1
+
+
+def table_command(sweep: Sweep, given: argparse.Namespace) -> int:
+    """Show the results of the study by the settings that differ; return 0 if it is complete."""
+    table, wanted = _found(sweep)
+    if len(table):
+        by = overview.telling(table)
+        print(overview.format_rows(overview.grouped(table, by, overview.usual_columns(table))))
+        print(overview.notes(table, by), end="")
+    print(f"medians over the runs of each line; {len(table)} of {wanted} runs have their record")
+    return 0 if len(table) == wanted else 1
+
+
+def _found(sweep: Sweep) -> tuple[Any, int]:
+    """Return the DataFrame of the study's recorded runs, and the number of all its runs."""
+    paths = [Store(sweep.results).path(run.id) for run in sweep.runs()]
+    return frame(path for path in paths if path.exists()), len(paths)
+
+
+def figure_command(sweep: Sweep, given: argparse.Namespace) -> int:
+    """Plot the columns of ``table`` against the first differing setting; return 0 if there is anything to plot."""
+    found, wanted = _found(sweep)
+    if not (by := overview.telling(found)):
+        print(f"{sweep.study.name}: the recorded runs differ only in their seed", file=sys.stderr)
+        return 1
+    file = given.out or sweep.folder / "figure.png"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    overview.plot(file, overview.grouped(found, by[:1], overview.usual_columns(found)), found, by[0])
+    if others := by[1:]:
+        print(f"every line of the plot is over runs that also differ in {', '.join(others)}")
+    print(f"{len(found)} of {wanted} runs have their record; plot of the results against {by[0]}:\n  {file}")
+    return 0

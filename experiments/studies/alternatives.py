@@ -24,12 +24,9 @@ from experiments.studies.suspects import L0_LIMIT
 from experiments.studies.vision import CORA_COUNTS
 
 _TEN_SEEDS = range(10)
-
 _LEARNERS = ("awnn", "ste", "l0")
 """The other capacity learners of figure 7. They have boundary rates of their own, each with its source."""
-
 _CORA = frozenset(("dataeightbody.cora-gcn", "dataeightfullbody.cora-gcn"))
-
 _NORMALISED = frozenset(("decayablationbody.normalized",))
 
 

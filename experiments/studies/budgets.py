@@ -94,9 +94,7 @@ BUDGET = Study(
 
 _SIDE = {"budget": -0.08, "fixed": 0.08, "high": 0.0}
 """Horizontal offset of each series within a budget."""
-
 _SERIES = {"budget": "under the budget", "fixed": "fixed", "high": "under the budget, from all components"}
-
 PANELS = {
     task: Panel(
         "components of the fixed model", label, title, ylog=task == "one_d", series=tuple(_SERIES.values())[:number]
@@ -125,13 +123,9 @@ def _make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
 
 
 SPEC = Spec("budgets", "Under a budget, beside fixed models", PANELS, _make, 4.6, 2, section="one_d", rank=20)
-
 claim = Claims(1500)
-
 _BITS = "grown.truncated.bits_per_character"
-
 _COUNTS = range(3, 13)
-
 _AGAIN = "before results; judged again on new runs"
 
 

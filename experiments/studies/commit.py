@@ -13,7 +13,7 @@ from experiments.analysis.estimates import median
 from experiments.analysis.evidence import Evidence
 from experiments.analysis.selection import Selection
 from experiments.analysis.statistics import Array
-from experiments.analysis.tables import MEAN_T, MEDIAN_MSE, Column, OwnTable, Row, column, row
+from experiments.analysis.tables import MEAN_T, MEDIAN_MSE, OwnTable, Row, column, row
 from experiments.studies.decay import DECAY
 from experiments.studies.depth import NINE, TEN
 from experiments.studies.manifold import FIFTEEN
@@ -23,31 +23,22 @@ from experiments.studies.peft import SMALL, TASKS, learned
 from experiments.studies.schedules import FOUR
 
 GROWN = {"phases": ("grown",)}
-
 COMMIT = {"schedule.commit": 0.9}
 
 
-def boundary_columns() -> tuple[Column, ...]:
-    """Make the columns of a table about boundaries."""
-    return (
-        column("t", "learned t", "mean_t", MEAN_T),
-        column("integer", "integer", "integer", r"<rate:.0f>\%"),
-        column("soft", "soft", "grown.soft.mse", MEDIAN_MSE),
-        column("truncated", "trunc", "grown.truncated.mse", MEDIAN_MSE),
-    )
+_COLUMNS = (
+    column("t", "learned t", "mean_t", MEAN_T),
+    column("integer", "integer", "integer", r"<rate:.0f>\%"),
+    column("soft", "soft", "grown.soft.mse", MEDIAN_MSE),
+    column("truncated", "trunc", "grown.truncated.mse", MEDIAN_MSE),
+)
 
 
-def scored(key: str, label: str, runs: Selection, score: str = "mse", form: str = MEDIAN_MSE, seeds: int = 10) -> Row:
+def _scored(key: str, label: str, runs: Selection, score: str = "mse", form: str = MEDIAN_MSE, seeds: int = 10) -> Row:
     """Make a row with a score of the grown model, soft and truncated."""
     quantities = {name: f"grown.{name}.{score}" for name in ("soft", "truncated")}
-    return row(
-        key,
-        label,
-        seeds=seeds,
-        runs=runs.with_seeds(range(seeds)),
-        quantities=quantities,
-        formats=dict.fromkeys(quantities, (form,)),
-    )
+    formats = dict.fromkeys(quantities, (form,))
+    return row(key, label, seeds=seeds, runs=runs.with_seeds(range(seeds)), quantities=quantities, formats=formats)
 
 
 def _rows() -> Iterator[tuple[str, str, Selection, str, str, int]]:
@@ -79,9 +70,9 @@ def _rows() -> Iterator[tuple[str, str, Selection, str, str, int]]:
 COMMITTED = OwnTable(
     "commit",
     "Boundaries rounded for good at 90 % of training",
-    boundary_columns(),
+    _COLUMNS,
     tuple(
-        scored(f"{key}{suffix}", f"{label}{more}", runs.with_overrides(change) if change else runs, score, form, seeds)
+        _scored(f"{key}{suffix}", f"{label}{more}", runs.with_overrides(change) if change else runs, score, form, seeds)
         for key, label, runs, score, form, seeds in _rows()
         for suffix, more, change in (("", "", {}), ("_commit", ", committed", COMMIT | GROWN))
     ),
@@ -108,13 +99,13 @@ def _tied() -> Iterator[Row]:
         for kappa in (0.0, 1.0, 3.0, 10.0):
             change = {**overrides, **({"schedule.kappa": kappa} if kappa else {})}
             runs = BASELINE.with_overrides(change, choices)
-            yield scored(f"{key}_{kappa:g}", rf"{label}, $\kappa={kappa:g}$", runs)
+            yield _scored(f"{key}_{kappa:g}", rf"{label}, $\kappa={kappa:g}$", runs)
 
 
 TIED = OwnTable(
     "tied_alpha",
     "Snapping strength of at least κλ",
-    boundary_columns(),
+    _COLUMNS,
     tuple(_tied()),
     text=(
         "The penalty has minima near integers only if the price is below pi times the snapping strength. Here the "
@@ -140,9 +131,7 @@ TIED_ALPHA = Study(
 )
 
 claim = Claims(1400)
-
 _SOFT, _MSE = "grown.soft.mse", "grown.truncated.mse"
-
 _SCHEDULES = ("baseline", "lambda_const", "alpha_const", "no_alpha", "beta4", "beta15")
 
 

@@ -5,21 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from experiments.analysis.claims import Claims, Estimate, Outcome
-from experiments.analysis.estimates import (
-    median,
-)
+from experiments.analysis.estimates import median
 from experiments.analysis.evidence import Evidence
 from experiments.analysis.selection import Selection
-from experiments.analysis.tables import (
-    MEAN_MSE,
-    MEAN_T,
-    Row,
-    StandIn,
-    Table,
-    column,
-    mean_sd,
-    row,
-)
+from experiments.analysis.tables import MEAN_MSE, MEAN_T, Row, StandIn, Table, column, mean_sd, row
 from experiments.studies.learners import learner
 from experiments.studies.model import Study, selections_of
 from experiments.studies.one_d import BASELINE, CHOSEN_BY, STANDARD
@@ -83,8 +72,7 @@ DECAY_STUDY = Study(
 )
 
 claim = Claims(600)
-
-_COUNT, _MSE = "grown.count", "grown.truncated.mse"
+_MSE = "grown.truncated.mse"
 
 
 @claim("quantile_cut", "decay table", "before results; pairs since 2026-11-23")

@@ -101,7 +101,6 @@ DEPTH_SEEDS = Study(
 )
 
 MEDIAN = "median over the seeds"
-
 _TITLES = {
     "const-const": "λ constant, r constant",
     "const-inc": "λ constant, r rising",
@@ -151,7 +150,6 @@ SPEC = Spec(
 )
 
 claim = Claims(1000)
-
 SEEDS_OF_DEPTH, FIRST_OF_DEPTH = 39, 10
 """Seeds of the depth rows in all, and in the study that came first; each further one counts as soon as it is there."""
 

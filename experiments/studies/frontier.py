@@ -10,10 +10,7 @@ import numpy as np
 
 from experiments.analysis.claims import Claims, Estimate, Outcome, Tally
 from experiments.analysis.collect import Reader
-from experiments.analysis.estimates import (
-    bootstrap,
-    ratio_of_geometric_means,
-)
+from experiments.analysis.estimates import bootstrap, ratio_of_geometric_means
 from experiments.analysis.evidence import Evidence, Untested, geometric_mean
 from experiments.analysis.figures import EACH, Data, Panel, Point, Spec
 from experiments.analysis.gather import gather, spread
@@ -39,9 +36,7 @@ FIXED_FRONTIER = Study(
 )
 
 FIXED, GROWN = "fixed", "grown"
-
 PANELS = {"": Panel("retained count", "truncated MSE", ylog=True, lanes=True, series=(FIXED, GROWN))}
-
 _SIDE = {FIXED: -1.0, GROWN: 1.0}
 
 
@@ -96,7 +91,6 @@ SPEC = Spec(
 )
 
 claim = Claims(400)
-
 _COUNT, _MSE = "grown.count", "grown.truncated.mse"
 
 

@@ -8,23 +8,13 @@ from typing import Any
 
 from experiments.analysis.claims import ABOVE, Claims, Estimate, Outcome, Tally
 from experiments.analysis.collect import Reader
-from experiments.analysis.estimates import (
-    bootstrap,
-    difference_of_shares,
-    ratio_of_geometric_means,
-)
+from experiments.analysis.estimates import bootstrap, difference_of_shares, ratio_of_geometric_means
 from experiments.analysis.evidence import Evidence, Untested, geometric_mean
 from experiments.analysis.figures import Data, Panel, Point, Spec
 from experiments.analysis.gather import gather, spread
 from experiments.analysis.selection import Selection, fixed_of_learned_count
 from experiments.analysis.statistics import Array
-from experiments.analysis.tables import (
-    MEAN_MSE,
-    MEAN_T,
-    Table,
-    column,
-    row,
-)
+from experiments.analysis.tables import MEAN_MSE, MEAN_T, Table, column, row
 from experiments.analysis.verdict import DISAGREES
 from experiments.studies.frontier import by_count
 from experiments.studies.model import Study, selections_of
@@ -39,7 +29,6 @@ def learner(method: str, overrides: Mapping[str, Any] | None = None, seeds: int 
 
 _HARD = {"soft": "grown.truncated.mse"}
 """These learners train the deployed model itself, so their soft and truncated errors are equal."""
-
 _KEPT = {"t": "grown.count", **_HARD}
 """The size is t if there is a boundary, else the number of retained blocks."""
 
@@ -47,14 +36,7 @@ _METHODS = (
     row("awnn", "AWNN (block adaptation)", seeds=50, runs=learner("awnn", seeds=50), quantities=_KEPT),
     row("ste", "STE", seeds=50, runs=learner("ste", seeds=50), quantities=_HARD),
     row("l0", "$L_0$ (hard concrete)", seeds=50, runs=learner("l0", seeds=50), quantities=_KEPT),
-    row(
-        "ngn",
-        "NGN (baseline)",
-        seeds=50,
-        runs=BASELINE.with_seeds(range(50)),
-        dashes=["fixed"],
-        calibrated=CHOSEN_BY,
-    ),
+    row("ngn", "NGN (baseline)", seeds=50, runs=BASELINE.with_seeds(range(50)), dashes=["fixed"], calibrated=CHOSEN_BY),
 )
 
 
@@ -74,7 +56,6 @@ def _table(name: str, statistics: str, t: str, mse: str) -> Table:
 
 
 SEVEN = _table("datasevenbody", "means", "<mean:.2f>", "<mean:.2e>")
-
 SEVEN_FULL = _table("datasevenfullbody", "mean ± sd", MEAN_T, MEAN_MSE)
 
 LEARNERS = Study(
@@ -86,7 +67,6 @@ LEARNERS = Study(
 
 METHODS = {"ngn": "NGN", "awnn": "AWNN (block adaptation)", "l0": "L₀ (hard concrete)", "ste": "STE (straight-through)"}
 """Key of a row of table 7 → name of its series."""
-
 PANELS = {"": Panel("retained count", "deployed MSE", ylog=True, lanes=True, series=tuple(METHODS.values()))}
 
 
@@ -108,7 +88,6 @@ SPEC = Spec(
 )
 
 claim = Claims(500)
-
 _COUNT, _MSE = "grown.count", "grown.truncated.mse"
 
 

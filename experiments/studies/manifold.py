@@ -17,7 +17,6 @@ from experiments.analysis.tables import MEAN_MSE, MEAN_T, MEDIAN_MSE, Table, col
 from experiments.studies.model import Study, selections_of
 
 _CHOICES = {"task": "manifold", "gate": "latent", "method": "ngn", "schedule": "paper"}
-
 _ROWS = tuple(
     row(str(D), str(D), name=f"$D = {D}$", seeds=10, runs=Selection.of(_CHOICES, {"task.D": D}, range(10)))
     for D in (1, 2, 4, 6, 8)
@@ -39,7 +38,6 @@ def _dimensions(name: str, title: str, count: str, nmse: str) -> Table:
 
 
 FIFTEEN = _dimensions("datafifteenbody", "Table 15: intrinsic dimension, medians", "<median:.2f>", MEDIAN_MSE)
-
 FIFTEEN_FULL = _dimensions("datafifteenfullbody", "Table 15, mean ± sd", MEAN_T, MEAN_MSE)
 
 MANIFOLD = Study(
@@ -80,7 +78,6 @@ SPEC = Spec(
 )
 
 claim = Claims(700)
-
 _DIMENSIONS = (1, 2, 4, 6, 8)
 
 

@@ -31,11 +31,7 @@ ORDERS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
         "nested dropout",
         {"gate.order": "nested_dropout", "gate.order_ranks": (1, 2, 4, 8)},
     ),
-    "law": (
-        "nested dropout, $r=0.9$",
-        "nested dropout, r = 0.9",
-        {"gate.order": "nested_dropout", "gate.r": 0.9},
-    ),
+    "law": ("nested dropout, $r=0.9$", "nested dropout, r = 0.9", {"gate.order": "nested_dropout", "gate.r": 0.9}),
 }
 """Order → its label in TeX, its label in a figure, and its settings."""
 
@@ -116,13 +112,9 @@ def _make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
 
 
 SPEC = Spec("orders", "Smaller prefixes of one model, by order", PANELS, _make, 3.2, 3, section="one_d", rank=19)
-
 claim = Claims(1600)
-
-_SOFT, _MSE = "grown.soft.mse", "grown.truncated.mse"
-
+_MSE = "grown.truncated.mse"
 _AGAIN = "before results; judged again on new runs"
-
 _COUNT, _RANKED = "grown.count", ("ranks", "half")
 
 

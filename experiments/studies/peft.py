@@ -19,20 +19,13 @@ TASKS = {
     "SQuAD": "squad",
 }
 """Label → task."""
-
 LLAMA = {"model": "llama3_8b"}
-
 SMALL = {"model": "smollm2_135m", "budget": "cpu"}
 """The choices of the paper, and those of this project's own studies."""
-
 STAND_IN = StandIn("SmolLM2-135M, budget=cpu", {}, SMALL)
-
 _THIRDS = "<early.value:d>/<mid.value:d>/<late.value:d>"
-
 _SCORE = "<value:.1f>"
-
 _PAIR = "<soft.value:.1f> / <truncated.value:.1f>"
-
 _RATIO = "<value:.3f>"
 
 
@@ -113,14 +106,9 @@ BASELINES = Table(
 
 
 _KEYS = ("wikisql-easy", "wikisql-hard", "spider", "gsm8k", "squad")
-
 _PARTS = ("early", "mid", "late")
-
 SMALL_MODEL = "on SmolLM2-135M"
-
 CHANGED = "before results; interval and ties since 2026-11-25, after results"
-
-
 claim = Claims(1100)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,7 @@ METHODS = {
     "uniform": "uniform",
 }
 """Companion of a row → its label; the empty key is the learned model itself."""
-
 ADAPTER_METHODS = ("base", "", "fixed")
-
 SCORES = (
     column("size", "kept/target", "size", "<size.value:d>/<target.value:d>"),
     column("thirds", "e/m/l", "size", "<early.value:d>/<mid.value:d>/<late.value:d>"),
@@ -64,11 +63,6 @@ def _rows(gate: str, methods: Iterable[str]) -> tuple[Row, ...]:
     return tuple(method_row(label, task, about, runs) for label, task, runs in each for about in methods)
 
 
-def _costs(rows: tuple[Row, ...]) -> tuple[Row, ...]:
-    """Make the rows of costs, where no cell is empty."""
-    return tuple(replace(line, dashes=frozenset()) for line in rows)
-
-
 LORA = OwnTable(
     "lora_smollm2",
     "LoRA rank on SmolLM2-135M, budget=cpu",
@@ -89,7 +83,7 @@ LORA_COST = OwnTable(
     "lora_smollm2_cost",
     "LoRA rank on SmolLM2-135M, budget=cpu: cost",
     _COSTS,
-    _costs(LORA.rows),
+    tuple(replace(line, dashes=frozenset()) for line in LORA.rows),
     text=(
         "For the same runs: nats per answer token, which separate models that score zero; perplexity on general "
         "text, relative to the model before; wall time of the training, on a machine with other work; peak memory "
@@ -111,13 +105,12 @@ ADAPTER_COST = OwnTable(
     "adapter_smollm2_cost",
     "Adapter width on SmolLM2-135M, budget=cpu: cost",
     _COSTS,
-    _costs(ADAPTER.rows),
+    tuple(replace(line, dashes=frozenset()) for line in ADAPTER.rows),
     text="Of the same runs, as above.",
     rank=8,
 )
 
 _SPREAD = f"<mean:.1f>{PM}<sd:.1f> (<min:.1f> to <max:.1f>)"
-
 _SPREAD_FINE = f"<mean:.3f>{PM}<sd:.3f>"
 
 
@@ -160,33 +153,16 @@ def _adaptation(
 
 # Memory by the sums of docs/language.md; the hours are limits, not measured times.
 ONE_CARD = Needs(gpus=1, gpu_gb=40, memory_gb=32, hours=24)
-
 LORA_SMALL = _adaptation("lora", "smollm2_135m", "cpu", "LoRA rank on SmolLM2-135M, beside six rivals", 501, 1)
-
 ADAPTER_SMALL = _adaptation("adapter", "smollm2_135m", "cpu", "adapter width on SmolLM2-135M", 502, 1)
-
 LORA_LLAMA = _adaptation("lora", "llama3_8b", "paper", "LoRA rank on Llama-3-8B", 503, needs=ONE_CARD)
-
 ADAPTER_LLAMA = _adaptation("adapter", "llama3_8b", "paper", "adapter width on Llama-3-8B", 504, needs=ONE_CARD)
-
 _MODEL = "SmolLM2-135M, budget=cpu"
-
-_SERIES = {
-    "": "NGN",
-    "fixed": "fixed",
-    "sora": "SoRA",
-    "adalora": "AdaLoRA",
-    "svd": "singular values",
-    "eva": "EVA",
-    "uniform": "uniform",
-}
+_SERIES = {about: label for about, label in METHODS.items() if about != "base"} | {"svd": "singular values"}
 
 _SCORED = ("soft score (%)", "truncated score (%)")
-
 _PLACES = {task: Panel("layer", "rank", label, series=("q", "v")) for label, task in TASKS.items()}
-
 _WIDTHS = {task: Panel("layer", "width", label) for label, task in TASKS.items()}
-
 _SCORES = {
     task: Panel("total rank", "score (%)", label, series=tuple(_SERIES.values())) for label, task in TASKS.items()
 }
@@ -287,20 +263,26 @@ def _soft_against_truncated(reader: Reader, overrides: Mapping[str, Any]) -> Dat
     return gathered.data(points, lines=lines, notes=[f"a point is one model; {_seeds_of(gathered)}"])
 
 
-def _lora(reader: Reader, overrides: Mapping[str, Any]) -> Data:
-    return _by_layer("lora", reader, overrides)
-
-
-def _adapter(reader: Reader, overrides: Mapping[str, Any]) -> Data:
-    return _by_layer("adapter", reader, overrides)
-
-
 RANKS = Spec(
-    "lora_ranks", f"Learned LoRA rank by layer and map: {_MODEL}", _PLACES, _lora, 3.0, 5, section="peft", rank=15
+    "lora_ranks",
+    f"Learned LoRA rank by layer and map: {_MODEL}",
+    _PLACES,
+    partial(_by_layer, "lora"),
+    3.0,
+    5,
+    section="peft",
+    rank=15,
 )
 
 WIDTHS = Spec(
-    "adapter_widths", f"Learned adapter width by layer: {_MODEL}", _WIDTHS, _adapter, 2.4, 5, section="peft", rank=16
+    "adapter_widths",
+    f"Learned adapter width by layer: {_MODEL}",
+    _WIDTHS,
+    partial(_by_layer, "adapter"),
+    2.4,
+    5,
+    section="peft",
+    rank=16,
 )
 
 AGAINST_RANK = Spec(

@@ -11,11 +11,7 @@ import numpy as np
 
 from experiments.analysis.claims import ABOVE, Claims, Estimate, Outcome
 from experiments.analysis.collect import Reader
-from experiments.analysis.estimates import (
-    mean,
-    rank_correlation,
-    share,
-)
+from experiments.analysis.estimates import mean, rank_correlation, share
 from experiments.analysis.evidence import Evidence, Untested, sufficient
 from experiments.analysis.figures import Curve, Data, Line, Panel, Point, Spec
 from experiments.analysis.gather import gather
@@ -27,18 +23,13 @@ from experiments.studies.one_d import BASELINE
 
 CONTINUED = BASELINE.with_overrides({"continue_with": (0.1, 1.0, 10.0)})
 """Continued training (figure 6): the baseline, and three branches from its end. The figure shows seed 0."""
-
-SWEEP_SEED = 0
-
 PRICES = tuple(float(f"{10 ** (-6 + 4 * n / 499):.6g}") for n in range(500))
 """Log-spaced from 1e-6 to 1e-2, rounded to six digits, so that run ids do not depend on the last bit."""
-
 SWEEP = tuple(
-    BASELINE.with_seeds([SWEEP_SEED]).with_overrides({"schedule.lambda0": price, "schedule.alpha_max": price})
+    BASELINE.with_seeds([0]).with_overrides({"schedule.lambda0": price, "schedule.alpha_max": price})
     for price in PRICES
 )
 """One run per price, with the snapping strength alpha_max = lambda0."""
-
 LEAST = 5
 """Least number of prices in a plateau: five in a row span a factor of 1.08."""
 
@@ -75,11 +66,6 @@ class Plateau:
         """high / low, the factor of the price over which the count stays the same."""
         return self.high / self.low
 
-    @property
-    def prices(self) -> int:
-        """The number of its prices."""
-        return len(self.runs)
-
 
 def staircase(reader: Reader) -> Iterator[Price]:
     """Yield every price of the sweep that has a usable record, ascending."""
@@ -105,24 +91,13 @@ def plateaus(found: Iterable[Price], least: int = LEAST) -> tuple[Plateau, ...]:
 LAMBDA_SWEEP = Study("lambda_sweep", "figure 2: 500 prices from 1e-6 to 1e-2, seed 0", lambda: list(SWEEP), rank=103)
 
 CONTINUE_LEARNING = Study(
-    "continue_learning",
-    "figure 6: ten seeds, each continued at three prices",
-    lambda: [CONTINUED],
-    rank=107,
-    curves=10,
+    "continue_learning", "figure 6: ten seeds, each continued at three prices", lambda: [CONTINUED], rank=107, curves=10
 )
 
 LANDED, BETWEEN = "t at an integer", "t between integers"
-
-SOFT, TRUNCATED = "soft", "truncated"
-
-PLATEAU = "plateau"
-
 _LABELLED = 1.3
 """Least width of a plateau whose factor is printed. Labels of narrower plateaus would overlap."""
-
 _PRICE = "capacity price λ₀ (= the largest α)"
-
 PANELS = {
     "count": Panel(_PRICE, "retained count", "Retained count", xlog=True),
     "mse": Panel(_PRICE, "MSE", "Error", xlog=True, ylog=True),
@@ -139,13 +114,13 @@ def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
             count, integer, soft, truncated = (float(group.values[name][n]) for name in quantities)
             ids = (run.run_id,)
             points.append(Point(LANDED if integer else BETWEEN, price, count, ids, "count"))
-            points.append(Point(SOFT, price, soft, ids, "mse"))
-            points.append(Point(TRUNCATED, price, truncated, ids, "mse"))
+            points.append(Point("soft", price, soft, ids, "mse"))
+            points.append(Point("truncated", price, truncated, ids, "mse"))
             steps.append(Price(PRICES.index(price), price, int(count), run.run_id))
     for plateau in plateaus(steps):
         label = f"×{plateau.width:.1f}" if plateau.width >= _LABELLED else ""
         ends = np.array([plateau.low, plateau.high])
-        lines.append(Line(PLATEAU, ends, np.full(2, plateau.count), "count", plateau.runs, label))
+        lines.append(Line("plateau", ends, np.full(2, plateau.count), "count", plateau.runs, label))
     notes = [
         "one run of seed 0 per price",
         f"plateau: at least {LEAST} neighbouring prices of one count; ×: the factor of λ₀ that it spans",
@@ -159,16 +134,13 @@ SPEC = Spec(
 
 SHOWN_SEED = 0
 """The seed drawn strongly. It was fixed in advance, as for the numbers of the standard run."""
-
 SHARED = "shared training"
-
 COURSES = {
     "t": Panel("training step", "boundary t", "Boundary"),
     "mse": Panel("training step", "task MSE", "Error", ylog=True),
 }
 
 _QUANTITIES = {"t": "t", "mse": "task"}
-
 FACTORS: tuple[float, ...] = dict(CONTINUED.overrides)["continue_with"]
 
 
@@ -215,7 +187,6 @@ CONTINUED_COURSES = Spec(
 )
 
 claim = Claims(300)
-
 _COUNT, _MSE = "grown.count", "grown.truncated.mse"
 
 

@@ -14,27 +14,18 @@ from experiments.analysis.tables import Row, StandIn, Table, column, number, row
 from experiments.studies.peft import CHANGED, LLAMA, SMALL, SMALL_MODEL
 
 _KEPT = r"<value:.1f>\%"
-
 _SCORE = "<value:.1f>"
-
 TARGETS = {"heads": "attention heads", "ffn": "FFN neurons", "both": "both"}
-
 BACKBONES = ("frozen", "updated")
-
 POWERS = (2, 3, 4)
 """Prices 10^-power."""
-
 PYTHIA = {"model": "pythia_410m"}
-
 SHORT = {"train.epochs": 1}
 """Choices and overrides of this project's runs: with ``budget=cpu``, one pass over the training tokens."""
-
 REPLAY = 256
 """Tokens of general text in every step of a mixed training."""
-
 PLAIN = {"train.autocast": "none", "train.optimizer": "adam", "model.gradient_checkpointing": False}
 """In place of what a large model needs on one card."""
-
 STAND_IN = StandIn("SmolLM2-135M, budget=cpu, one epoch", {**SHORT, **PLAIN}, SMALL)
 
 
@@ -96,7 +87,6 @@ THIRTEEN = Table(
 )
 
 _FORGETTING = "<value:short>"
-
 _BY_THIRD = "<{0}blocks_early.value:.1f>/<{0}blocks_middle.value:.1f>/<{0}blocks_late.value:.1f>"
 
 # On one card of 80 GB; docs/language.md has the sums.
@@ -135,9 +125,7 @@ FOURTEEN = Table(
 )
 
 _RATE = r"<rate:.0f>\%"
-
 _NGN = row("number", "NGN prune", seeds=1, runs=LLAMA_PRUNED, stand_ins=(STAND_IN,))
-
 NUMBERS = (
     number("datafourteenintrate", "Table 14: integer, task-only", _NGN, "integer", _RATE),
     number("datafourteenmixintrate", "Table 14: integer, mixed", _NGN, "mixed/integer", _RATE),
@@ -145,8 +133,6 @@ NUMBERS = (
 
 
 _LADDERS = [f"{target}-{backbone}" for target in ("heads", "ffn", "both") for backbone in ("frozen", "updated")]
-
-
 claim = Claims(1200)
 
 
@@ -199,10 +185,7 @@ def _pruning(stand_in: StandIn | None) -> tuple[Claim, ...]:
 
     return tuple(
         claim(
-            f"{key}{end}",
-            where if stand_in is None else f"{where}, {SMALL_MODEL}",
-            threshold,
-            text=f"{text}{beside}",
+            f"{key}{end}", where if stand_in is None else f"{where}, {SMALL_MODEL}", threshold, text=f"{text}{beside}"
         )(predicate)
         for key, text, where, predicate, threshold in (
             (

@@ -19,7 +19,6 @@ from experiments.studies.peft import SMALL
 from experiments.studies.pruning import BACKBONES, LLAMA_PRUNED, PYTHIA, REPLAY, SHORT, TARGETS, against, ladder
 
 _THIRDS = "<kept_early.value:.1f>/<kept_middle.value:.1f>/<kept_late.value:.1f>"
-
 COLUMNS = (
     column("kept", "kept", "kept", r"<value:.1f>\%"),
     column("thirds", "e/m/l (%)", "kept", _THIRDS),
@@ -32,9 +31,7 @@ COLUMNS = (
 )
 
 LADDER_RUNS = ladder(SMALL, SHORT)
-
 TASK_ONLY = against(SMALL, SHORT)
-
 MIXED = replace(
     against(SMALL, {**SHORT, "task.replay": REPLAY}),
     companions=tuple(pair for pair in TASK_ONLY.companions if pair[0] != "mixed"),
@@ -139,9 +136,7 @@ PRUNING_LLAMA = Study(
 )
 
 _SERIES = tuple(f"{target}, {backbone}" for target in TARGETS.values() for backbone in BACKBONES)
-
 _KEPT = "weights kept (%)"
-
 PANELS = {
     "score": Panel(_KEPT, "exact match, truncated (%)", "WikiSQL-easy", series=_SERIES),
     "nats": Panel(_KEPT, "nats per answer token", "WikiSQL-easy", series=_SERIES),

@@ -1,15 +1,11 @@
 """NGN beside other ways to make a finished module smaller: same data, batches and number of steps.
 
-    python -m experiments.studies.rivals [--results FOLDER] [--page]
-
-It prints the tables of the study's records; ``--page`` also writes them, and the figures, to docs/benchmarks.md. Means
-over seeds have half of Student's interval of 95 %; differences are of equal seeds.
+``python scripts/rivals.py`` prints the tables of its records. Means over seeds have half of Student's interval of 95 %;
+differences are of equal seeds.
 """
 
 from __future__ import annotations
 
-import argparse
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,13 +18,12 @@ import numpy as np
 from experiments.analysis import estimates
 from experiments.analysis.selection import Selection
 from experiments.contract.needs import Needs
-from experiments.paths import RESULTS, ROOT
+from experiments.paths import RESULTS
 from experiments.store.records import Store, read_record
 from experiments.studies.model import Study
 
 FOLDER = RESULTS / "rivals"
 """The study's records. Those of before 2026-11-28 were converted once from files of a benchmark, and say so."""
-PAGE = ROOT / "docs" / "benchmarks.md"
 SHARES = (25, 50, 75)
 LEVEL = 0.05
 
@@ -46,6 +41,8 @@ class Work:
         small: differences within which two methods are called equal.
         digits: digits of a score behind the point.
         shares, seeds: planned runs.
+        settings: method → its own settings, the best on validation data.
+        timed: (method, share) → the steps that take the processor time of the dense model.
         methods: the methods of :data:`METHODS` that it has.
     """
 
@@ -58,6 +55,8 @@ class Work:
     shares: tuple[int, ...]
     seeds: int
     overrides: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    timed: Mapping[tuple[str, int], int] = field(default_factory=dict)
     limited: str = "macs"
     score: str = "accuracy"
     unit: str = "accuracy, %"
@@ -88,6 +87,8 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "as given": ("given", {}),
 }
 """Method in the tables → the method of the suite, and its settings."""
+SCRATCH = "NGN's sizes from scratch"
+"""The second phase of NGN."""
 WHOLE = ("dense", "as given")
 OWN = ("NGN", "NGN, sizes fixed early")
 """Our methods. Each that was run has a column: by how much it is better than the others."""
@@ -96,6 +97,9 @@ _NETWORK = ("NGN", "NGN's sizes from scratch", "NGN, sizes fixed early", "even s
             "Torch-Pruning", "Torch-Pruning, local", "Torch-Pruning, sparsity", "MorphNet", "BAR")  # fmt: skip
 _FRESH = ("NGN", "NGN's sizes from scratch", "shrunk to even sizes", "uniform width", "even sizes",
           "even sizes, cut half-way", "magnitude", "Torch-Pruning")  # fmt: skip
+_OWN = {
+    "dense": {"train.lr": 1e-3}, "MorphNet": {"train.lr": 1e-2}, "BAR": {"train.lr_boundary": 0.2},
+}  # fmt: skip
 _TRAINED = {"train.lr": 3e-3, "train.lr_boundary": 0.6}
 _TEXT: dict[str, Any] = {"limited": "parameters", "score": "bits_per_character", "unit": "bits per character",
                          "better": -1, "samples": "characters", "small": 0.02, "digits": 3}  # fmt: skip
@@ -104,21 +108,25 @@ _STORIES = {"task": "tinystories", "gate": "units"}
 WORKS = {
     "trained20": Work(
         "ResNet-20, trained, on CIFAR-10", "full", _IMAGES | {"model": "resnet20"}, 1053, 10_000, _NETWORK, (25, 50), 5,
-        _TRAINED,
+        _TRAINED, _OWN,
+        {("NGN, sizes fixed early", 25): 1538, ("NGN, sizes fixed early", 50): 1345,
+         ("Torch-Pruning, local", 25): 1858, ("Torch-Pruning, local", 50): 1308,
+         ("magnitude", 25): 1782, ("magnitude", 50): 1392},
     ),
     "trained56": Work(
         "ResNet-56, trained, on CIFAR-10", "full", _IMAGES | {"model": "resnet56"}, 1053, 10_000, _NETWORK, (25, 50), 3,
-        _TRAINED,
+        _TRAINED, _OWN,
     ),
     "scratch20": Work("ResNet-20 from scratch on CIFAR-10", "full", _IMAGES, 7020, 10_000, _FRESH, (50,), 3),
     "resnet20": Work(
         "ResNet-20 with maps as shortcuts on CIFAR-10", "small", _IMAGES, 400, 5_000, _FRESH, SHARES, 3,
         {"gate.shortcuts": "maps", "train.batch": 64, "train.lr": 3e-3, "train.weight_decay": 0.0,
-         "train.autocast": "none"}, "parameters",
+         "train.autocast": "none"}, limited="parameters",
     ),
     "transformer": Work(
         "Transformer on TinyStories", "full", _STORIES, 10_000, 1_000_000, _FRESH, (50,), 3, {"task.held": 1_000_000},
-        **_TEXT,
+        {"Torch-Pruning": {"method.at": 0.25}, "magnitude": {"method.at": 0.1}, "uniform width": {"train.lr": 0.045}},
+        {("NGN", 50): 14842, ("Torch-Pruning", 50): 14397}, **_TEXT,
     ),
     "transformer_small": Work(
         "Transformer on TinyStories", "small", _STORIES, 400, 200_000, _FRESH, SHARES, 3,
@@ -128,7 +136,8 @@ WORKS = {
     "smollm2": Work(
         "SmolLM2-135M, trained, on WikiText-2, shares of its feed-forward parameters", "full", {"task": "wikitext2"},
         60, 16_384, ("NGN", "NGN, sizes fixed early", "magnitude", "Wanda, even", "Minitron", "Sheared-LLaMA's masks"),
-        (75,), 3, limited="parameters", score="loss", unit="nats per token", better=-1, samples="tokens", small=0.01,
+        (75,), 3, settings={"Sheared-LLaMA's masks": {"train.lr_boundary": 0.2}}, limited="parameters", score="loss",
+        unit="nats per token", better=-1, samples="tokens", small=0.01,
         digits=3,
     ),
 }  # fmt: skip
@@ -138,7 +147,8 @@ def selection(work: Work, method: str, share: int, seeds: Iterable[int], **chang
     """Select the runs of a method at a share of the limited cost; a whole module ignores the share."""
     name, own = METHODS[method]
     both = {"limit.macs": None, "limit.parameters": None, f"limit.{work.limited}": f"{share}%"}
-    overrides = {**both, "train.steps": work.steps, **work.overrides, **own, **changes}
+    more = work.settings.get(method, {})
+    overrides = {**both, "train.steps": work.steps, **work.overrides, **own, **more, **changes}
     return Selection.of({**work.choices, "method": name}, overrides, seeds)
 
 
@@ -147,10 +157,17 @@ def _make() -> list[Selection]:
     for work in WORKS.values():
         seeds = range(work.seeds)
         found += [selection(work, "dense", 100, seeds)]
-        found += [selection(work, method, share, seeds) for share in work.shares for method in work.methods]
+        found += [
+            selection(work, method, share, seeds)
+            for share in work.shares
+            for method in work.methods
+            if method != SCRATCH
+        ]
+        for (method, share), steps in work.timed.items():
+            found.append(selection(work, method, share, seeds, **{"train.steps": steps, "phases": ("grown",)}))
         if "model" in work.choices or work.choices["task"] == "wikitext2":
-            found.append(selection(work, "as given", 100, range(1)))
-    return list(dict.fromkeys(found))
+            found.append(selection(work, "as given", 100, seeds if work.score == "loss" else range(1)))
+    return found
 
 
 STUDY = Study(
@@ -249,7 +266,7 @@ def _method_of(config: Mapping[str, Any], phase: str) -> str:
     name, method = config["method"]["name"], config["method"]
     if name == "ngn":
         early = config["schedule"]["commit"] == METHODS[OWN[1]][1]["schedule.commit"]
-        return "NGN's sizes from scratch" if phase == "fixed" else OWN[early]
+        return SCRATCH if phase == "fixed" else OWN[early]
     if name == "even":
         return "even sizes" if method["at"] == 0 else "even sizes, cut half-way"
     if name == "torch_pruning":
@@ -356,37 +373,3 @@ def read(folder: Path) -> list[Unit]:
     """Read the units of a folder of records."""
     store = Store(folder)
     return list(units(read_record(path) for path in sorted(store.paths())))
-
-
-def write_between_marks(page: Path, name: str, text: str) -> None:
-    """Write ``text`` between the marks of ``name`` in a page.
-
-    Raises:
-        ValueError: if the page has no such marks.
-    """
-    begin, end = (f"<!-- {name}: {word} -->" for word in ("begin", "end"))
-    before = page.read_text()
-    after, found = re.subn(f"{begin}.*{end}", lambda _: f"{begin}\n\n{text}\n\n{end}", before, flags=re.DOTALL)
-    if not found:
-        raise ValueError(f"{page} has no marks {begin}, {end}")
-    page.write_text(after)
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, default=FOLDER, help="folder of the records")
-    parser.add_argument("--scale", choices=("full", "small"), default="full")
-    parser.add_argument("--page", action="store_true", help="write the table and the figure to docs/")
-    given = parser.parse_args(arguments)
-    found = read(given.results)
-    text = tables(found, given.scale)
-    print(text)
-    if given.page:
-        from experiments.drawing.rivals import draw  # it needs matplotlib
-
-        write_between_marks(PAGE, f"rivals {given.scale}", text)
-        draw(found, given.scale, PAGE.with_name(f"rivals_{given.scale}.svg"))
-
-
-if __name__ == "__main__":
-    main()

@@ -14,15 +14,7 @@ from experiments.analysis.figures import Data, Panel, Spec
 from experiments.analysis.gather import boundaries, gather
 from experiments.analysis.selection import Selection
 from experiments.analysis.statistics import Array
-from experiments.analysis.tables import (
-    MEAN_MSE,
-    MEAN_T,
-    MEDIAN_MSE,
-    Row,
-    Table,
-    column,
-    row,
-)
+from experiments.analysis.tables import MEAN_MSE, MEAN_T, MEDIAN_MSE, Row, Table, column, row
 from experiments.store.records import NO_CURVES
 from experiments.studies.model import Study, selections_of
 from experiments.studies.one_d import BASELINE, CHOSEN_BY, FIFTY
@@ -115,11 +107,8 @@ SPEC = Spec(
 )
 
 claim = Claims(100)
-
 _MSE = "grown.truncated.mse"
-
 _AFTER = "after results, 2026-11-21"
-
 _COUNTS = "after results; published counts since 2026-11-25"
 
 

@@ -37,10 +37,7 @@ def _former() -> list[Selection]:
     # the other learners have their own boundary rates, each with its source
     draw = {"task.draw": FORMER["task.draw"]}
     others = [selection.with_overrides(draw) for key, selection in SEVEN.runs.items() if key != "ngn"]
-    return [
-        *(replace(each, overrides=()).with_overrides(FORMER | dict(each.overrides)) for each in runs),
-        *others,
-    ]
+    return [*(replace(each, overrides=()).with_overrides(FORMER | dict(each.overrides)) for each in runs), *others]
 
 
 def _one_d() -> list[Selection]:
@@ -48,10 +45,7 @@ def _one_d() -> list[Selection]:
 
 
 CALIBRATION = Study(
-    "calibration",
-    "table 4's schedules at four boundary rates and four draws of the inputs",
-    _calibration,
-    rank=111,
+    "calibration", "table 4's schedules at four boundary rates and four draws of the inputs", _calibration, rank=111
 )
 
 FORMER_STUDY = Study(
@@ -70,15 +64,13 @@ IN_ORDER = (
     INIT_SWEEP,
 )
 """The studies of the 1D regression, in the order in which they are run."""
-
 ONE_D = Study("one_d", "every study of the 1D regression, in order", _one_d, rank=114)
 
 TABLES = Study(
     "tables",
     "every run that a table names today, and the fixed models that belong to them; not of Llama-3-8B or Pythia",
     lambda: selections_of(
-        *(*NUMBERS, FOUR, FOUR_FULL, SEVEN, SEVEN_FULL, DECAY),
-        *(EIGHT, EIGHT_FULL, NINE, TEN, FIFTEEN, FIFTEEN_FULL),
+        *(*NUMBERS, FOUR, FOUR_FULL, SEVEN, SEVEN_FULL, DECAY), *(EIGHT, EIGHT_FULL, NINE, TEN, FIFTEEN, FIFTEEN_FULL)
     ),
     rank=401,
     curves=3,

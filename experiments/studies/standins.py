@@ -21,29 +21,22 @@ from experiments.studies.pruning_small import COLUMNS, LADDER_RUNS, method_rows
 
 RATE = 2e-3
 """Learning rate of NGN's terms, by ``experiment=choose_rate``."""
-
 MANY = 1300
 """Questions of a score, or as many as a task has."""
-
 LONG = {"train.epochs": 4}
-
 STRONG_RUNS: Mapping[str, Selection] = {
     "one": replace(LADDER_RUNS["ffn-updated-1e-2"], companions=tuple(sorted({"base": base_of, **PRUNED}.items()))),
     "four": pruned("ffn", "updated", 2, SMALL, LONG, PRUNED),
 }
 """Epochs → runs of table 14's kind at the price 1e-2, with their rivals."""
-
 UPDATED_RUNS = {f"{target}-updated": pruned(target, "updated", 1, SMALL, SHORT) for target in TARGETS}
-
 TRAINED_RUNS = {
     f"{target}-trained-1e-{power}": pruned(target, "trained", power, SMALL, SHORT)
     for target in TARGETS
     for power in (1, 2, 3)
 }
 """Table 13's frozen backbones, trained first. Key → runs."""
-
 DENSE = pruned("ffn", "trained", 3, {**SMALL, "method": "fixed"}, {**SHORT, "method.count": (16,) * 30})
-
 SNAPPED_RUNS = {
     task: learned(task, "adapter", choices=SMALL).with_overrides({"schedule.alpha_max": 0.1}) for task in TASKS.values()
 }
@@ -170,11 +163,8 @@ STANDINS = Study(
 )
 
 claim = Claims(1300)
-
 _STUDY = "study standins_smollm2"
-
 _RANDOM = ("random0", "random1", "random2")
-
 _NAMES = {task: label for label, task in TASKS.items()}
 
 

@@ -55,15 +55,12 @@ def _init_sweep() -> list[Selection]:
 
 
 INIT_SWEEP = Study("init_sweep", "figure 5: t_init 0 to 16, fifty seeds, three panels", _init_sweep, rank=105)
-
 INIT_SWEEP_TEN = Study(
     "init_sweep_ten", "the first ten seeds of figure 5", lambda: sweep_selections(range(10)), rank=106
 )
 
 MEAN = "mean over the seeds"
-
 PANELS = {panel.key: Panel("initial boundary t₀", "final boundary t", panel.title) for panel in STARTS_OF}
-
 _DIAGONAL = np.array([STARTS[0], STARTS[-1]])
 
 
@@ -100,7 +97,6 @@ SPEC = Spec(
 )
 
 claim = Claims(200)
-
 _NEAR = 1.5
 """Mean final sizes that differ by no more are one range; the published spread over seeds is 1.45."""
 

@@ -75,23 +75,17 @@ TINYSTORIES_FRONTIER = Study(
 )
 
 _LABEL = "validation bits per character"
-
 _SCORE = "truncated.bits_per_character"
-
 _TITLES = {"heads": "attention heads", "slices": "FFN slices", "heads_slices": "heads and slices"}
 """The structures that keep more than one component."""
-
 FIXED = "fixed, layers alike"
-
 _PHASES = {"grown": "grown", "fixed": "fixed as grown", "from_high": "from high"}
-
 FRONTIERS = {
     gate: Panel("components kept, both layers", _LABEL, _TITLES[gate], series=(FIXED, *_PHASES.values()))
     for gate in ("heads", "slices")
 }
 
 PREFIX, LEARNED = "smaller prefix", "learned counts"
-
 PREFIXES = {
     gate: Panel("components kept, both layers", _LABEL, title, series=(PREFIX, LEARNED))
     for gate, title in _TITLES.items()
@@ -161,7 +155,6 @@ SMALLER = Spec(
 )
 
 claim = Claims(900)
-
 _STORIES = ("stories-heads", "stories-ffn", "stories-joint", "stories-mamba")
 
 

@@ -11,7 +11,6 @@ from experiments.studies.model import Study, selections_of
 from experiments.studies.one_d import BASELINE, FORMER
 
 _ACCURACY = mean_sd(".2f", ".2f")
-
 L0_LIMIT = 50.0
 """A limit beyond every draw of the noise: a gate at this limit is open or closed in every step."""
 
@@ -92,9 +91,7 @@ SUSPECTS = OwnTable(
         _l0("l0", "limit ln 100", {}),
         _l0("l0_limit", "limit 50", {"method.limit": L0_LIMIT}),
         _l0(
-            "l0_constant",
-            "limit 50, constant body rate",
-            {"method.limit": L0_LIMIT, "train.lr_shape.kind": "constant"},
+            "l0_constant", "limit 50, constant body rate", {"method.limit": L0_LIMIT, "train.lr_shape.kind": "constant"}
         ),
         _l0("l0_width", "limit 50, hidden width 32", {"method.limit": L0_LIMIT, "gate.width": 32}),
         *(

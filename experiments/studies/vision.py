@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,17 +21,9 @@ from experiments.analysis.tables import MEAN_T, PM, OwnTable, Row, StandIn, Tabl
 from experiments.studies.model import Study, selections_of
 
 _T = r"\texttt{[<median:.2f*, >]}"
-
 _WORD = "<aggregate:word>"
-
 _BITS = "<value:.4f>"
-
-_ONE_RUN = {
-    "t": (r"\texttt{[<value:.2f*, >]}",),
-    "soft": (_BITS,),
-    "truncated": (_BITS,),
-    "fixed": (_BITS,),
-}
+_ONE_RUN = {"t": (r"\texttt{[<value:.2f*, >]}",), "soft": (_BITS,), "truncated": (_BITS,), "fixed": (_BITS,)}
 """Formats of a single run in bits per character; the other rows are medians in percent."""
 
 
@@ -79,7 +72,6 @@ EIGHT = Table(
 )
 
 _ACCURACY = mean_sd(".2f", ".2f")
-
 _FROM_HIGH = rf"\texttt{{[<from_high.t.mean:.2f>{PM}<from_high.t.sd:.2f>]}}"
 
 EIGHT_FULL = Table(
@@ -117,9 +109,7 @@ CORA_COUNTS = OwnTable(
     rank=5,
 )
 """Whether the accuracy on Cora depends on the number of branches at all."""
-
 _SEEDS = range(5)
-
 _TASKS = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
 
 BF16 = OwnTable(
@@ -165,36 +155,26 @@ def _vision_frontier() -> list[Selection]:
 
 
 VISION = Study("vision", "table 8: MNIST, CIFAR-10 and Cora, ten seeds", _vision, rank=201)
-
 VISION_FRONTIER = Study(
     "vision_frontier", "accuracy against count: fixed models of every count, three seeds", _vision_frontier, rank=202
 )
 
 PRECISION = Study(
-    "precision",
-    "convolutions in bf16: MNIST and CIFAR-10, five seeds",
-    lambda: selections_of(BF16),
-    rank=306,
+    "precision", "convolutions in bf16: MNIST and CIFAR-10, five seeds", lambda: selections_of(BF16), rank=306
 )
 
 FIXED, FROM_LOW, FROM_HIGH = "fixed", "learned from low", "learned from high"
-
 PANELS = {"": Panel("retained count", "test accuracy (%)", lanes=True, series=(FIXED, FROM_LOW, FROM_HIGH))}
-
 _SIDE = {FROM_LOW: -0.27, FROM_HIGH: 0.27}
 """Horizontal offset of a learned series within a count; the fixed series is on the tick."""
 
 
-def _selections(task: str, gate: str) -> tuple[Selection, dict[str | int, Selection]]:
-    """Select the ten learned seeds of a row of table 8, and its fixed runs by count."""
+def _make(task: str, gate: str, reader: Reader, overrides: Mapping[str, Any]) -> Data:
     of = {"task": task, "gate": gate}
     (learned,) = [s for s in VISION.make() if dict(s.choices).items() >= of.items()]
-    alone = [s for s in VISION_FRONTIER.make() if dict(s.choices).items() >= of.items()]
-    return learned, {dict(s.overrides)["method.count"]: s for s in alone}
-
-
-def _make(task: str, gate: str, reader: Reader, overrides: Mapping[str, Any]) -> Data:
-    learned, alone = _selections(task, gate)
+    alone: dict[str | int, Selection] = {
+        dict(s.overrides)["method.count"]: s for s in VISION_FRONTIER.make() if dict(s.choices).items() >= of.items()
+    }
     phases = {FIXED: "fixed", FROM_LOW: "grown", FROM_HIGH: "from_high"}
     selections = alone | dict[str | int, Selection](dict.fromkeys(phases, learned))
     quantities = {
@@ -244,24 +224,25 @@ def _published(task: str, gate: str) -> Line:
     return Line("published, from low", count + np.array([-0.5, 0.5]), np.repeat(accuracy, 2))
 
 
-def _spec(task: str, gate: str, title: str, rank: int) -> Spec:
-    def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
-        return _make(task, gate, reader, overrides)
-
-    name = f"frontier_{task}_{gate}"
-    return Spec(name, f"Accuracy against count: {title}", PANELS, make, 3.4, section="transfer", rank=rank)
-
-
-MNIST_MLP = _spec("mnist", "mlp", "MNIST, tanh MLP features", 8)
-
-MNIST_CONV = _spec("mnist", "conv", "MNIST, convolution branches", 9)
-
-CIFAR10 = _spec("cifar10", "conv", "CIFAR-10, convolution branches", 10)
-
-CORA = _spec("cora", "gcn", "Cora, 2-hop GCN branches", 11)
-
+FRONTIERS = tuple(
+    Spec(
+        f"frontier_{task}_{gate}",
+        f"Accuracy against count: {title}",
+        *(PANELS, partial(_make, task, gate), 3.4),
+        section="transfer",
+        rank=rank,
+    )
+    for rank, (task, gate, title) in enumerate(
+        (
+            ("mnist", "mlp", "MNIST, tanh MLP features"),
+            ("mnist", "conv", "MNIST, convolution branches"),
+            ("cifar10", "conv", "CIFAR-10, convolution branches"),
+            ("cora", "gcn", "Cora, 2-hop GCN branches"),
+        ),
+        start=8,
+    )
+)
 claim = Claims(800)
-
 _ROWS = ("mnist-mlp", "mnist-conv", "cifar10-conv", "cora-gcn")
 
 

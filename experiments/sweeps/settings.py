@@ -1,4 +1,4 @@
-"""Where a sweep runs: ``experiments/clusters/*.yaml`` or your own file, with ``key=value`` from the command line."""
+"""Where a sweep runs: here, on Slurm, or as your own file says, with ``key=value`` from the command line."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from pydantic import Field, ValidationError
 from experiments.blocks import Closed, ConfigError
 from experiments.config.compose import nearest
 from experiments.config.messages import explain, parse_value, read_yaml
-from experiments.paths import ROOT
 
-CLUSTERS = ROOT / "experiments" / "clusters"
+CLUSTERS: dict[str, dict[str, Any]] = {
+    "local": {"kind": "local"},
+    "slurm": {"kind": "slurm", "workers": 100, "grace_seconds": 90},
+}
+"""The settings that come with the project: what differs from the defaults of :class:`Cluster`."""
 PositiveInt = Annotated[int, Field(ge=1)]
 
 
@@ -50,24 +53,16 @@ class Cluster(Closed):
     """Further #SBATCH options, such as ``constraint: h100``."""
 
 
-def cluster_names() -> list[str]:
-    """Return the names of the settings that come with the project."""
-    return sorted(path.stem for path in CLUSTERS.glob("*.yaml"))
-
-
-def load_cluster(name: str, changes: Sequence[str] = (), **given: Any) -> Cluster:
-    """Load the settings of a name or a file, with ``key=value`` changes or ``given`` values.
+def load_cluster(name: str, changes: Sequence[str] = ()) -> Cluster:
+    """Load the settings of a name or a file, with ``key=value`` changes.
 
     Raises:
         ConfigError: with the fault and the nearest legal name.
     """
-    path = CLUSTERS / f"{name}.yaml"
-    if not path.is_file():
-        path = Path(name)
-        if not path.is_file():
-            known = cluster_names()
-            raise ConfigError(f"no cluster '{name}'.{nearest(name, known)} Use {', '.join(known)}, or a YAML file")
-    content = read_yaml(path) | given
+    if name not in CLUSTERS and not Path(name).is_file():
+        known = list(CLUSTERS)
+        raise ConfigError(f"no cluster '{name}'.{nearest(name, known)} Use {', '.join(known)}, or a YAML file")
+    content = {**(CLUSTERS[name] if name in CLUSTERS else read_yaml(Path(name)))}
     for change in changes:
         key, sign, value = change.partition("=")
         if not sign:
@@ -81,4 +76,4 @@ def load_cluster(name: str, changes: Sequence[str] = (), **given: Any) -> Cluste
     except ValidationError as error:
         legal = list(Cluster.model_fields)
         sentence = explain(error, content, lambda key: f"unknown key '{key}'.{nearest(key, legal)}")
-        raise ConfigError(f"{path}: {sentence}") from None
+        raise ConfigError(f"{name}: {sentence}") from None

@@ -14,7 +14,10 @@ from pathlib import Path
 import programs
 import pytest
 
+from experiments.blocks import ConfigError
 from experiments.paths import ROOT
+from experiments.plugins import discover_values
+from experiments.studies.model import Study
 
 EXAMPLE = ROOT / "examples" / "plugin"
 WITH = {**os.environ, "NGN_PLUGINS": str(EXAMPLE)}
@@ -58,6 +61,13 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     refused = ngn(tmp_path / "nowhere", "task=cora")
     assert refused.returncode == 2
     assert f"there is no folder {tmp_path / 'nowhere'}" in refused.stderr
+
+
+def test_a_folder_of_the_former_layout_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tables").mkdir()
+    monkeypatch.setenv("NGN_PLUGINS", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"tables: is read no more; move its files to .*/studies"):
+        discover_values("experiments.studies", [], Study)
 
 
 @pytest.mark.parametrize("key", ["lambda0", "alpha_max", "beta_start", "beta_end"])

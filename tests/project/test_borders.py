@@ -27,7 +27,7 @@ EXCEPTIONS = {
     "rich": "ngn.train.progress",  # for the bar on a terminal alone
 }
 """Further package → the one file of the library that imports it, and why it may."""
-WITH_TORCH = r"experiments\.((models|language|tasks|runs)\b|methods\.\w+\.(capacity|learner)$)"
+WITH_TORCH = r"experiments\.((models|language|tasks|runs)\b|methods\.\w+\.\w+$)"
 """Where models are made. What tasks and methods say of their settings needs no torch (tests/experiments/config)."""
 WITHOUT_TORCH = """
 import importlib, sys

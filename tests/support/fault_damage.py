@@ -21,8 +21,6 @@ from experiments import paths
 from experiments.cli import app
 from experiments.config import run_files
 from experiments.language.folders import check_sums
-from experiments.models.kernels import build
-from experiments.models.kernels.libraries import FOLDER, library
 from experiments.runs.models import load_model
 from experiments.store import provenance
 from experiments.store.leases import Leases
@@ -109,35 +107,6 @@ def killed_and_damaged(folder: Path, count: int) -> Count:
             said = (place / "log").read_text()
             told = f"{kind} at {at}, {how} {harmed}: {first}, {again}, {missing}, {remains}\n{said}"
             result.add(missing, good, told)
-    return result
-
-
-def damaged_checkpoints(folder: Path) -> Count:
-    """Truncate the newest checkpoint or flip one bit, at random places: the one before is used."""
-    expected = undisturbed(folder, "1d", 2)
-    result = Count("said so, went on from the one before, bit-equal")
-    for at in range(3, 11):
-        place = folder / str(at)
-        wanted = configs(place, "1d", 2)
-
-        def dies(at: int = at, place: Path = place, wanted: list = wanted) -> None:
-            Hook(at, KILL).at_steps()
-            train(place, wanted)
-
-        child(dies)
-        newest = max(place.rglob("step-*.safetensors"))
-        content = bytearray(newest.read_bytes())
-        where = at * len(content) // 11
-        if at % 2:
-            newest.write_bytes(content[:where])
-        else:
-            content[where] ^= 1 << at % 8
-            newest.write_bytes(content)
-        again = child(lambda place=place, wanted=wanted: train(place, wanted), place / "log")
-        missing = lost(expected, found(place, wanted))
-        said = (place / "log").read_text()
-        good = (again, missing) == (0, 0) and "cannot be used" in said
-        result.add(missing, good, f"{at}: {again}, {missing}\n{said}")
     return result
 
 
@@ -248,37 +217,6 @@ def damaged_beside(folder: Path, count: int) -> Count:
         quiet = not counts or harmed.name in said or harmed.stem in said
         good = "Traceback" not in said and all(status in (0, 1, 2) for status in ended) and quiet
         result.add(0, good, f"{how} {harmed}: {ended}\n{said}")
-    return result
-
-
-def damaged_kernel(folder: Path, count: int) -> Count:
-    """Damage the cached kernel or its digest: it is compiled again, here by a compiler that only copies."""
-    result = Count("compiled again; record and curves bit-equal")
-    expected = undisturbed(folder, "kernel", 2)
-    compiled, random = build.build_kernel(FOLDER / "bank1d.cpp"), np.random.default_rng(count)
-    copier = folder / "c++"
-    copier.write_text(
-        '#!/bin/sh\nif [ "$1" = --version ]; then echo copier; exit; fi\n'
-        f'for last; do :; done\ncp {shlex.quote(str(compiled))} "$last"\n'
-    )
-    copier.chmod(0o755)
-    for number in range(count):
-        place = folder / str(number)
-        wanted = configs(place, "kernel", 2)
-
-        def trains(place: Path = place, wanted: list = wanted) -> None:
-            os.environ |= {"CXX": str(copier), "XDG_CACHE_HOME": str(place / "cache")}
-            library.cache_clear()
-            train(place, wanted)
-
-        child(trains)
-        shutil.rmtree(place / "results")
-        harmed = sorted((place / "cache").rglob("bank1d*.s*"))[number % 2]
-        how = harm(harmed, random, ("missing",))
-        again = child(trains, place / "log")
-        missing, leavings = lost(expected, found(place, wanted)), list((place / "cache").rglob("*.part"))
-        told = f"{how} {harmed}: {again}, {missing}, {leavings}\n{(place / 'log').read_text()}"
-        result.add(missing, (again, missing, leavings) == (0, 0, []), told)
     return result
 
 

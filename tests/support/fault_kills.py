@@ -23,7 +23,11 @@ from faulty import KILL, Count, Hook, child, configs, train
 from torch import nn
 
 import ngn
+from experiments import paths
+from experiments.cli import app
+from experiments.config import run_files
 from experiments.language.folders import check_sums, new_folder
+from experiments.store.records import Store
 from ngn.tensor_files import write_checked
 
 UNCOMPARED = "checkpoints"
@@ -138,9 +142,26 @@ def _run(kind: str, seeds: int, kinds: Sequence[str] = ("writes", "steps", "halv
     return Program(f"{kind} x{seeds}", work, read=read, kinds=kinds)
 
 
+def _command() -> Program:
+    """``run.py`` from its first line on, with Hydra."""
+    words = "task=regression1d profile=smoke engine=torch phases=[grown,from_high] train.steps=12 gate.K=4 seed=0..2"
+
+    def work(place: Path) -> None:
+        run_files.SCRATCH = paths.SCRATCH = place / "scratch"
+        more = [f"results={place / 'results'}", "checkpoint_seconds=1e-9", "progress=never", "threads=1"]
+        raise SystemExit(app.main([*words.split(), *more]))
+
+    def read(place: Path) -> dict[str, Any]:
+        names = [path.stem for path in Store(place / "results").paths()]
+        return faulty.recorded(place / "results", names) | {str(path): "is left" for path in faulty.left(place)}
+
+    return Program("run.py", work, read=read)
+
+
 def kill_runs(folder: Path, count: int) -> Count:
     """Kill trainings of every kind."""
     programs = [
+        _command(),
         *(_run("1d, every phase", 1), _run("cora", 3), _run("kernel", 3, ("writes", "steps"))),
         *(_run("1d", 2, save="deployed"), *(_run(name, 2) for name in faulty.LEARNERS)),
     ]

@@ -8,16 +8,19 @@ import os
 import resource
 import signal
 import sys
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import faulty
+import numpy as np
 import page_samples
-from faulty import KILL, Count, Hook, child, configs, found, lost, train, undisturbed
+from faulty import KILL, Count, Hook, child, configs, found, in_any_stack, lost, train, undisturbed
+from waiting import until
 
 from experiments import paths
 from experiments.config import run_files
+from experiments.runs import sharing
 from experiments.runs.errors import StorageError
 from experiments.runs.phases import fixed_configuration
 from experiments.store.records import Store
@@ -91,6 +94,50 @@ def read_only_results(folder: Path) -> Count:
     return result
 
 
+def two_hosts(folder: Path, count: int) -> Count:
+    """Give two processes the same runs. The first is alive, killed, or suspended at a step; then it wakes or is killed.
+
+    The second leaves a living or suspended one its runs, and waits for them. It trains those of a killed one at once.
+    """
+    expected = in_any_stack(undisturbed(folder, "1d", 2))
+    result = Count("runs of a living or suspended one respected, of a killed one taken at once; same bytes")
+    random = np.random.default_rng(count)
+    for number in range(count):
+        what = ("alive", "killed", "suspended, resumed", "suspended, killed")[number % 4]
+        place, at, shared = folder / str(number), int(random.integers(1, 13)), number // 4 % 2 == 0
+        wanted = configs(place, "1d", 2)
+        place.mkdir()
+
+        def host(name: str, at: int, act: Callable[[], None], place: Path = place, wanted: list = wanted,
+                 shared: bool = shared) -> None:  # fmt: skip
+            sharing.POLL = 0.02
+            Hook(at, act).at_steps()
+            outcomes = train(place if shared else place / name, wanted)
+            (place / f"{name}.told").write_text(" ".join(outcome.status for outcome in outcomes))
+
+        acts = {"alive": (place / "goes").touch, "killed": KILL}
+        one = faulty.start(partial(host, "one", at, acts.get(what, faulty.send(signal.SIGSTOP))), place / "log")
+        if what == "alive":
+            until((place / "goes").exists, "a step")
+        elif what != "killed":
+            os.waitpid(one, os.WUNTRACED)
+        else:
+            faulty.wait(one)
+        two = faulty.start(partial(host, "two", 0, KILL), place / "log")
+        if "suspended" in what:
+            until(lambda place=place: "waiting for 2 runs" in (place / "log").read_text(), "that it waits")
+            os.kill(one, signal.SIGCONT if "resumed" in what else signal.SIGKILL)
+        ended = [faulty.wait(two), *([] if what == "killed" else [faulty.wait(one)])]
+        told = (place / "two.told").read_text().split()
+        killed = "killed" in what
+        good = ended == [0, *({"suspended, killed": [-signal.SIGKILL], "killed": []}.get(what, [0]))]
+        good = good and told == ["complete" if killed else "present"] * 2 and not list(place.rglob("*.lease"))
+        missing = lost(expected, in_any_stack(found(place, wanted)))
+        said = f"{number} {what} at {at}, shared {shared}: {ended}, {told}, {missing}, {faulty.left(place)}"
+        result.add(missing, good and not missing, f"{said}\n{(place / 'log').read_text()}")
+    return result
+
+
 def one_run_many_processes(folder: Path) -> Count:
     """Start sixteen processes on the same run at once: one trains it, and one record results."""
     expected = undisturbed(folder, "1d", 1)
@@ -117,39 +164,6 @@ def one_run_many_processes(folder: Path) -> Count:
         trained, present = len(list(place.glob("complete-*"))), len(list(place.glob("present-*")))
         good = (set(statuses), trained, present, missing) == ({0}, 1, 15, 0) and not faulty.left(place)
         result.add(missing, good, f"{attempt}: {statuses}, {trained}, {present}, {missing}")
-    return result
-
-
-def clock_backwards(folder: Path) -> Count:
-    """Make the system clock and all file times jump back and forth at every step."""
-    expected = undisturbed(folder, "1d", 2)
-    result = Count("same records; checkpoints chosen by step")
-    for seed in range(4):
-        place = folder / str(seed)
-        wanted = configs(place, "1d", 2)
-
-        def unsteady(seed: int = seed, place: Path = place, wanted: list = wanted) -> None:
-            real, turn = time.time, [0]
-
-            def jump() -> None:
-                turn[0] += 1
-                then = real() + (-1) ** turn[0] * 86_400 * (seed + turn[0])
-                time.time = lambda: then
-                for path in place.rglob("*.*"):
-                    os.utime(path, (then, then))
-                if turn[0] == 5 + seed:
-                    KILL()
-
-            hook = Hook(0, KILL)
-            hook.__class__ = type("Every", (Hook,), {"__call__": lambda self: jump()})
-            hook.at_steps()
-            train(place, wanted)
-
-        first = child(unsteady)
-        again = child(lambda place=place, wanted=wanted: train(place, wanted))
-        missing = lost(expected, found(place, wanted))
-        good = (first, again, missing) == (-signal.SIGKILL, 0, 0)
-        result.add(missing, good, f"{seed}: {first}, {again}, {missing}")
     return result
 
 

@@ -30,7 +30,7 @@ from experiments.data.fetch import DataOrigin, Remote
 from experiments.data.source import Folder
 from experiments.language.folders import check_sums
 from experiments.store.records import Store
-from experiments.tables.one_d import BASELINE
+from experiments.studies.one_d import BASELINE
 
 STEPS = 12
 
@@ -158,7 +158,7 @@ def _paper(folder: Path) -> list[Program]:
     """The scripts of ``make paper``, which replace the output of other records."""
     from matplotlib import pyplot  # noqa: F401  # the children need not import it again
 
-    from experiments.drawing import style, svg  # noqa: F401
+    from experiments.report.drawing import style, svg  # noqa: F401
     from scripts import build_figures, build_paper_data, build_report
 
     mains: dict[str, tuple[Callable[[list[str]], int], list[str]]] = {

@@ -19,13 +19,11 @@ import fault_damage  # noqa: E402
 import fault_kills  # noqa: E402
 import fault_places  # noqa: E402
 import fault_programs  # noqa: E402
-import fault_sweeps  # noqa: E402
 import faulty  # noqa: E402
 from faulty import LEARNERS, Count, Hook, child, configs, found, lost, train, undisturbed  # noqa: E402
 
 from experiments.config.identity import run_id  # noqa: E402
 from experiments.runs import phases  # noqa: E402
-from experiments.runs.stack import Stack  # noqa: E402
 from ngn.train import interrupt  # noqa: E402
 
 KILLS = 20
@@ -85,35 +83,6 @@ def nan_in_a_replica(folder: Path) -> Count:
     return result
 
 
-def out_of_memory(folder: Path) -> Count:
-    """Limit the memory to a number of replicas: the stack is halved until it fits."""
-    result = Count("trained in smaller stacks, all records there")
-    for fits, error in ((1, MemoryError), (2, MemoryError), (3, RuntimeError), (7, RuntimeError)):
-        place = folder / str(fits)
-        wanted = configs(place, "1d", 8)
-        sizes = place / "sizes"
-        place.mkdir()
-
-        def crowded(fits: int = fits, error: type = error, place: Path = place, sizes: Path = sizes) -> None:
-            real = phases.fit_phase
-
-            def train_phase(stack: Stack, *rest: object, **named: object) -> object:
-                if len(stack) > fits:
-                    raise error("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 TB")
-                sizes.open("a").write(f"{len(stack)} ")
-                return real(stack, *rest, **named)  # type: ignore[arg-type]
-
-            phases.fit_phase = train_phase  # type: ignore[assignment]
-            train(place, configs(place, "1d", 8))
-
-        status = child(crowded, place / "log")
-        missing = 8 - len(found(place, wanted))
-        used = [int(size) for size in sizes.read_text().split()]
-        good = (status, missing, sum(used)) == (0, 0, 8) and max(used) <= fits
-        result.add(missing, good, f"at most {fits}: {status}, {missing}, {used}")
-    return result
-
-
 @dataclass(frozen=True)
 class Fault:
     """A kind of fault, injected into a folder.
@@ -134,6 +103,7 @@ class Fault:
         return self.inject(folder) if self.times is None else self.inject(folder, max(1, int(self.times * kills)))
 
 
+WARM = ("1d", "cora", "kernel", *LEARNERS)
 FAULTS = {
     "kill_runs": Fault(
         "SIGKILL of a training anywhere, every kind of run",
@@ -154,42 +124,30 @@ FAULTS = {
         "SIGKILL, then a member's fixed model first, or `force=true`", fault_places.killed_and_asked_otherwise, 2
     ),
     "signals": Fault("SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 at five steps each", signals),
-    "damaged_checkpoints": Fault("newest checkpoint truncated or bit-flipped", fault_damage.damaged_checkpoints),
     "damaged_files": Fault(
         "SIGKILL, then any file that is left damaged or the code changed, every kind",
         fault_damage.killed_and_damaged,
         12,
-        warm=("1d", "cora", "kernel", *LEARNERS),
+        warm=WARM,
     ),
     "damaged_records": Fault("a record or its curves damaged, then the same command", fault_damage.damaged_records, 2),
     "damaged_beside": Fault(
         "records, curves, plans, ledgers, leases damaged, every script", fault_damage.damaged_beside, 13
     ),
-    "damaged_kernel": Fault("cached kernel or its digest damaged", fault_damage.damaged_kernel, 0.5, warm=("kernel",)),
     "damaged_models": Fault("a kept model damaged, then loaded", fault_damage.damaged_models, 1),
     "damaged_saves": Fault(
         "a file of `ngn.save` or of an exported folder damaged, then loaded", fault_damage.damaged_saves, 10
     ),
-    "two_sweeps": Fault(
-        "two sweeps of one plan, tables built beside; one sweep and its workers killed", fault_sweeps.two_sweeps, 0.1
-    ),
-    "kill_workers": Fault(
-        "SIGKILL of a worker or the supervisor of a sweep with two workers",
-        fault_sweeps.kill_workers,
-        0.5,
-    ),
     "two_hosts": Fault(
         "two processes on the same runs: one alive, killed, or suspended and then resumed or killed",
-        fault_sweeps.two_hosts,
+        fault_places.two_hosts,
         1,
     ),
     "disk_full": Fault("disk full at a checkpoint, at a record", fault_places.disk_full),
     "read_only_results": Fault("folder of records not writable", fault_places.read_only_results),
     "read_only_mount": Fault("commands on a read-only mount", fault_places.read_only_mount),
     "nan_in_a_replica": Fault("NaN in one replica of a stack", nan_in_a_replica),
-    "out_of_memory": Fault("out of memory in a stack", out_of_memory),
     "one_run_many_processes": Fault("sixteen processes on one run", fault_places.one_run_many_processes),
-    "clock_backwards": Fault("clock and file times jump by days, then SIGKILL", fault_places.clock_backwards),
 }
 
 

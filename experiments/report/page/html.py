@@ -27,7 +27,7 @@ from experiments.report.page import figures, rows
 from experiments.report.page.runs import Runs, damaged
 from experiments.report.page.strips import strip
 from experiments.report.truncation import evidence
-from experiments.studies import FIGURES
+from experiments.studies import FIGURES, STUDIES
 
 ASSETS = Path(__file__).with_name("assets")
 
@@ -121,6 +121,7 @@ def render(report: ReportContent, reader: Reader) -> str:
         dirty=reader.allow_dirty,
         methods=methods(report),
         titles={name: FIGURES[name].title for name in report.figures},
+        studies=STUDIES,
         texts=TEXTS,
         evidence=evidence(report.truncation),
         judged=judged_words(report.alternatives),

@@ -40,6 +40,11 @@ class ChannelsComponent(ModuleComponent):
     def check(self, config: Config) -> None:
         if config.model is not None and self.shortcuts == "maps":
             raise ValueError("the trained networks have gate.shortcuts=pads")
+        if config.model is not None and config.model.data is not None and config.task.split == "validation":  # type: ignore[attr-defined]
+            raise ValueError(
+                f"model={config.model.name} has seen the validation images: give weights that have not, with "
+                "model=local model.path=FILE"
+            )
 
     @property
     def groups(self) -> int:

@@ -12,7 +12,7 @@ from experiments.analysis.collect import Reader
 from experiments.analysis.evidence import Evidence, Untested
 from experiments.paths import RESULTS
 from experiments.store.records import Store
-from experiments.studies import CLAIMS, FIGURES, STUDIES, runs_with_curves
+from experiments.studies import CLAIMS, FIGURES, runs_with_curves
 from experiments.studies.decay import DECAY
 from experiments.studies.model import Study
 from experiments.studies.schedules import FOUR

@@ -6,10 +6,13 @@ import csv
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
-from record_samples import grown, record, sealed
+from record_samples import fixed, grown, record, sealed
+from scipy import stats
 
 from experiments.analysis import overview
+from experiments.analysis.frame import frame
 from experiments.blocks import ConfigError
 from experiments.config.compose import compose
 from experiments.contract.config import Config
@@ -31,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_lines_are_medians_in_the_order_of_the_values(folder: Path) -> None:
-    rows = overview.record_rows([folder])
+    rows = frame([folder])
     assert overview.varied(rows) == ["schedule.lambda0"]
     found = overview.grouped(rows, ["schedule.lambda0"], ["grown.t"])
     assert found == [
@@ -92,16 +95,17 @@ def test_a_setting_that_older_records_lack_has_its_default(folder: Path) -> None
     Store(folder).write(
         record(compose({"method": "l0"}, {"schedule.lambda0": 1e-4}), {"grown": grown([9.0], 0.1, 0.1)})
     )
-    rows = overview.record_rows([folder])
-    assert {(row["train.matmul"], row["train.warmup"]) for row in rows} == {("highest", 0.0)}
-    assert ["method.limit" in row for row in rows] == [row["method.name"] == "l0" for row in rows]
+    rows = frame([folder])
+    assert {*rows["train.matmul"]} == {"highest"}
+    assert {*rows["train.warmup"]} == {0.0}
+    assert (rows["method.limit"].notna() == (rows["method.name"] == "l0")).all()
     assert "train.matmul" not in overview.varied(rows)
 
 
 def test_runs_of_different_sources_in_one_line_are_named(folder: Path) -> None:
-    rows = overview.record_rows([folder])
+    rows = frame([folder])
     assert overview.notes(rows, ["schedule.lambda0"]) == ""
-    rows[0]["sources"] = "other"
+    rows["sources"] = ["other", *rows["sources"][1:]]
     assert overview.notes(rows, ["schedule.lambda0"]) == "runs of one line were trained by different sources\n"
     assert overview.mixed(rows, []) == ["schedule.lambda0", "sources"]
 
@@ -110,7 +114,7 @@ def test_settings_that_follow_from_the_method_are_named_and_have_no_column(folde
     for price in (1e-3, 1e-4):
         other = compose({"method": "l0"}, {"schedule.lambda0": price})
         Store(folder).write(record(other, {"grown": grown([9.0], 0.1, 0.1)}))
-    rows = overview.record_rows([folder])
+    rows = frame([folder])
     assert overview.telling(rows) == ["method.name", "schedule.lambda0"]
     assert {*overview.varied(rows)} == {*overview.telling(rows), *overview.implied(rows)}
     line, *more = overview.notes(rows, overview.telling(rows)).splitlines()
@@ -129,14 +133,14 @@ def test_damaged_records_are_left_out_by_name_and_notes_are_no_records(
     notes = folder / ".sweeps" / "x" / "failures"
     notes.mkdir(parents=True)
     (notes / first.name).write_text("{}")
-    assert len(overview.record_rows([folder])) == 5
+    assert len(frame([folder])) == 5
     (warning,) = caplog.messages
     assert str(first) in warning
 
 
 def test_refusals_say_what_was_meant(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ConfigError, match=r"no record has 'schedule\.lamda0'\. Did you mean 'schedule\.lambda0'\?"):
-        overview.grouped(overview.record_rows([folder]), ["schedule.lamda0"], [])
+        overview.grouped(frame([folder]), ["schedule.lamda0"], [])
     assert table.main([str(tmp_path / "nothing")]) == 2
     assert "there are no records in" in capsys.readouterr().err
 
@@ -154,3 +158,40 @@ def test_columns_that_do_not_fit_follow_below() -> None:
         "run      a   b", "first    1   2", "second  10  20", "run      c", "first    3", "second  30"
     ]  # fmt: skip
     assert overview.format_rows(rows, room=1).count("run") == 3, "at least one column beside the first"
+
+
+def test_two_settings_are_compared_seed_by_seed_if_both_have_the_same(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [str(folder), "--compare", "schedule.lambda0=0.0001", "schedule.lambda0=0.001", "--columns", "t"]
+    assert table.main(words) == 0
+    head, line, *more = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert head[1:] == ["schedule.lambda0=0.0001", "schedule.lambda0=0.001", "difference", "low", "high", "runs"]
+    assert line == ["t", "11", "1", "10", "10", "10", "3", "pairs"]
+    assert not more
+    Store(folder).write(record(config(1e-3, 9), {"grown": grown([1.0], 0.1, 0.1)}))
+    assert table.main(words) == 0
+    numbers = capsys.readouterr().out.splitlines()[1].split()
+    one, other = np.array([10.0, 11.0, 12.0]), np.array([0.0, 1.0, 2.0, 1.0])
+    low, high = stats.ttest_ind(one, other, equal_var=False).confidence_interval(0.95)
+    assert [float(number) for number in numbers[3:6]] == pytest.approx([10, low, high], rel=1e-3)
+    assert numbers[6:] == ["3,", "4"]
+
+
+def test_a_comparison_of_methods_takes_the_first_phase_of_each_and_names_what_else_differs(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for count in (3, 4):
+        plain = compose({"method": "fixed"}, {"method.count": count})
+        Store(folder).write(record(plain, {"fixed": fixed(count, 0.3)}))
+    assert table.main([str(folder), "--compare", "method=ngn", "method=fixed"]) == 0
+    _, *lines, first, second = capsys.readouterr().out.splitlines()
+    assert [line.split()[:4] for line in lines] == [
+        ["count", "7", "3.5", "3.5"], ["truncated.mse", "0.1", "0.3", "-0.2"]
+    ]  # fmt: skip
+    assert (first, second) == (
+        "runs of method=ngn in one line also differ in schedule.lambda0",
+        "runs of method=fixed in one line also differ in method.count",
+    )
+    assert table.main([str(folder), "--compare", "method=ngn", "method=other"]) == 2
+    assert "no record has method=other; in these records method.name is one of fixed, ngn" in capsys.readouterr().err

@@ -233,7 +233,7 @@ def test_the_record_holds_its_digest_and_hydra_shows_its_choices(own_conf: Path,
     ("typed", "offered"),
     [
         ("ex", ["experiment="]),
-        ("experiment=s", ["experiment=sizes", "experiment=starts"]),
+        ("experiment=s", ["experiment=search", "experiment=sizes", "experiment=starts"]),
         ("task=cora save=", ["save=none", "save=deployed"]),
         ("engine=fu", ["engine=fused"]),
         ("gate=", ["gate=mlp"]),

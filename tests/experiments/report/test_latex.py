@@ -45,12 +45,3 @@ def test_the_generated_file_compiles(tmp_path: Path, full: bool) -> None:
     done = compile_harness(tmp_path)
     assert done.returncode == 0, done.stdout[-2000:]
     assert (tmp_path / "harness.pdf").stat().st_size > 10_000
-
-
-@needs_latex
-@pytest.mark.slow
-def test_a_row_with_a_column_too_many_does_not_compile(tmp_path: Path) -> None:
-    output = tmp_path / "data_generated.tex"
-    assert main(["--results", str(tmp_path), "--output", str(output)]) == 0
-    output.write_text(output.read_text().replace("baseline & --", "baseline & -- & --", 1))
-    assert compile_harness(tmp_path).returncode != 0

@@ -19,12 +19,13 @@ from experiments.runs.result import prunes_back
 from experiments.runs.stack import Stack, stack_key, stacks_of
 from experiments.store import provenance
 from experiments.store.records import RecordError
-from experiments.tasks import GATES_OF_TASK, TASKS, make_task
+from experiments.tasks import COMPONENTS, GATES_OF_TASK, TASKS, make_task
 from experiments.tasks.regression1d import Regression1D
 
 # one of the tasks on a pretrained model: they differ only in their questions; test_stories.py trains tinystories
 OTHERS = {name for name, task in TASKS.items() if task.usual_model != "none"} - {"wikisql_easy"} | {"tinystories"}
-PAIRS = [(task, gate) for task, gates in GATES_OF_TASK.items() if task not in OTHERS for gate in gates]
+FITTING = [(task, gate) for task, gates in GATES_OF_TASK.items() if task not in OTHERS for gate in gates]
+PAIRS = [(task, gate) for task, gate in FITTING if not COMPONENTS[gate].given]
 SLOW = ("conv", "lora", "adapter", "prune")
 
 

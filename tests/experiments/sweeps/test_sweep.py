@@ -120,7 +120,7 @@ def test_unknown_arguments_are_refused(tiny, capsys):
     assert "workers" in capsys.readouterr().err
     assert tiny("run", "--cluster=slrum") == 2
     assert "Did you mean 'slurm'" in capsys.readouterr().err
-    for name in settings.cluster_names():
+    for name in settings.CLUSTERS:
         assert settings.load_cluster(name).kind in ("local", "slurm")
     with pytest.raises(ConfigError, match="task_minutes"):
         settings.load_cluster("local", ["task_minutes=-1"])

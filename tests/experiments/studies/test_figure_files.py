@@ -1,0 +1,146 @@
+"""Figure files: the script, redrawing, stand-ins."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from xml.etree import ElementTree
+
+import programs
+import pytest
+import record_samples as samples
+from figure_samples import baseline, data
+from waiting import leave_partial, until
+
+from experiments.paths import ROOT
+from experiments.store.records import Store
+from experiments.studies import FIGURES
+from experiments.studies.one_d import BASELINE
+from ngn.files import start_tick
+
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e '.[paper]'")
+
+from experiments.report.drawing import style
+from scripts import build_figures, build_paper_data
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return baseline(tmp_path / "results")
+
+
+def main(arguments: list[str]) -> int:
+    """Run the script in this process only, which must not fork. ``test_figures_need_no_torch`` uses several."""
+    return build_figures.main(["--jobs=1", *arguments])
+
+
+def test_stand_ins_are_named(store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shorter = {"train.steps": 2000}
+    phase = {**samples.grown([6.0], 1e-5, 1e-5), "norms": [1.0]}
+    samples.put(store, BASELINE.with_overrides(shorter), 0, {"grown": phase}, curves=samples.curves())
+    found = data("figure1", store, shorter)
+    assert found.notes == ("partial: 1 of 10 seeds (9 not run)", "stand-in: train.steps=2000")
+    figure = style.draw(FIGURES["figure1"], found)
+    assert "stand-in: train.steps=2000" in figure.get_supxlabel()
+    options = ["--results", str(store.root), "--output", str(tmp_path / "out"), "--stand-in"]
+    assert main([*options, "train.steps=2000", "--only", "figure1"]) == 0
+    assert main([*options, "train.steps=2000", "--only", "frontier_mnist_mlp"]) == 2
+    assert "frontier_mnist_mlp: not drawn" in capsys.readouterr().err
+    assert main([*options, "train.step=2000"]) == 2
+    assert "Did you mean 'train.steps'" in capsys.readouterr().err
+    assert main([*options, "train.steps"]) == 2
+    assert "KEY=VALUE" in capsys.readouterr().err
+
+
+def test_a_figure_is_the_same_bytes_in_every_process(store: Store, tmp_path: Path) -> None:
+    options = ["--results", str(store.root), "--only", "figure1", "--output"]
+    assert main([*options, str(tmp_path / "here")]) == 0
+    code = (
+        f"import sys; from scripts.build_figures import main; sys.exit(main({[*options, str(tmp_path / 'there')]!r}))"
+    )
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "SOURCE_DATE_EPOCH": seed}
+        subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, env=environment)
+        assert (tmp_path / "there" / "figure1.svg").read_bytes() == (tmp_path / "here" / "figure1.svg").read_bytes()
+        (tmp_path / "there" / "figure1.svg").unlink()
+    assert [path.name for path in (tmp_path / "here").glob("[!.]*")] == ["figure1.svg"]
+
+
+def test_a_figure_is_small_and_its_text_is_text(store: Store, tmp_path: Path) -> None:
+    assert main(["--results", str(store.root), "--only", "figure1", "--output", str(tmp_path)]) == 0
+    picture = ElementTree.parse(tmp_path / "figure1.svg")
+    words = {text for element in picture.iter("{http://www.w3.org/2000/svg}text") for text in element.itertext()}
+    assert {FIGURES["figure1"].title, "training step"} <= words
+    assert not re.search(r"\d\.\d{3}", "".join(e.get("d", "") for e in picture.iter())), "two decimals"
+    committed = list((ROOT / "paper" / "figures").glob("*.svg"))
+    assert {path.stem for path in committed} == set(FIGURES)
+    assert all(path.stat().st_size < 200_000 for path in committed)
+
+
+@pytest.mark.slow(seconds=40)
+def test_the_committed_figures_and_the_papers_file_are_those_of_the_committed_records(tmp_path: Path) -> None:
+    """Byte by byte, so that no change of the code moves a number. Another matplotlib draws other bytes."""
+    assert build_paper_data.main(["--output", str(tmp_path / "data_generated.tex")]) == 0
+    assert (tmp_path / "data_generated.tex").read_bytes() == (ROOT / "paper" / "data_generated.tex").read_bytes()
+    if f"matplotlib=={version('matplotlib')}\n" not in (ROOT / "constraints.txt").read_text():
+        pytest.skip("the figures were drawn by the matplotlib of constraints.txt")
+    assert main(["--output", str(tmp_path / "figures")]) == 0
+    for name in FIGURES:
+        drawn, committed = ((folder / "figures" / f"{name}.svg").read_bytes() for folder in (tmp_path, ROOT / "paper"))
+        assert drawn == committed, name
+
+
+def test_a_wrong_name_gives_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--only", "figure99"]) == 2
+    assert "figure1" in capsys.readouterr().err
+
+
+def test_help_lists_the_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    shown = capsys.readouterr().out
+    assert all(name in shown and spec.title in shown for name, spec in FIGURES.items())
+
+
+def start_drawing(store: Store, out: Path) -> tuple[programs.Program, list[int]]:
+    """Draw all figures in two processes; return the program and its workers."""
+    words = [f"--results={store.root}", f"--output={out}", "--jobs=2"]
+    log = out.with_name("log")
+    build = programs.start(build_figures.__file__, *words, cwd=out.parent, env=os.environ, out=log, err=log)
+    children = Path(f"/proc/{build.pid}/task/{build.pid}/children")
+    return build, [int(pid) for pid in until(lambda: children.read_text().split(), "workers")]
+
+
+@pytest.mark.slow
+def test_no_process_outlives_a_killed_build_nor_any_file(store: Store, tmp_path: Path) -> None:
+    """A worker that waits for work would wait for ever."""
+    build, workers = start_drawing(store, tmp_path / "out")
+    build.send_signal(signal.SIGKILL)
+    assert build.wait() == -signal.SIGKILL
+    until(lambda: all(start_tick(pid) is None for pid in workers), "the end of the workers")
+    (tmp_path / "out").mkdir(exist_ok=True)
+    leave_partial(tmp_path / "out" / "figure1.svg")
+    assert main([f"--results={store.root}", f"--output={tmp_path / 'out'}", "--only", "figure1"]) == 0
+    assert not list((tmp_path / "out").glob("*.part"))
+
+
+@pytest.mark.slow
+def test_a_killed_worker_is_told(store: Store, tmp_path: Path) -> None:
+    build, workers = start_drawing(store, tmp_path / "out")
+    os.kill(workers[0], signal.SIGKILL)
+    assert build.wait() == 1
+    assert (tmp_path / "log").read_text().endswith("try it with --jobs 1\n")
+
+
+def test_figures_need_no_torch(tmp_path: Path) -> None:
+    code = (
+        "import sys; from scripts.build_figures import main; "
+        f"assert main(['--results', {str(tmp_path)!r}, '--output', {str(tmp_path / 'figures')!r}, "
+        "'--only', 'figure1', 'figure2']) == 0; assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)

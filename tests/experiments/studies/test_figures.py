@@ -1,0 +1,220 @@
+"""Figures: their data, captions and redrawing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import record_samples as samples
+from figure_samples import baseline, data, put_grown
+
+from experiments.analysis.collect import Reader
+from experiments.analysis.figures import Data, Panel, Point
+from experiments.analysis.selection import Selection
+from experiments.config.schema import branch_phase
+from experiments.store.records import Store
+from experiments.studies import FIGURES, study
+from experiments.studies.learners import SEVEN
+from experiments.studies.manifold import FIFTEEN
+from experiments.studies.one_d import BASELINE
+from experiments.studies.prices import CONTINUED
+from experiments.studies.schedules import FOUR
+
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e '.[paper]'")
+
+from matplotlib.figure import Figure
+
+from experiments.report.drawing import style
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return baseline(tmp_path / "results")
+
+
+def legend(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_figure_1_shows_curves_and_norms_of_every_seed(store: Store) -> None:
+    found = data("figure1", store)
+    assert found.notes[0] == "partial: 3 of 10 seeds (7 not run)"
+    figure = style.draw(FIGURES["figure1"], found)
+    losses, boundary, norms = figure.axes
+    assert losses.get_title() == "Loss\nn = 2 runs"
+    assert norms.get_title() == "Norms of the functions\nn = 3 runs"
+    assert (len(losses.lines), len(boundary.lines)) == (4, 2)
+    assert list(boundary.lines[0].get_ydata()) == pytest.approx(list(samples.curves()["grown.t"][:, 0]))
+    shown = {line.get_label(): line for line in norms.lines}
+    assert list(shown["seed 0"].get_ydata()) == [1.0, 0.5, 0.25]
+    assert set(shown["boundary t of seed 0"].get_xdata()) == {6.0}
+    assert legend(figure) == [
+        "total loss", "task MSE", "boundary t", "seed 0", "each run", "boundary t of seed 0",
+    ]  # fmt: skip
+    assert figure.legends[0].get_title().get_text() == FIGURES["figure1"].title
+
+
+def test_diverged_dirty_and_strange_seeds_are_counted_and_not_drawn(store: Store) -> None:
+    samples.put(store, BASELINE, 1, {"grown": samples.diverged()})
+    put_grown(store, BASELINE, 2, 6.0, 1e-5, clean=False)
+    other = {"name": "regression1d", "sha256": "1" * 64, "provenance": "generated: by the tests"}
+    put_grown(store, BASELINE, 3, 6.0, 1e-5, data=other)
+    put_grown(store, BASELINE, 4, 6.0, 1e-5)
+    found = data("figure1", store)
+    assert found.notes[0] == "partial: 2 of 10 seeds (5 not run, 1 diverged, 2 refused)"
+    assert "n = 1 run" in style.draw(FIGURES["figure1"], found).axes[0].get_title()
+
+
+def test_figure_3_pools_by_count_and_prints_n(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    frontier = study("fixed_frontier").make()
+    for seed, mse in enumerate((1e-5, 1e-4, 1e-2)):
+        samples.put(store, frontier[4], seed, {"fixed": samples.fixed(5, mse)})
+    for place, t in ((12, 4.0), (13, 4.0), (14, 2.0)):
+        put_grown(store, frontier[place], 7, t, 10.0**-place)
+    found = data("figure3", store)
+    (fixed,) = found.of("", "fixed")
+    logs = np.array([-5.0, -4.0, -2.0])
+    sd = np.sqrt(((logs - logs.mean()) ** 2).mean())
+    assert (fixed.x, fixed.y) == (5, pytest.approx(10 ** logs.mean()))
+    assert found.of("", "grown")[0].low is None, "one run has no deviation"
+    assert (fixed.low, fixed.high) == pytest.approx((10 ** (logs.mean() - sd), 10 ** (logs.mean() + sd)))
+    small, pooled = found.of("", "grown")
+    assert (small.x, small.y, len(small.runs)) == (3, pytest.approx(1e-14), 1)
+    assert (pooled.x, pooled.y, len(pooled.runs)) == (5, pytest.approx(10**-12.5), 2)
+    assert len(found.of("", "fixed (each run)")) == 3
+    (axes,) = style.draw(FIGURES["figure3"], found).axes
+    assert [text.get_text() for text in axes.texts] == ["3", "1", "2"]
+
+
+def test_figure_7_names_the_methods_that_were_not_run(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    rows = {row.key: row.runs for row in SEVEN.rows}
+    for method in ("ngn", "ste"):
+        put_grown(store, rows[method], 3, 6.0, 1e-4)
+    found = data("figure7", store)
+    assert [(p.series, p.x, p.y) for p in found.points] == [
+        ("NGN", 7, 1e-4),
+        ("STE (straight-through)", 7, 1e-4),
+    ]
+    assert legend(style.draw(FIGURES["figure7"], found)) == [
+        "NGN",
+        "AWNN (block adaptation) (not run)",
+        "L₀ (hard concrete) (not run)",
+        "STE (straight-through)",
+    ]
+
+
+def test_a_frontier_counts_a_seed_of_a_fixed_count_once(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    learned = Selection.of({"task": "cora", "gate": "gcn"})
+    for seed in range(2):
+        phases = {
+            "grown": samples.grown([1.0], 80.0, 79.0 + seed, "accuracy"),
+            "fixed": samples.fixed(2, 81.0, "accuracy"),
+            "from_high": samples.from_high(2.0, "partial", 82.0),
+        }
+        samples.put(store, learned, seed, phases)
+    alone = Selection.of({"task": "cora", "gate": "gcn", "method": "fixed"}, {"method.count": 2})
+    run = samples.put(store, alone, 0, {"fixed": samples.fixed(2, 83.0, "accuracy")})
+    found = data("frontier_cora_gcn", store)
+    (fixed,) = found.of("", "fixed")
+    assert (fixed.x, fixed.y, fixed.low, fixed.shift) == (2, 82.0, None, 0.0)
+    assert run in fixed.runs
+    assert [(p.x, p.y) for p in found.of("", "learned from low")] == [(2, 79.0), (2, 80.0)]
+    assert [(p.x, p.y) for p in found.of("", "learned from high")] == [(3, 82.0), (3, 82.0)]
+    assert found.found == 3
+    figure = style.draw(FIGURES["frontier_cora_gcn"], found)
+    assert legend(figure) == ["fixed", "learned from low", "learned from high", "published, from low"]
+    assert [text.get_text() for text in figure.axes[0].texts] == ["2"]
+
+
+def test_panels_whose_curves_are_not_kept_say_so(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    put_grown(store, FOUR.row("beta4").runs, 0, 6.0, 1e-5)
+    drawn = {"name": "manifold", "sha256": "0" * 64, "provenance": "generated: by the tests"}
+    put_grown(store, FIFTEEN.row("4").runs, 0, 3.0, 1e-5, data=drawn)
+    branches = {branch_phase(factor): samples.grown([6.0], 1e-5, 1e-5) for factor in (0.1, 1.0, 10.0)}
+    samples.put(store, CONTINUED, 0, {"grown": samples.grown([6.0], 1e-5, 1e-5), **branches})
+    for name, said in (("schedule_courses", 4), ("manifold_courses", 2), ("figure6", 0)):
+        found = data(name, store)
+        assert found.notes[-1].startswith("these runs have no curve files; run them again"), name
+        figure = style.draw(FIGURES[name], found)
+        assert figure.axes[said].get_title().endswith("\ncurves not kept")
+        assert [text.get_text() for text in figure.axes[said].texts] == ["curves not kept"]
+        assert FIGURES[name].title in [text.get_text() for text in figure.texts]
+    put_grown(store, BASELINE, 0, 6.0, 1e-5, curves=samples.curves())
+    found = data("schedule_courses", store)
+    assert [found.lack(key) for key in ("beta4", "beta15")] == ["curves not kept", "not run"]
+
+
+def test_data_that_are_not_the_published_files_are_named_in_the_figure(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    mirror = {"name": "regression1d", "sha256": "0" * 64, "provenance": "mirror: 3 images decoded from JPEG"}
+    put_grown(store, BASELINE, 0, 6.0, 1e-5, data=mirror, curves=samples.curves())
+    note = "data differ from the published files: regression1d, mirror: 3 images decoded from JPEG"
+    assert data("figure1", store).notes[-1] == note
+
+
+def test_what_several_data_sets_have_in_common_is_said_once(tmp_path: Path) -> None:
+    store, reader = Store(tmp_path), Reader(Store(tmp_path))
+    for task, how in (("regression1d", "a mirror"), ("cora", "other nodes"), ("manifold", "a mirror")):
+        runs = Selection.of({"task": task}, seeds=[0])
+        own = {"name": task, "sha256": "0" * 64, "provenance": how}
+        put_grown(store, runs, 0, 6.0, 1e-5, data=own)
+        reader.collect(runs)
+    beginning = "data differ from the published files: "
+    notes = (f"{beginning}regression1d, manifold, a mirror", f"{beginning}cora, other nodes")
+    assert reader.data_notes(reader.seen) == notes
+
+
+def test_data_and_weights_are_named_in_the_words_that_say_most(tmp_path: Path) -> None:
+    store, reader = Store(tmp_path), Reader(Store(tmp_path))
+    runs = Selection.of({"task": "regression1d"}, seeds=range(3))
+    for seed, (digest, how, weights) in enumerate(
+        [
+            ("0", "mirror; see its file", "4-bit GGUF"),
+            ("0", "mirror: 3 images from JPEG", "4-bit GGUF"),
+            ("1", "official files, digests checked", "somebody/tiny, revision 12ab"),
+        ]
+    ):
+        own = {"name": "regression1d", "sha256": digest * 64, "provenance": how}
+        base = {"name": "tiny", "sha256": digest * 64, "provenance": weights}
+        put_grown(store, runs, seed, 6.0, 1e-5, data=own, base=base)
+    reader.collect(runs)
+    beginning = "data differ from the published files: "
+    said = [f"{beginning}regression1d, mirror: 3 images from JPEG", f"{beginning}tiny, 4-bit GGUF"]
+    assert [*reader.data_notes(reader.seen)] == said
+
+
+def test_means_of_fewer_runs_say_so() -> None:
+    panel = Panel("x", "y")
+
+    def shown(*runs: int, lanes: bool = False) -> int | None:
+        points = [Point("a", x, 1.0, tuple(map(str, range(n)))) for x, n in enumerate(runs)]
+        return Data(tuple(points)).fewest("", replace(panel, lanes=lanes))
+
+    assert [shown(10, 9, 10), shown(10, 10), shown(1, 1), shown()] == [9, None, None, None]
+    assert [shown(10, 9, lanes=True), shown(3, 3, lanes=True), shown(1, 1, lanes=True)] == [10, 3, None]
+
+
+def test_ticks_are_the_numbers_themselves(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for seed, t in enumerate((6.00001, 6.00002)):
+        put_grown(store, BASELINE, seed, t, 1e-5, curves=samples.curves())
+    figure = style.draw(FIGURES["schedule_courses"], data("schedule_courses", store))
+    for axes in figure.axes:
+        axes.set_ylim(6.00001, 6.00002)
+        figure.draw_without_rendering()
+        assert axes.yaxis.get_offset_text().get_text() == ""
+
+
+def test_without_records_it_says_so(tmp_path: Path) -> None:
+    for spec in FIGURES.values():
+        found = spec.data(Reader(Store(tmp_path)))
+        assert found.empty
+        (axes,) = style.draw(spec, found).axes
+        assert axes.get_title() == spec.title
+        assert [text.get_text() for text in axes.texts] == ["not run"]

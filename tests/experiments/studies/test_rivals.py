@@ -1,0 +1,115 @@
+"""The comparison with rivals: its records are those of its configurations, and its table compares by seed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import programs
+import pytest
+from scipy import stats
+
+from experiments.blocks import ConfigError
+from experiments.config.compose import check, compose
+from experiments.config.identity import run_id
+from experiments.config.schema import CheckedConfig
+from experiments.paths import ROOT
+from experiments.report.drawing import rivals as figure
+from experiments.runs.same import differences
+from experiments.store.records import Store, read_record
+from experiments.studies import rivals
+from experiments.studies.rivals import METHODS, WHOLE, Unit, mean, tables, verdict
+
+SCRIPT = ROOT / "scripts" / "rivals.py"
+
+
+def made(method: str, share: int, seed: int, score: float, work: str = "transformer_small") -> Unit:
+    return Unit(work, method, share, seed, share - 0.5, score, "steps", {"batch": 0.5}, 7.0, None, "X", 2, 400)
+
+
+def test_every_method_has_a_look_of_its_own() -> None:
+    assert len(set(figure.LOOKS)) == len(figure.LOOKS) >= len(METHODS)
+
+
+def test_a_score_far_from_all_others_is_named_and_not_drawn() -> None:
+    near = [made(method, 50, 0, score) for method, score in (("NGN", 3.0), ("magnitude", 3.1), ("even sizes", 3.2))]
+    assert figure.without_far([*near, made("uniform width", 50, 0, 3.7)]) == (
+        [*near, made("uniform width", 50, 0, 3.7)],
+        "",
+    )
+    drawn, said = figure.without_far([*near, made("uniform width", 50, 0, 5.916)])
+    assert drawn == near
+    assert "uniform width, 5.92" in said
+    assert figure.without_far([*near, made("NGN, sizes fixed early", 50, 0, 9.0)])[1] == ""
+
+
+def test_the_table_compares_by_seed_and_leaves_gaps_open() -> None:
+    early = "NGN, sizes fixed early"
+    scores = {"NGN": (2.0, 2.5), "magnitude": (2.1, 2.4, 9.0), early: (1.9, 2.2, 8.8)}
+    found = [made(name, 50, seed, score) for name, each in scores.items() for seed, score in enumerate(each)]
+    text = tables([*found, made("dense", 100, 0, 1.5)], "small")
+    own = "| 50 % | NGN | 49.5 | 2.250 ± 3.177 | -- | +0.200 ± 1.271, cannot tell | 0.50, --, -- | 7 | -- | 2 |"
+    assert own in text  # t of 1 degree: 12.7
+    half = stats.t.ppf(0.975, 2) * np.std([2.1, 2.4, 9.0], ddof=1) / 3**0.5
+    better = "+0.000 ± 1.271, cannot tell | +0.200 ± 0.000, ahead"
+    assert f"| 50 % | magnitude | 49.5 | 4.500 ± {half:.3f} | {better} | 0.50, --, --" in text
+    assert early not in tables([unit for unit in found if unit.method != early], "small")
+    assert "Torch-Pruning" not in text
+    assert "scored, one thread of X\n\n" in text
+    found[0], found[2] = replace(found[0], cpu="Y"), replace(found[2], cpu="Y", equal="processor time")
+    text = tables(found, "small")
+    assert "of X; of Y for some or all models of NGN at 50 %\n" in text
+    assert "the dense model's processor time" in text
+    assert mean([], ".1f") == "--"
+
+
+@pytest.mark.parametrize(
+    ("better", "said"),
+    [
+        ([0.5, 0.6, 0.7], "ahead"),
+        ([-0.5, -0.6, -0.7], "behind"),
+        ([-0.01, 0.0, 0.01], "equal"),
+        ([-1.0, 0.0, 1.0], "cannot tell"),
+        ([1.0], ""),
+    ],
+)
+def test_verdicts(better: list[float], said: str) -> None:
+    assert verdict(better, 0.3) == said
+
+
+@pytest.mark.parametrize("scale", ["full", "small"])
+def test_the_page_has_the_tables_of_the_records(scale: str) -> None:
+    done = programs.run(SCRIPT, "--scale", scale, cwd=ROOT)
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    assert f"<!-- rivals {scale}: begin -->\n\n{done.stdout.strip()}\n\n<!-- rivals {scale}: end -->" in page
+
+
+def test_every_record_is_of_its_configuration_and_within_its_limit() -> None:
+    paths = Store(rivals.FOLDER).paths()
+    assert len(paths) == 432
+    for path in paths:
+        record = read_record(path)
+        config = CheckedConfig.model_validate(record["config"])
+        assert record["run_id"] == run_id(config) == run_id(check(record["config"]))
+        assert record["code"]["commit"]
+        assert "benchmarks/results/rivals" in record["converted"]
+        assert not differences(record, config.model_copy(update={"data_root": "nowhere"}), rivals.FOLDER)
+        for phase in record["phases"].values():
+            assert phase["count"]
+            if "budget" in phase:
+                assert phase["budget"]["cost"] <= phase["budget"]["limit"]
+
+
+def test_the_study_names_the_records_of_its_rows() -> None:
+    planned = {run.id for run in rivals.STUDY.runs()}
+    records = map(read_record, Store(rivals.FOLDER).paths())
+    others = [record for record in records if record["run_id"] not in planned]
+    scratch = [record for record in others if record["config"]["task"]["split"] == "test"]
+    assert [record["phases"].keys() for record in scratch] == [{"grown"}], "NGN from scratch without its second phase"
+    assert len({unit.method for unit in rivals.read(rivals.FOLDER)}) == len(METHODS)
+    assert {*WHOLE} <= {*METHODS}
+
+
+def test_settings_of_trained_networks_are_not_chosen_on_images_they_know() -> None:
+    with pytest.raises(ConfigError, match="has seen the validation images"):
+        compose({"task": "cifar10", "model": "resnet20", "method": "magnitude"}, {"task.split": "validation"})
