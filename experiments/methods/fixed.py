@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from experiments.blocks import NonNegativeInt
-from experiments.contract.config import Component, Config, Method, OrderedGroup, Replicas
+from experiments.contract.config import PLAIN, Component, Config, Method, OrderedGroup, Replicas
 from experiments.contract.source import Source
 
 if TYPE_CHECKING:
@@ -18,22 +18,6 @@ if TYPE_CHECKING:
     from experiments.contract.task import Task
     from ngn.contract import Learner
     from ngn.methods.fixed import FixedCount
-
-
-PLAIN = (
-    "schedule",
-    "gate.K",
-    "gate.K_max",
-    "gate.delta",
-    "gate.t0",
-    "train.lr_boundary",
-    "train.lr_boundary_shape",
-    "train.clip_scope",
-    "phases",
-    "continue_with",
-    "limit",
-)
-"""Settings that a plain model does not use: it has no boundary and only one phase."""
 
 
 class Plain(Method):

@@ -10,9 +10,9 @@ from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
 from experiments.blocks import NonNegativeInt
-from experiments.contract.config import Component, Config, Method
+from experiments.contract.config import PLAIN, Component, Config, Method
 from experiments.contract.source import Source
-from experiments.methods.fixed import PLAIN, Plain, fixed_size
+from experiments.methods.fixed import Plain, fixed_size
 
 
 class Rival(Method, ABC):

@@ -13,15 +13,15 @@ import ngn
 from experiments.paths import ROOT
 
 LIMITS = {
-    "lines of experiments and benchmarks": 37_700,
-    "lines of benchmarks": 7_250,
+    "lines of experiments and benchmarks": 34_100,
+    "lines of benchmarks": 3_700,
     "lines of ngn": 12_900,
-    "lines of scripts and plug-ins": 1_900,
-    "lines of tests": 32_100,
-    "packages of experiments": 18,
-    "arrows between packages": 121,
-    "floors": 16,
-    "words of docs": 118_800,
+    "lines of scripts and plug-ins": 1_350,
+    "lines of tests": 30_100,
+    "packages of experiments": 14,
+    "arrows between packages": 90,
+    "floors": 14,
+    "words of docs": 52_000,
 }
 """What nothing may exceed; lower a limit when the measure has fallen, and never raise one."""
 PUBLIC = {name for name in ngn.__all__ if name != "__version__"}

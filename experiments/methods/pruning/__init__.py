@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from experiments.blocks import ConfigError, NonNegative, Positive
-from experiments.contract.config import Method, OrderedGroup
+from experiments.contract.config import PLAIN, Method, OrderedGroup
 
 if TYPE_CHECKING:
     from torch import nn

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from experiments.blocks import Positive
-from experiments.contract.config import OrderedGroup, Replicas
+from experiments.contract.config import PLAIN, OrderedGroup, Replicas
 from experiments.contract.source import Source
-from experiments.methods.fixed import PLAIN
 from experiments.methods.rival import Rival
 
 if TYPE_CHECKING:
