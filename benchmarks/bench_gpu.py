@@ -39,8 +39,8 @@ from processes import TimedStepsDone
 
 import ngn.methods.ngn
 from experiments.config.compose import compose
-from experiments.contract.config import Config
-from experiments.contract.training import Seed
+from experiments.core.config import Config
+from experiments.core.training import Seed
 from experiments.runs.measure import peak_memory
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack

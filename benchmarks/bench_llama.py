@@ -41,14 +41,14 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from experiments.config.compose import compose
 from experiments.config.footprint import ANSWER, TOKENS, footprint
-from experiments.contract.training import Train
-from experiments.data.source import DataInfo
-from experiments.language.base import PretrainedModel
-from experiments.language.generation import generate_greedy
-from experiments.language.packing import Packed, pack, token_losses, use_by_sequence
+from experiments.core.task import DataInfo
+from experiments.core.training import Train
 from experiments.runs.measure import peak_memory
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
+from experiments.tasks.language.base import PretrainedModel
+from experiments.tasks.language.generation import generate_greedy
+from experiments.tasks.language.packing import Packed, pack, token_losses, use_by_sequence
 from experiments.tasks.language.task import AdaptationTask
 from ngn.learner import CapacityLearner
 from ngn.methods.ngn import CountGate

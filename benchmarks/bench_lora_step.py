@@ -28,7 +28,7 @@ from processes import Rate, measure, options
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import ngn
-from experiments.language.packing import Packed, pack, token_losses, use_by_sequence
+from experiments.tasks.language.packing import Packed, pack, token_losses, use_by_sequence
 
 KINDS = ("ngn", "peft")
 

@@ -28,13 +28,13 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from experiments.config.compose import compose
 from experiments.config.footprint import ANSWER, TOKENS, footprint
-from experiments.contract.config import Config
-from experiments.contract.training import Train
-from experiments.data.source import DataInfo
-from experiments.language.base import PretrainedModel, tiny_base
-from experiments.language.packing import pack, token_losses, use_by_sequence
+from experiments.core.config import Config
+from experiments.core.task import DataInfo
+from experiments.core.training import Train
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
+from experiments.tasks.language.base import PretrainedModel, tiny_base
+from experiments.tasks.language.packing import pack, token_losses, use_by_sequence
 from experiments.tasks.language.task import AdaptationTask
 from ngn.train.batches import FullBatches
 from ngn.train.optim import OptimizerKind, adam

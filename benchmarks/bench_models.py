@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from study_1d import LOSS, data, fused
 
-from experiments.contract.config import Config
+from experiments.core.config import Config
 from experiments.models.kernels.trainer import KernelTrainer
 from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel

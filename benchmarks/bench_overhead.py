@@ -66,7 +66,7 @@ def hydra_compose(jobs: int) -> dict[str, float]:
     """Return the seconds that Hydra needs to compose ``jobs`` jobs."""
     from hydra import compose, initialize_config_dir
 
-    from experiments.paths import CONF
+    from experiments.core.paths import CONF
 
     with initialize_config_dir(str(CONF), version_base="1.3"):
         compose("config", ["task=regression1d", "gate=mlp"])

@@ -23,7 +23,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 import record_samples as samples  # noqa: E402
 
 from experiments.config.schema import branch_phase  # noqa: E402
-from experiments.contract.config import Config  # noqa: E402
+from experiments.core.config import Config  # noqa: E402
 from experiments.methods.fixed import Fixed  # noqa: E402
 from experiments.store.provenance import machine  # noqa: E402
 from experiments.store.records import Store  # noqa: E402

@@ -19,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
 
-from experiments.paths import ROOT
+from experiments.core.paths import ROOT
 from experiments.store.provenance import machine
 from experiments.store.records import Store
 from experiments.studies import STUDIES

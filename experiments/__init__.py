@@ -1,10 +1,10 @@
 """The suite: what reproduces every study of the paper with the library ``ngn``.
 
-``store`` → ``data`` → ``methods``, ``tasks`` → ``config`` → ``runs`` → ``cli`` make records; ``analysis``, ``tables``,
-``figures``, ``report`` and ``page`` make what is read from them, without torch; ``studies`` and ``sweeps`` say which
-runs there are, and have them trained. Each imports from those before it alone (``tests/project/test_borders.py``).
+``core``, ``store``, ``data``, ``models``, ``tasks``, ``methods``, ``config`` and ``runs`` make records. ``analysis``,
+``studies`` and ``report`` make what is read from them, without torch. ``cli`` is the command line. Each imports from
+those before it alone (``[tool.importlinter]`` in pyproject.toml).
 """
 
-from experiments.packages import name_extras
+from experiments.core.packages import name_extras
 
 name_extras()

@@ -32,11 +32,11 @@ from typing import Any
 
 from experiments.analysis.collect import Reader
 from experiments.analysis.figures import Data
-from experiments.blocks import ConfigError
 from experiments.cli.pipes import exit_with
 from experiments.config.compose import compose, nearest
 from experiments.config.messages import parse_value
-from experiments.paths import RESULTS, folder_of_records, paper_folder
+from experiments.core.blocks import ConfigError
+from experiments.core.paths import RESULTS, folder_of_records, paper_folder
 from experiments.store.records import Store
 from experiments.studies import FIGURES
 from ngn.files import remove_stale_files

@@ -25,9 +25,9 @@ import argparse
 from experiments.analysis.build import from_cells, partial_rows, problems_of, reduce_all
 from experiments.analysis.collect import Reader
 from experiments.analysis.reduce import Cell
-from experiments.blocks import printable
 from experiments.cli.pipes import exit_with
-from experiments.paths import RESULTS, folder_of_records, paper_folder
+from experiments.core.blocks import printable
+from experiments.core.paths import RESULTS, folder_of_records, paper_folder
 from experiments.store.records import Store
 from experiments.studies import MACROS, figure_of, macro, tables_of
 from experiments.tasks import GATES_OF_TASK

@@ -22,9 +22,9 @@ if __name__ == "__main__":  # first, so that Ctrl-C ends it without a traceback
 import argparse
 
 from experiments.analysis.collect import Reader
-from experiments.blocks import ConfigError
 from experiments.cli.pipes import exit_with
-from experiments.paths import RESULTS, folder_of_records, paper_folder
+from experiments.core.blocks import ConfigError
+from experiments.core.paths import RESULTS, folder_of_records, paper_folder
 from experiments.report.content import build_content
 from experiments.store.records import Store
 from ngn.files import remove_stale_files, write_atomically

@@ -26,13 +26,13 @@ from collections.abc import Sequence
 
 from experiments.analysis.overview import format_rows
 from experiments.analysis.rows import FlatRecord, record_row
-from experiments.blocks import ConfigError
 from experiments.cli.pipes import exit_with
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.seeds import parse_seeds
-from experiments.contract.config import Config
-from experiments.paths import RESULTS, ROOT
+from experiments.core.blocks import ConfigError
+from experiments.core.config import Config
+from experiments.core.paths import RESULTS, ROOT
 from experiments.runs.shutdown import shut_down
 from experiments.store.records import Store
 from ngn.train import interrupt

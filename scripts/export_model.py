@@ -9,7 +9,7 @@ The run needs save=deployed. The format depends on the run:
 - gate=lora: a peft folder; with --merged also a whole model, which is scored because its weights are rounded.
 - gate=adapter: safetensors and JSON.
 - gate=prune: a stock model of transformers, padded to its widest layer; with --compact, files for
-  experiments.language.pruned_files.load_compact.
+  experiments.tasks.language.pruned_files.load_compact.
 
 The script loads the files again and compares the models. It writes all files of a folder or none, and only to folders
 that are empty or not there.
@@ -33,13 +33,13 @@ from typing import Any
 
 import torch
 
-from experiments.blocks import ConfigError
 from experiments.cli.pipes import exit_with
-from experiments.contract.config import Config
+from experiments.core.blocks import ConfigError
+from experiments.core.config import Config
 from experiments.data import DataError
-from experiments.language import export, pruned_files
-from experiments.language.folders import ExportError, new_folder
 from experiments.runs.models import load_run
+from experiments.tasks.language import export, pruned_files
+from experiments.tasks.language.folders import ExportError, new_folder
 from experiments.tasks.language.task import AdaptationTask
 from ngn.files import FileError
 

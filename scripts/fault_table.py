@@ -25,7 +25,7 @@ import subprocess
 import tempfile
 
 from experiments.cli.pipes import exit_with
-from experiments.paths import ROOT
+from experiments.core.paths import ROOT
 from experiments.store.provenance import code, machine, packages
 from ngn.files import write_atomically
 

@@ -25,18 +25,18 @@ import argparse
 import shlex
 import subprocess
 
-from experiments.blocks import ConfigError
 from experiments.cli.machine import check_packages
 from experiments.cli.pipes import exit_with
 from experiments.cli.sweep import Sweep, dry_run, figure_command, plan_of, run_here, status_command, table_command
 from experiments.config.run_files import Run
+from experiments.core.blocks import ConfigError
 from experiments.data import DataError
 from experiments.runs.shutdown import shut_down
+from experiments.runs.sweeps import plan as plans
+from experiments.runs.sweeps import settings, slurm, status
+from experiments.runs.sweeps.local import visible_gpus
 from experiments.store.records import RecordError, Store
 from experiments.studies import STUDIES
-from experiments.sweeps import plan as plans
-from experiments.sweeps import settings, slurm, status
-from experiments.sweeps.local import visible_gpus
 from ngn.train import interrupt
 
 
@@ -62,7 +62,7 @@ def _fetch_data(sweep: Sweep, runs: list[Run]) -> None:
         fetch(name, data_root(sweep.data_root), sets.ORIGINS[name], lambda *_: None)
     models = {run.config.model for run in runs if run.config.model is not None and run.config.model.data is None}
     if models:
-        from experiments.language.base import find_folder  # imports torch
+        from experiments.tasks.language.base import find_folder  # imports torch
 
         for model in models:
             find_folder(model, data_root(sweep.data_root))

@@ -31,9 +31,9 @@ import argparse
 
 from experiments.analysis import overview
 from experiments.analysis.frame import frame
-from experiments.blocks import ConfigError
 from experiments.cli.pipes import exit_with
-from experiments.paths import RUNS
+from experiments.core.blocks import ConfigError
+from experiments.core.paths import RUNS
 from ngn.files import write_atomically
 
 

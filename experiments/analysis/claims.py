@@ -17,7 +17,7 @@ from experiments.analysis.estimates import Estimator
 from experiments.analysis.evidence import Evidence, Untested
 from experiments.analysis.significance import count_interval
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL, WIDEST_SHARE, overall
-from experiments.plugins import LAST
+from experiments.core.plugins import LAST
 
 BY_CONSTRUCTION, UNTESTED = "holds by construction", "untested"
 

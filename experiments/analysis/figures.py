@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from experiments.analysis.collect import DIFFER, Reader
 from experiments.analysis.statistics import Array
-from experiments.plugins import LAST
+from experiments.core.plugins import LAST
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -203,7 +203,7 @@ class Spec:
             overrides: dotted key → value. Runs with these values stand in for the figure's own, and a note says so.
 
         Raises:
-            experiments.blocks.ConfigError: if a run of the figure does not accept these overrides.
+            experiments.core.blocks.ConfigError: if a run of the figure does not accept these overrides.
         """
         found = self.make(reader, overrides or {})
         shown = dict.fromkeys(chain(*(point.runs for point in found.points), (curve.run for curve in found.curves)))

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.analysis.estimates import difference_of_means, mean
 from experiments.analysis.rows import order
-from experiments.blocks import ConfigError
 from experiments.config.compose import nearest
+from experiments.core.blocks import ConfigError
 from experiments.store.record import PHASES
 from ngn.files import write_atomically
 

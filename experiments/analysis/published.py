@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments.analysis.formats import Format, Value, parse_format
 from experiments.analysis.tables import Row, Table
-from experiments.paths import ROOT
+from experiments.core.paths import ROOT
 
 PATH = ROOT / "paper" / "published.json"
 

@@ -10,8 +10,8 @@ from typing import Any
 from experiments.config.compose import compose
 from experiments.config.identity import canonical, identity_keys, name_with
 from experiments.config.run_files import Run
-from experiments.contract.config import Config
-from experiments.contract.training import Seed
+from experiments.core.config import Config
+from experiments.core.training import Seed
 from experiments.methods.fixed import fixed_size
 
 Items = tuple[tuple[str, Any], ...]
@@ -53,7 +53,7 @@ class Selection:
         """Return the checked configuration of one seed.
 
         Raises:
-            experiments.blocks.ConfigError: if the selection is not a valid configuration.
+            experiments.core.blocks.ConfigError: if the selection is not a valid configuration.
         """
         return _of_any_seed(self.choices, self.overrides).model_copy(update={"seed": Seed(value=seed)})
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from experiments.analysis.selection import Selection
-from experiments.plugins import LAST
+from experiments.core.plugins import LAST
 
 PM = r"\,$\pm$\,"
 

@@ -18,7 +18,7 @@ from experiments.analysis.formats import print_number
 from experiments.analysis.selection import Selection
 from experiments.analysis.tables import Table
 from experiments.analysis.verdict import AGREES, DISAGREES
-from experiments.blocks import printable
+from experiments.core.blocks import printable
 from experiments.store.records import Store
 
 _STYLES = {AGREES: "green", DISAGREES: "red"}

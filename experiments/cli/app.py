@@ -19,13 +19,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from experiments import paths
-from experiments.blocks import ConfigError
 from experiments.cli import arguments, machine, presets, rewrite
 from experiments.cli.expand import Job, expand, first_job, is_sweep
 from experiments.cli.forecast import forecast
 from experiments.cli.session import Session, wants_tracebacks
 from experiments.config.compose import selection
+from experiments.core import paths
+from experiments.core.blocks import ConfigError
 from experiments.runs.outcome import present
 from experiments.runs.shutdown import shut_down
 from ngn.train import interrupt

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Literal, NoReturn
 
 import ngn
-from experiments.blocks import ConfigError
-from experiments.packages import EXTRAS, missing, sentence
+from experiments.core.blocks import ConfigError
+from experiments.core.packages import EXTRAS, missing, sentence
 
 CommandMode = Literal["run", "multirun", "show", "help", "complete"]
 

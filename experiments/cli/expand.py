@@ -13,15 +13,15 @@ from typing import Any
 
 from hydra.core.override_parser.types import Override, OverrideType
 
-from experiments.blocks import ConfigError, Incomplete
 from experiments.cli.arguments import is_hydra
 from experiments.cli.overrides import ROWS_FORM, as_typed, count_of, first_value, parse, settings_of, spliced, values
 from experiments.config.compose import DESCRIBED, GROUPS, check, file_of, nearest, options, selection, set_key
 from experiments.config.run_files import Run
 from experiments.config.schema import MAX_JOBS, legal_keys
-from experiments.contract.config import Config
-from experiments.packages import EXTRAS, missing, sentence
-from experiments.paths import CONF
+from experiments.core.blocks import ConfigError, Incomplete
+from experiments.core.config import Config
+from experiments.core.packages import EXTRAS, missing, sentence
+from experiments.core.paths import CONF
 from experiments.runs.stack import why_no_kernel
 from experiments.tasks import GATES_OF_TASK
 

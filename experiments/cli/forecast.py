@@ -7,11 +7,11 @@ from statistics import median
 from typing import Any
 
 from experiments.config.run_files import Run
-from experiments.contract.config import Config
-from experiments.contract.training import Train
-from experiments.paths import RESULTS
+from experiments.core.config import Config
+from experiments.core.paths import RESULTS
+from experiments.core.training import Train
+from experiments.runs.sweeps.status import ENGINES, duration_text
 from experiments.store.records import RecordError, Store
-from experiments.sweeps.status import ENGINES, duration_text
 
 Found = Mapping[str, Any]
 """A record."""

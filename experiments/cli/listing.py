@@ -9,11 +9,11 @@ from textwrap import fill
 from experiments.analysis.collect import Reader
 from experiments.analysis.selection import keys_of
 from experiments.config.identity import name_of
-from experiments.contract.config import Config
-from experiments.paths import RESULTS
+from experiments.core.config import Config
+from experiments.core.paths import RESULTS
+from experiments.runs.sweeps.status import Speeds, duration_text
 from experiments.store.records import Store
 from experiments.studies import FIGURES, MACROS, STUDIES
-from experiments.sweeps.status import Speeds, duration_text
 
 NOTES = """\
 time: of all runs on one worker, from the speed in the records    memory: of the largest process    ?: unknown

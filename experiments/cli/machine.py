@@ -7,15 +7,15 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from experiments import paths
-from experiments.blocks import ConfigError
 from experiments.cli.expand import Job
 from experiments.config import rival_target
 from experiments.config.footprint import footprint, largest, what_fits
 from experiments.config.run_files import Run
-from experiments.contract.config import Config
+from experiments.core import paths
+from experiments.core.blocks import ConfigError
+from experiments.core.config import Config
+from experiments.core.packages import missing, sentence
 from experiments.data import DataError, data_root, sets
-from experiments.packages import missing, sentence
 from experiments.store.provenance import why_not_counted
 from ngn.files import storage_fault, temporary_path
 

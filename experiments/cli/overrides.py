@@ -24,9 +24,9 @@ from hydra.core.override_parser.types import (
 )
 from hydra.errors import HydraException
 
-from experiments.blocks import ConfigError
 from experiments.config.compose import GROUPS, options
 from experiments.config.schema import MAX_JOBS
+from experiments.core.blocks import ConfigError
 
 ROWS = "rows"
 """The override whose values are rows: settings that vary together."""

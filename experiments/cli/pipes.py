@@ -23,7 +23,7 @@ NARROWEST, USUAL = 40, 100
 
 
 class Cleaned:
-    """A stream whose text is made :func:`~experiments.blocks.printable`, whoever prints it.
+    """A stream whose text is made :func:`~experiments.core.blocks.printable`, whoever prints it.
 
     So no escape sequence from a record or a file's name reaches the terminal. Progress bars may still go back to the
     start of their line, or up one. Rich draws on :attr:`rich_proxied_file`; what it is given must be printable.
@@ -34,7 +34,7 @@ class Cleaned:
 
     def write(self, text: str) -> int:
         """Write the text; return the number of its characters."""
-        from experiments.blocks import printable
+        from experiments.core.blocks import printable
 
         start = int(text.startswith("\r"))
         if text[start:].replace("\x1b[A", ""):

@@ -19,7 +19,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from experiments.blocks import ConfigError, control_in, visible
 from experiments.cli.arguments import key_of, refuse_code
 from experiments.cli.expand import Job, expand
 from experiments.cli.overrides import ROWS, text_of
@@ -28,8 +27,9 @@ from experiments.config.compose import file_of, nearest, options
 from experiments.config.identity import flatten
 from experiments.config.messages import read_yaml
 from experiments.config.run_files import Run
-from experiments.contract.needs import NOTHING, Needs
-from experiments.paths import RUNS
+from experiments.core.blocks import ConfigError, control_in, visible
+from experiments.core.needs import NOTHING, Needs
+from experiments.core.paths import RUNS
 from experiments.store.records import Store
 
 ROWS_YAML = "rows: [{schedule.lambda0: 1e-5, schedule.alpha_max: 1e-5}, {...}]"

@@ -25,8 +25,8 @@ from experiments.config.compose import DEFAULT_CHOICES
 from experiments.config.identity import identity_keys
 from experiments.config.numerics import numerics
 from experiments.config.run_files import Run
-from experiments.contract.config import Config
-from experiments.paths import RESULTS
+from experiments.core.config import Config
+from experiments.core.paths import RESULTS
 from experiments.runs.outcome import relative, summary
 from experiments.runs.same import data_differences, named
 from experiments.store.provenance import changed_since

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, get_args, get_origin
 
-from experiments.blocks import ConfigError
 from experiments.cli.arguments import key_of
 from experiments.cli.expand import first_job
 from experiments.cli.overrides import spliced, values_of
@@ -21,7 +20,8 @@ from experiments.config.compose import (
 )
 from experiments.config.schema import MAX_JOBS
 from experiments.config.seeds import TooManySeeds, looks_numeric, named_sets, parse_seeds
-from experiments.contract.config import Config
+from experiments.core.blocks import ConfigError
+from experiments.core.config import Config
 from experiments.tasks import GATES_OF_TASK
 
 VERBOSE = "hydra.verbose=[experiments,ngn]"

@@ -20,10 +20,10 @@ from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from experiments.blocks import ConfigError
 from experiments.cli.expand import Job, expand, run_of
 from experiments.cli.pipes import print_line, room
-from experiments.contract.config import Config
+from experiments.core.blocks import ConfigError
+from experiments.core.config import Config
 from ngn.files import FileError, storage_fault
 
 if TYPE_CHECKING:

@@ -12,19 +12,19 @@ from typing import Any
 
 from experiments.analysis import overview
 from experiments.analysis.frame import frame
-from experiments.blocks import ConfigError
 from experiments.cli.machine import warn_of_uncounted
 from experiments.cli.pipes import print_line
 from experiments.cli.presets import OwnStudy
 from experiments.config.run_files import Run
-from experiments.contract.needs import NOTHING
-from experiments.paths import OUTPUT, RESULTS, RUNS, SCRATCH
+from experiments.core.blocks import ConfigError
+from experiments.core.needs import NOTHING
+from experiments.core.paths import OUTPUT, RESULTS, RUNS, SCRATCH
+from experiments.runs.sweeps import plan as plans
+from experiments.runs.sweeps import settings, slurm, status
+from experiments.runs.sweeps.local import Supervisor, visible_gpus
+from experiments.runs.sweeps.worker import NOT_FAILED
 from experiments.store.records import RecordError, Store
 from experiments.studies import study
-from experiments.sweeps import plan as plans
-from experiments.sweeps import settings, slurm, status
-from experiments.sweeps.local import Supervisor, visible_gpus
-from experiments.sweeps.worker import NOT_FAILED
 from ngn.files import storage_fault
 
 

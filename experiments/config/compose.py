@@ -16,14 +16,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from experiments.blocks import Closed, ConfigError, Incomplete
 from experiments.config.messages import explain, read_yaml
 from experiments.config.rival_target import with_target
 from experiments.config.schema import CheckedConfig, legal_keys
-from experiments.contract.config import Config
+from experiments.core.blocks import Closed, ConfigError, Incomplete
+from experiments.core.config import Config
+from experiments.core.paths import CONF
+from experiments.core.plugins import conf_folder, plugin_folders
 from experiments.methods import METHODS
-from experiments.paths import CONF
-from experiments.plugins import conf_folder, plugin_folders
 from experiments.tasks import COMPONENTS, GATES_OF_TASK, TASKS
 from experiments.tasks.language.components import with_blocks
 

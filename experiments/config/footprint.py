@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from experiments.language.prompts import SHOTS
 from experiments.tasks.language.components import AdapterComponent, LoRAComponent, PruneComponent
+from experiments.tasks.language.prompts import SHOTS
 
 if TYPE_CHECKING:
-    from experiments.contract.config import Config
+    from experiments.core.config import Config
 
 TOKENS = 160
 """Tokens of a question with its answer, at most ``task.max_tokens``: somewhat more than the mean of GSM8K."""

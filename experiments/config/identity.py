@@ -19,7 +19,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from experiments.contract.config import Config
+from experiments.core.config import Config
 
 SCIENTIFIC = (
     "task",

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from experiments.blocks import ConfigError
+from experiments.core.blocks import ConfigError
 from ngn.files import read_regular
 
 WORDS = {

@@ -5,7 +5,7 @@ numbers, however slightly. Records of an older version are then stale: they are 
 with new ones. The golden losses in ``tests/`` detect a missing bump.
 """
 
-from experiments.contract.config import Config
+from experiments.core.config import Config
 from experiments.methods.fixed import Fixed
 
 

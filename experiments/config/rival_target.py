@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from experiments.blocks import ConfigError
-from experiments.contract.config import Config
+from experiments.core.blocks import ConfigError
+from experiments.core.config import Config
+from experiments.core.paths import RESULTS, RUNS, SCRATCH
 from experiments.methods.rival import Rival
-from experiments.paths import RESULTS, RUNS, SCRATCH
 from experiments.store.records import Store
 
 

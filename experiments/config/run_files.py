@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.config.identity import run_id
-from experiments.contract.config import Config
-from experiments.paths import RUNS, SCRATCH
+from experiments.core.config import Config
+from experiments.core.paths import RUNS, SCRATCH
 from experiments.store.provenance import code
 from experiments.store.records import Store
 

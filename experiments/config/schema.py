@@ -1,6 +1,6 @@
 """The closed configuration: all tasks, components and methods, and the checks that their settings fit together.
 
-``experiments/contract`` and the settings classes of methods, tasks and components define every key with its type and
+``experiments/core`` and the settings classes of methods, tasks and components define every key with its type and
 range. This module imports no torch: a configuration is checked before slow imports, and tables compute run ids without
 torch.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from experiments.contract.config import Component, Config, Method, TaskSettings
+from experiments.core.config import Component, Config, Method, TaskSettings
 from experiments.methods import METHODS
 from experiments.tasks import COMPONENTS, GATES_OF_TASK, TASKS
 from ngn.schedules import GATE_CUTOFF

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from experiments.blocks import ConfigError
 from experiments.config.messages import read_yaml
+from experiments.core.blocks import ConfigError
 
 _SPAN = re.compile(r"^(-?\d+)\.\.(-?\d+)$")
 _RANGE = re.compile(r"^range\((-?\d+)(?:,(-?\d+))?(?:,(-?\d+))?\)$")

@@ -3,7 +3,8 @@
 This package needs only numpy. ``docs/data.md`` describes the layout of a data root.
 """
 
+from experiments.core.task import DataInfo
 from experiments.data.errors import DataError, MissingData
-from experiments.data.source import DataInfo, GraphData, ImageData, data_root
+from experiments.data.source import GraphData, ImageData, data_root
 
 __all__ = ["DataError", "DataInfo", "GraphData", "ImageData", "MissingData", "data_root"]

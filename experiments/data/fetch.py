@@ -21,8 +21,8 @@ from pathlib import Path
 
 import filelock
 
+from experiments.core.task import DataInfo
 from experiments.data.errors import DataError, MissingData
-from experiments.data.source import DataInfo
 from ngn.files import digest, open_regular, read_regular, remove_stale_files, write_atomically
 
 CHUNK = 2**18

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.blocks import control_in
+from experiments.core.blocks import control_in
 from experiments.data.errors import DataError
 from experiments.store.records import strict_json
 from ngn.files import digest, read_regular, remove_stale_files, write_atomically

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from experiments.core.packages import missing, sentence
 from experiments.data.errors import DataError
-from experiments.packages import missing, sentence
 
 
 def require_packages(what: str, *modules: str) -> None:

@@ -11,9 +11,10 @@ import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError
 
+from experiments.core.task import DataInfo
 from experiments.data import manifest
 from experiments.data.errors import DataError
-from experiments.data.source import DataInfo, Folder
+from experiments.data.source import Folder
 
 NAME = "resnets"
 SOURCE = "akamaster/pytorch_resnet_cifar10"

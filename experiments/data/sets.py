@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from experiments.core.task import DataInfo
 from experiments.data import cifar10, cora, manifest, mnist, resnets, smollm2, stories260k, texts, tinystories
 from experiments.data.errors import DataError
 from experiments.data.fetch import DataOrigin, Remote, install_unchanged
-from experiments.data.source import DataInfo, Folder
+from experiments.data.source import Folder
 from ngn.files import write_atomically
 
 _READERS: dict[str, Any] = {

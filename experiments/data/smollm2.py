@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from experiments.core.task import DataInfo
 from experiments.data import manifest
 from experiments.data.errors import DataError
 from experiments.data.gguf import convert_to_safetensors
 from experiments.data.packages import require_packages
-from experiments.data.source import DataInfo, Folder
+from experiments.data.source import Folder
 
 NAME = "smollm2"
 SOURCE = "HuggingFaceTB/SmolLM2-135M-Instruct"

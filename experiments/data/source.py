@@ -15,23 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments.core.task import DataInfo
 from experiments.data import manifest as manifests
 from experiments.data.errors import DataError, MissingData
-from experiments.store.record import DataBlock
 from experiments.store.sources import combined_digest
-
-
-@dataclass(frozen=True)
-class DataInfo:
-    """What a record says about its data: ``sha256`` over all files read, and ``provenance``, one line of text."""
-
-    name: str
-    sha256: str
-    provenance: str
-
-    def block(self) -> DataBlock:
-        """The ``data`` or ``base`` block of a record."""
-        return {"name": self.name, "sha256": self.sha256, "provenance": self.provenance}
 
 
 @dataclass(frozen=True)

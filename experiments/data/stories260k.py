@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from experiments.core.task import DataInfo
 from experiments.data.errors import DataError
 from experiments.data.packages import require_packages
-from experiments.data.source import DataInfo, Folder
+from experiments.data.source import Folder
 
 NAME = "stories260k"
 OFFICIAL = {

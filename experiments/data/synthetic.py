@@ -6,8 +6,9 @@ import hashlib
 
 import numpy as np
 
+from experiments.core.task import DataInfo
 from experiments.data.cora import row_normalised, undirected
-from experiments.data.source import DataInfo, GraphData, ImageData
+from experiments.data.source import GraphData, ImageData
 from experiments.store.sources import combined_digest
 
 PROVENANCE = "synthetic, made by the suite itself (seed 0); no real data"

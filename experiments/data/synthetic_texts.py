@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.data.source import DataInfo
+from experiments.core.task import DataInfo
 from experiments.data.synthetic import PROVENANCE
 from experiments.data.texts import Texts
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from experiments.core.task import DataInfo
 from experiments.data import text_schemas as forms
 from experiments.data.errors import DataError
-from experiments.data.source import DataInfo, Folder
+from experiments.data.source import Folder
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments.core.paths import SCRATCH
 from experiments.data import manifest
 from experiments.data.errors import DataError
 from experiments.data.packages import require_packages
-from experiments.paths import SCRATCH
 
 SOURCE = "roneneldan/TinyStories"
 END = "<|endoftext|>"

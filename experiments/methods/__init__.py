@@ -6,8 +6,8 @@ Settings import no torch; building a capacity does.
 
 from __future__ import annotations
 
-from experiments.contract.config import Method
-from experiments.plugins import discover_classes
+from experiments.core.config import Method
+from experiments.core.plugins import discover_classes
 
 METHODS = discover_classes(__name__, __path__, Method)  # type: ignore[type-abstract]
 """Name → settings class."""

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from experiments.blocks import ConfigError, Count, NonNegativeInt
-from experiments.contract.config import Config, Method, OrderedGroup, Replicas
-from experiments.contract.source import Source
-from experiments.contract.training import Schedule
+from experiments.core.blocks import ConfigError, Count, NonNegativeInt
+from experiments.core.config import Config, Method, OrderedGroup, Replicas
+from experiments.core.source import Source
+from experiments.core.training import Schedule
 from experiments.methods.fixed import Fixed
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from experiments.contract.task import Task
+    from experiments.core.task import Task
     from ngn.budget import Budget
     from ngn.contract import Learner
     from ngn.methods.ngn import CountGate

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from experiments.blocks import NonNegativeInt
-from experiments.contract.config import PLAIN, Component, Config, Method, OrderedGroup, Replicas
-from experiments.contract.source import Source
+from experiments.core.blocks import NonNegativeInt
+from experiments.core.config import PLAIN, Component, Config, Method, OrderedGroup, Replicas
+from experiments.core.source import Source
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from experiments.contract.task import Task
+    from experiments.core.task import Task
     from ngn.contract import Learner
     from ngn.methods.fixed import FixedCount
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from experiments.contract.config import Config, Method, OrderedGroup, Replicas
-from experiments.contract.source import Source
+from experiments.core.config import Config, Method, OrderedGroup, Replicas
+from experiments.core.source import Source
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from experiments.contract.task import Task
+    from experiments.core.task import Task
     from ngn.contract import Learner
     from ngn.methods.ngn import CountGate
 

@@ -9,9 +9,9 @@ from typing import ClassVar, Literal
 from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
-from experiments.blocks import NonNegativeInt
-from experiments.contract.config import PLAIN, Component, Config, Method
-from experiments.contract.source import Source
+from experiments.core.blocks import NonNegativeInt
+from experiments.core.config import PLAIN, Component, Config, Method
+from experiments.core.source import Source
 from experiments.methods.fixed import Plain, fixed_size
 
 

@@ -21,7 +21,7 @@ from experiments.analysis.reduce import Cell, reduce_cell
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.analysis.tables import OwnTable, Row, Table
 from experiments.analysis.verdict import NOT_RUN
-from experiments.blocks import ConfigError
+from experiments.core.blocks import ConfigError
 from experiments.report.alternatives import BothSettings, alternatives
 from experiments.report.disagreements import Group, groups
 from experiments.report.settings import Settings, settings_of

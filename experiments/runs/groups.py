@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from experiments.contract.config import Method
-from experiments.contract.task import Task
+from experiments.core.config import Method
+from experiments.core.task import Task
 from experiments.runs.stack import Stack
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.config.run_files import Run, runs_of
-from experiments.contract.config import Config
+from experiments.core.config import Config
 from experiments.runs.outcome import RunOutcome, present
 from experiments.runs.sharing import HeldElsewhere, divide_into_work, remove_leftovers, turns
 from experiments.store.leases import Leases

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from experiments.blocks import visible
 from experiments.config.schema import is_integer
-from experiments.contract.config import Config
-from experiments.contract.task import ModuleTask, Task
+from experiments.core.blocks import visible
+from experiments.core.config import Config
+from experiments.core.task import ModuleTask, Task
 from experiments.methods.pruning.cutting import ModuleRun
 from experiments.runs import host
 from experiments.runs.cost import forward_cost, ratio_of, take_replica

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from experiments.contract.task import Task
+from experiments.core.task import Task
 from experiments.runs.phases import learner_of
 from experiments.runs.stack import Stack
 

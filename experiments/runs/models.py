@@ -11,8 +11,8 @@ from torch import nn
 
 import ngn
 from experiments.config.schema import CheckedConfig
-from experiments.contract.config import Config
-from experiments.contract.task import ModuleTask, Task
+from experiments.core.config import Config
+from experiments.core.task import ModuleTask, Task
 from experiments.methods.fixed import Fixed, fixed_size
 from experiments.methods.pruning.cutting import shaped
 from experiments.runs.groups import gated_model

@@ -26,7 +26,7 @@ from experiments.store.sources import keep_digests
 if TYPE_CHECKING:
     import torch
 
-    from experiments.contract.task import Task
+    from experiments.core.task import DataInfo, Task
 
 log = logging.getLogger(__name__)
 
@@ -125,8 +125,8 @@ def write(
         execution=execution,
         hardware=machine(),
         packages=packages(),
-        data=task.info.block(),
-        base=None if task.base_info is None else task.base_info.block(),
+        data=_block(task.info),
+        base=None if task.base_info is None else _block(task.base_info),
         code=code_block(numerics(run.config)),
     ).json()
     curves = {f"{n}.{key}": v for n, phase in phases.items() for key, v in phase.curves[r].items()}
@@ -154,6 +154,11 @@ def summary(record: dict[str, Any]) -> str:
         back = f", prunes back: {phase['prunes_back']['outcome']}" if "prunes_back" in phase else ""
         parts.append(f"{name} {'t' if 't' in phase else 'count'} = {size}, {', '.join(each)}{back}")
     return f"{'; '.join(parts)} ({_time_of(record)})"
+
+
+def _block(info: DataInfo) -> Any:
+    """The ``data`` or ``base`` block of a record."""
+    return {"name": info.name, "sha256": info.sha256, "provenance": info.provenance}
 
 
 def _time_of(record: Mapping[str, Any]) -> str:

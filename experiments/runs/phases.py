@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from experiments.blocks import ConfigError
 from experiments.config.numerics import numerics
-from experiments.contract.config import Config
-from experiments.contract.task import ModuleTask, Task
+from experiments.core.blocks import ConfigError
+from experiments.core.config import Config
+from experiments.core.task import ModuleTask, Task
 from experiments.methods.fixed import Fixed
 from experiments.models.kernels.supported import unsupported
 from experiments.models.kernels.trainer import KernelTrainer

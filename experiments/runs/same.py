@@ -10,11 +10,11 @@ from typing import Any
 
 from experiments.config.identity import flatten, identity_keys
 from experiments.config.numerics import numerics
-from experiments.contract.config import Config
+from experiments.core.config import Config
+from experiments.core.paths import RESULTS
+from experiments.core.pretrained import BaseModel
 from experiments.data import data_root, sets
 from experiments.data.errors import MissingData
-from experiments.language.settings import BaseModel
-from experiments.paths import RESULTS
 from experiments.store.provenance import changed_since, code
 from experiments.store.sources import changed_files, combined_digest, plugins_digest, sources_digest
 
@@ -120,6 +120,6 @@ def _data_digest(parts: tuple[tuple[str, str], ...], root: Path) -> str | None:
 
 @functools.cache
 def _model_digest(settings: BaseModel, root: Path) -> str | None:
-    from experiments.language.base import digest_of  # imported here because it imports torch
+    from experiments.tasks.language.base import digest_of  # imported here because it imports torch
 
     return digest_of(settings, root)

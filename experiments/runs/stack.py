@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.config.identity import flatten, scientific
 from experiments.config.run_files import Run, checkpoints_named, runs_of
-from experiments.contract.config import Config
+from experiments.core.config import Config
 from experiments.models.kernels import WIDEST, training_problem
 
 if TYPE_CHECKING:

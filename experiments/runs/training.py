@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from experiments.blocks import ConfigError
 from experiments.config.schema import branch_of, branch_phase
-from experiments.contract.config import Config
-from experiments.contract.task import Task
+from experiments.core.blocks import ConfigError
+from experiments.core.config import Config
+from experiments.core.task import Task
 from experiments.methods.fixed import fixed_size, size_name
 from experiments.models.kernels.trainer import KernelTrainer
 from experiments.runs import host, outcome

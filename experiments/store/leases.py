@@ -22,7 +22,7 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from experiments.blocks import visible
+from experiments.core.blocks import visible
 from experiments.store.records import HIDDEN, RecordError, Store
 from ngn.files import remove, storage_fault
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from experiments.blocks import visible
-from experiments.paths import ROOT
-from experiments.plugins import conf_folder, plugin_folders
+from experiments.core.blocks import visible
+from experiments.core.paths import ROOT
+from experiments.core.plugins import conf_folder, plugin_folders
 from experiments.store.record import CodeBlock
 from experiments.store.sources import SOURCES, plugins_digest, sources_digest, trains
 from ngn.files import read_regular

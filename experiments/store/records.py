@@ -20,7 +20,7 @@ import numpy as np
 from filelock import FileLock
 from pydantic import TypeAdapter, ValidationError
 
-from experiments.blocks import refuse_control, visible
+from experiments.core.blocks import refuse_control, visible
 from experiments.store.curves import MAX_CURVE_POINTS, unpacked
 from experiments.store.record import SCHEMA_VERSION, Record
 from ngn.files import FileError, read_regular, write_atomically

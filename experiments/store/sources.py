@@ -7,13 +7,13 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from experiments.paths import RESULTS, ROOT
-from experiments.plugins import plugin_folders
+from experiments.core.paths import RESULTS, ROOT
+from experiments.core.plugins import plugin_folders
 from ngn.files import read_regular, write_atomically
 
 SOURCES = ("ngn", "conf", "experiments", "hydra_plugins", "run.py", "pyproject.toml", "constraints.txt")
 """The sources of the suite. Changes elsewhere (records, docs, tests) leave the tree clean."""
-READERS = ("analysis", "studies", "sweeps", "report", "cli")
+READERS = ("analysis", "studies", "runs/sweeps", "report", "cli")
 """Parts of ``experiments/`` that name runs or read records. No training imports them."""
 TRAINING = ("ngn", "conf", "experiments")
 PLUGIN = "plug-in "
@@ -46,7 +46,7 @@ def _sha256(path: Path) -> str:
 def trains(path: str) -> bool:
     """Return whether a source file, by its path in the checkout, can change a number."""
     top, _, rest = path.partition("/")
-    return top in TRAINING and not (top == "experiments" and rest.partition("/")[0] in READERS)
+    return top in TRAINING and not (top == "experiments" and rest.startswith(tuple(f"{part}/" for part in READERS)))
 
 
 @functools.lru_cache(maxsize=1)

@@ -25,7 +25,7 @@ from experiments.analysis.evidence import Evidence
 from experiments.analysis.figures import Spec
 from experiments.analysis.tables import OwnTable, Table
 from experiments.config.compose import nearest
-from experiments.plugins import discover_values
+from experiments.core.plugins import discover_values
 from experiments.store.records import Store
 from experiments.studies.model import Study
 

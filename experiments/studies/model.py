@@ -10,9 +10,9 @@ from experiments.analysis.alternative import Alternative
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.analysis.tables import Table
 from experiments.config.run_files import Run
-from experiments.contract.needs import NOTHING, Needs
-from experiments.paths import RESULTS
-from experiments.plugins import LAST
+from experiments.core.needs import NOTHING, Needs
+from experiments.core.paths import RESULTS
+from experiments.core.plugins import LAST
 from experiments.store.records import RecordError, Store
 
 

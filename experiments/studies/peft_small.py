@@ -16,7 +16,7 @@ from experiments.analysis.gather import Gathered, gather, stand_in
 from experiments.analysis.quantities import NotMeasured, quantity_of
 from experiments.analysis.selection import Selection, base_of, selected_runs
 from experiments.analysis.tables import PM, OwnTable, Row, column, row
-from experiments.contract.needs import NOTHING, Needs
+from experiments.core.needs import NOTHING, Needs
 from experiments.studies.model import Study
 from experiments.studies.peft import SMALL, TASKS, learned
 

@@ -13,7 +13,7 @@ from experiments.analysis.figures import Data, Line, Panel, Point, Spec
 from experiments.analysis.gather import gather
 from experiments.analysis.selection import PRUNED, Selection, base_of
 from experiments.analysis.tables import OwnTable, Row, column, row
-from experiments.contract.needs import Needs
+from experiments.core.needs import Needs
 from experiments.studies.model import Study
 from experiments.studies.peft import SMALL
 from experiments.studies.pruning import BACKBONES, LLAMA_PRUNED, PYTHIA, REPLAY, SHORT, TARGETS, against, ladder

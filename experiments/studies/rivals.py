@@ -17,8 +17,8 @@ import numpy as np
 
 from experiments.analysis import estimates
 from experiments.analysis.selection import Selection
-from experiments.contract.needs import Needs
-from experiments.paths import RESULTS
+from experiments.core.needs import Needs
+from experiments.core.paths import RESULTS
 from experiments.store.records import Store, read_record
 from experiments.studies.model import Study
 

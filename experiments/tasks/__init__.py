@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from experiments.blocks import ConfigError
-from experiments.contract.config import TaskSettings
-from experiments.plugins import discover_classes
+from experiments.core.blocks import ConfigError
+from experiments.core.config import TaskSettings
+from experiments.core.plugins import discover_classes
 
 if TYPE_CHECKING:
     import torch
 
-    from experiments.contract.config import Config
-    from experiments.contract.task import Task
+    from experiments.core.config import Config
+    from experiments.core.task import Task
 
 TASKS = discover_classes(__name__, __path__, TaskSettings)  # type: ignore[type-abstract]
 """Name → settings class."""

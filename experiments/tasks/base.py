@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from experiments.contract.task import Gate, Seeds, Task
-from experiments.contract.training import Train
+from experiments.core.task import Gate, Seeds, Task
+from experiments.core.training import Train
 from ngn.streams import generator
 from ngn.train.batches import Batches, FullBatches, Split
 from ngn.train.losses import Supervised, cross_entropy

@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import prod
 from typing import ClassVar, Literal
 
-from experiments.blocks import Count
-from experiments.contract.config import Component, TaskSettings
-from experiments.contract.groups import GroupedSettings
-from experiments.contract.training import Schedule
+from experiments.core.blocks import Count
+from experiments.core.config import Component, TaskSettings
+from experiments.core.groups import GroupedSettings
+from experiments.core.training import Schedule
 
 
 class MLPComponent(Component):

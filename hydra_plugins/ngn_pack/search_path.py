@@ -3,7 +3,7 @@
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
-from experiments.plugins import conf_folder, plugin_folders
+from experiments.core.plugins import conf_folder, plugin_folders
 
 
 class PluginFolders(SearchPathPlugin):

@@ -14,9 +14,9 @@ from pathlib import Path
 import programs
 import pytest
 
-from experiments.blocks import ConfigError
-from experiments.paths import ROOT
-from experiments.plugins import discover_values
+from experiments.core.blocks import ConfigError
+from experiments.core.paths import ROOT
+from experiments.core.plugins import discover_values
 from experiments.studies.model import Study
 
 EXAMPLE = ROOT / "examples" / "plugin"

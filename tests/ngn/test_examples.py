@@ -8,7 +8,7 @@ import inspect
 import pytest
 
 import ngn
-from experiments.paths import ROOT
+from experiments.core.paths import ROOT
 
 FOLDERS = (ROOT / "ngn", ROOT / "experiments" / "models", ROOT / "experiments" / "methods")
 MODULES = sorted(path for folder in FOLDERS for path in folder.rglob("*.py") if ">>> " in path.read_text())

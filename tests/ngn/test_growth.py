@@ -6,8 +6,8 @@ from learners import put_price
 from stopping import Stop, stop_after
 from structures import STRUCTURES
 
-from experiments.blocks import ConfigError
 from experiments.config.compose import compose
+from experiments.core.blocks import ConfigError
 from experiments.models.parallel import ParallelModel
 from ngn.components.base import OrderedSum
 from ngn.learner import CapacityLearner

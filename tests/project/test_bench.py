@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from experiments.config.compose import compose
-from experiments.paths import ROOT
+from experiments.core.paths import ROOT
 
 
 def load(name: str) -> ModuleType:

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from experiments.paths import ROOT
+from experiments.core.paths import ROOT
 from experiments.store.sources import READERS
 
 grimp = pytest.importorskip("grimp")
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-LAYERS = [set(re.findall(r"\w+", line)) for line in next(c for c in CONTRACTS if c["id"] == "suite")["layers"]]
+LAYERS = next(contract for contract in CONTRACTS if contract["id"] == "suite")["layers"]
 LIBRARY = {"torch", "numpy", "safetensors"}
 EXCEPTIONS = {
     "lightning": "ngn.integrations.lightning",  # whose trainer it is for; nothing imports it
@@ -27,7 +27,7 @@ EXCEPTIONS = {
     "rich": "ngn.train.progress",  # for the bar on a terminal alone
 }
 """Further package → the one file of the library that imports it, and why it may."""
-WITH_TORCH = r"experiments\.((models|language|tasks|runs)\b|methods\.\w+\.\w+$)"
+WITH_TORCH = r"experiments\.((models|tasks|runs)\b|methods\.\w+\.\w+$)"
 """Where models are made. What tasks and methods say of their settings needs no torch (tests/experiments/config)."""
 WITHOUT_TORCH = """
 import importlib, sys
@@ -52,8 +52,7 @@ def test_the_library_needs_torch_numpy_and_safetensors_alone() -> None:
 
 
 def test_changes_that_stop_no_training_are_of_parts_after_the_runs() -> None:
-    above = set.union(*LAYERS[: LAYERS.index({"runs"})])
-    assert set(READERS) == {part for part in above if [*(ROOT / "experiments" / part).rglob("*.py")]}
+    assert set(READERS) == {*LAYERS[: LAYERS.index("runs")], "runs/sweeps"}
 
 
 def test_torch_stays_where_models_are_made() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import ngn
-from experiments.paths import ROOT
+from experiments.core.paths import ROOT
 
 LIMITS = {
     "lines of experiments and benchmarks": 34_100,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from walkthrough import COMMANDS, Reader
 
-from experiments.paths import ROOT
+from experiments.core.paths import ROOT
 
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
 SHORT = {

@@ -11,7 +11,7 @@ from experiments.analysis.collect import Reader
 from experiments.analysis.compare import Comparison, totals
 from experiments.analysis.terminal import tex_to_text
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL
-from experiments.paths import ROOT
+from experiments.core.paths import ROOT
 from experiments.studies import judge_all
 
 PAGE = (ROOT / "docs" / "disagreements.md").read_text()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from walkthrough import COMMANDS, FILE, MISSING, PRINTED, SHOWN, Lie, Reader
 
-from experiments.paths import ROOT
+from experiments.core.paths import ROOT
 
 PLUGIN = ROOT / "examples" / "plugin"
 START = (ROOT / "docs" / "extending.md").read_text()

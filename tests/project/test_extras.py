@@ -18,10 +18,10 @@ import yaml
 from environments import CORE, closure, link
 from packaging.requirements import Requirement
 
-from experiments import packages
 from experiments.cli import machine
 from experiments.config.compose import compose
-from experiments.paths import ROOT
+from experiments.core import packages
+from experiments.core.paths import ROOT
 
 DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 MODULES = {

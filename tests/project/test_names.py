@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from experiments.paths import ROOT
+from experiments.core.paths import ROOT
 
 EXCEPTIONS = {"SizesCallback": "one per trainer; the module says which"}
 """Name of several types → the reason."""

@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import pytest
 from PIL import Image
 
-from experiments.paths import ROOT
+from experiments.core.paths import ROOT
 
 PATH = ROOT / "examples" / "smaller_cnn.ipynb"
 CELLS = [cell for cell in json.loads(PATH.read_text())["cells"] if cell["cell_type"] == "code"]

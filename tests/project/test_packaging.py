@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from environments import CORE, closure, link
 
-from experiments.paths import ROOT
+from experiments.core.paths import ROOT
 
 
 @pytest.mark.checkout

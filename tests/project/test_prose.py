@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from experiments.paths import ROOT
+from experiments.core.paths import ROOT
 
 MADE = {ROOT / "docs" / "results.md"}  # by a template, a paragraph a line
 PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")})

@@ -20,7 +20,7 @@ from experiments.analysis.compare import MOST_SEEDS
 from experiments.analysis.selection import Selection
 from experiments.analysis.terminal import tex_to_text
 from experiments.config.identity import flatten
-from experiments.paths import ROOT
+from experiments.core.paths import ROOT
 from experiments.studies import MACROS, STUDIES
 
 _NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"

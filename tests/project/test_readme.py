@@ -8,7 +8,7 @@ import subprocess
 import programs
 import pytest
 
-from experiments.paths import ROOT
+from experiments.core.paths import ROOT
 
 README = (ROOT / "README.md").read_text()
 PARAMETERS = re.compile(r"parameters: (\d+) -> (\d+)")

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from experiments.paths import ROOT
+from experiments.core.paths import ROOT
 from experiments.store.record import PHASES, Record
 
 SCHEMA = TypeAdapter(Record).json_schema()

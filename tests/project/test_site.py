@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import ngn
-from experiments.paths import ROOT
+from experiments.core.paths import ROOT
 
 
 @pytest.mark.slow(seconds=40)

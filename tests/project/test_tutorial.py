@@ -10,7 +10,7 @@ from pathlib import Path
 import programs
 import pytest
 
-from experiments.paths import ROOT
+from experiments.core.paths import ROOT
 
 TEXT = (ROOT / "docs" / "tutorial.md").read_text()
 

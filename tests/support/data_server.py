@@ -11,7 +11,7 @@ from pathlib import Path
 
 import data_samples as samples
 
-from experiments.data import DataInfo
+from experiments.core.task import DataInfo
 from experiments.data.fetch import DataOrigin, Remote, install_unchanged
 from experiments.data.source import Folder
 

@@ -17,19 +17,19 @@ import record_samples as samples
 from faulty import KILL, Count, Hook, child, configs, found, lost, train, undisturbed
 
 import ngn
-from experiments import paths
 from experiments.cli import app
 from experiments.config import run_files
-from experiments.language.folders import check_sums
+from experiments.core import paths
 from experiments.runs.models import load_model
+from experiments.runs.sweeps import plan as plans
+from experiments.runs.sweeps import worker
 from experiments.store import provenance
 from experiments.store.leases import Leases
 from experiments.store.records import RecordError, Store
 from experiments.studies import STUDIES
 from experiments.studies.model import Study
 from experiments.studies.one_d import BASELINE
-from experiments.sweeps import plan as plans
-from experiments.sweeps import worker
+from experiments.tasks.language.folders import check_sums
 
 DAMAGE: dict[str, Callable[[bytes, int], bytes]] = {
     "empty": lambda content, at: b"",

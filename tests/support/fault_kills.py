@@ -23,11 +23,11 @@ from faulty import KILL, Count, Hook, child, configs, train
 from torch import nn
 
 import ngn
-from experiments import paths
 from experiments.cli import app
 from experiments.config import run_files
-from experiments.language.folders import check_sums, new_folder
+from experiments.core import paths
 from experiments.store.records import Store
+from experiments.tasks.language.folders import check_sums, new_folder
 from ngn.tensor_files import write_checked
 
 UNCOMPARED = "checkpoints"

@@ -18,8 +18,8 @@ import page_samples
 from faulty import KILL, Count, Hook, child, configs, found, in_any_stack, lost, train, undisturbed
 from waiting import until
 
-from experiments import paths
 from experiments.config import run_files
+from experiments.core import paths
 from experiments.runs import sharing
 from experiments.runs.errors import StorageError
 from experiments.runs.phases import fixed_configuration

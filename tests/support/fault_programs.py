@@ -22,15 +22,16 @@ from faulty import Count, child
 from torch import nn
 
 import ngn
-from experiments import paths
 from experiments.cli import app
 from experiments.config import run_files
-from experiments.data import DataInfo, cifar10, mnist, sets
+from experiments.core import paths
+from experiments.core.task import DataInfo
+from experiments.data import cifar10, mnist, sets
 from experiments.data.fetch import DataOrigin, Remote
 from experiments.data.source import Folder
-from experiments.language.folders import check_sums
 from experiments.store.records import Store
 from experiments.studies.one_d import BASELINE
+from experiments.tasks.language.folders import check_sums
 
 STEPS = 12
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from experiments.config.compose import compose
-from experiments.contract.config import Config
-from experiments.contract.task import Task
+from experiments.core.config import Config
+from experiments.core.task import Task
 from experiments.runs.phases import PhaseSetup, fit_phase
 from experiments.runs.result import Phase
 from experiments.runs.stack import Stack

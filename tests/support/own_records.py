@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from experiments.analysis.collect import Reader
-from experiments.paths import RESULTS
+from experiments.core.paths import RESULTS
 from experiments.report.content import ReportContent, build_content
 from experiments.store.records import Store
 

@@ -13,7 +13,7 @@ from experiments.analysis.selection import Selection, fixed_of_learned_count
 from experiments.config.identity import run_id, scientific
 from experiments.config.numerics import numerics
 from experiments.config.schema import is_integer
-from experiments.contract.config import Component, Config
+from experiments.core.config import Component, Config
 from experiments.store.records import Store, digest_of
 from experiments.studies import MACROS
 

@@ -2,7 +2,7 @@
 
 from experiments.config.compose import compose
 from experiments.config.run_files import runs_of
-from experiments.sweeps import plan as plans
+from experiments.runs.sweeps import plan as plans
 
 
 def frozen(tmp_path, tasks, **changes):

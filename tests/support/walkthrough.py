@@ -14,7 +14,7 @@ from pathlib import Path
 
 import programs
 
-from experiments.paths import ROOT
+from experiments.core.paths import ROOT
 
 FILE = re.compile(r"^`(scratch/mine/[^`]+)`\n\n```(?:python|yaml)\n(.*?)^```$", re.S | re.M)
 COMMANDS = re.compile(r"^```sh\n(.*?)^```$", re.S | re.M)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from experiments.blocks import Positive
-from experiments.contract.config import Method, OrderedGroup
-from experiments.contract.source import Source
+from experiments.core.blocks import Positive
+from experiments.core.config import Method, OrderedGroup
+from experiments.core.source import Source
 
 if TYPE_CHECKING:
     from ngn import CountGate

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
-from experiments.blocks import Count, Fraction, NonNegative
-from experiments.contract.config import Config, OrderedGroup, Replicas
-from experiments.contract.source import Source
+from experiments.core.blocks import Count, Fraction, NonNegative
+from experiments.core.config import Config, OrderedGroup, Replicas
+from experiments.core.source import Source
 from experiments.methods.rival import Rival
 from experiments.methods.sora import SoRASettings
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from experiments.contract.task import Task
+    from experiments.core.task import Task
     from experiments.methods.adalora.learner import AdaLoRALearner
     from experiments.tasks.language.components import Attached
     from experiments.tasks.language.task import AdaptationTask

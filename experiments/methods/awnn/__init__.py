@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
-from experiments.blocks import Fraction, Positive
-from experiments.contract.config import Config, Method, OrderedGroup, Replicas
-from experiments.contract.source import Source
+from experiments.core.blocks import Fraction, Positive
+from experiments.core.config import Config, Method, OrderedGroup, Replicas
+from experiments.core.source import Source
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from experiments.contract.task import Task
+    from experiments.core.task import Task
     from experiments.methods.awnn.capacity import AdaptiveWidth, PriorLearner
     from ngn.methods.base import Capacity
 

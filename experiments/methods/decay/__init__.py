@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 from pydantic import StrictBool, model_validator
 
-from experiments.blocks import Fraction, Positive
-from experiments.contract.config import Config, Method, OrderedGroup
-from experiments.contract.source import Source
+from experiments.core.blocks import Fraction, Positive
+from experiments.core.config import Config, Method, OrderedGroup
+from experiments.core.source import Source
 
 if TYPE_CHECKING:
     from torch import Tensor

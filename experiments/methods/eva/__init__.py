@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from experiments.blocks import Count
-from experiments.contract.config import OrderedGroup, Replicas
-from experiments.contract.source import Source
+from experiments.core.blocks import Count
+from experiments.core.config import OrderedGroup, Replicas
+from experiments.core.source import Source
 from experiments.methods.rival import Rival
 from experiments.methods.sora import SoRASettings
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from experiments.contract.task import Task
+    from experiments.core.task import Task
     from experiments.methods.eva.learner import ExplainedVarianceLearner
     from ngn.methods.fixed import Retained
 

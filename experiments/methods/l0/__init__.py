@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from experiments.blocks import Fraction, NonNegative, Positive
-from experiments.contract.config import Method, OrderedGroup
-from experiments.contract.source import Source
+from experiments.core.blocks import Fraction, NonNegative, Positive
+from experiments.core.config import Method, OrderedGroup
+from experiments.core.source import Source
 
 if TYPE_CHECKING:
     from experiments.methods.l0.capacity import HardConcrete

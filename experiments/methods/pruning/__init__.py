@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from experiments.blocks import ConfigError, NonNegative, Positive
-from experiments.contract.config import PLAIN, Method, OrderedGroup
+from experiments.core.blocks import ConfigError, NonNegative, Positive
+from experiments.core.config import Method, OrderedGroup
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from experiments.contract.config import Config, Replicas
-    from experiments.contract.task import Task
+    from experiments.core.config import Config, Replicas
+    from experiments.core.task import Task
     from ngn.contract import Learner
     from ngn.methods.base import Capacity
 

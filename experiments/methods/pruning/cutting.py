@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 import ngn
-from experiments.blocks import ConfigError
-from experiments.contract.config import Config
-from experiments.contract.task import ModuleTask, Task
+from experiments.core.blocks import ConfigError
+from experiments.core.config import Config
+from experiments.core.task import ModuleTask, Task
 from experiments.methods.pruning import HALF, CutOnce
 from ngn.contract import Averages, Optimizers
 from ngn.measuring import multiply_adds

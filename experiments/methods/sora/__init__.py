@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from experiments.blocks import Positive
-from experiments.contract.config import PLAIN, OrderedGroup, Replicas
-from experiments.contract.source import Source
+from experiments.core.blocks import Positive
+from experiments.core.config import PLAIN, OrderedGroup, Replicas
+from experiments.core.source import Source
 from experiments.methods.rival import Rival
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from experiments.contract.task import Task
+    from experiments.core.task import Task
     from experiments.methods.sora.capacity import SoRA, SoRALearner
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from experiments.contract.config import Method, OrderedGroup
-from experiments.contract.source import Source
+from experiments.core.config import Method, OrderedGroup
+from experiments.core.source import Source
 
 if TYPE_CHECKING:
     from experiments.methods.ste.capacity import StraightThrough

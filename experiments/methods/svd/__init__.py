@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from experiments.contract.config import OrderedGroup, Replicas
-from experiments.contract.source import Source
+from experiments.core.config import OrderedGroup, Replicas
+from experiments.core.source import Source
 from experiments.methods.rival import Rival
 from experiments.methods.sora import SoRASettings
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from experiments.contract.task import Task
+    from experiments.core.task import Task
     from experiments.methods.svd.learner import SingularValueLearner
     from ngn.methods.fixed import Retained
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from experiments.blocks import Count
-from experiments.contract.config import Component, TaskSettings
+from experiments.core.blocks import Count
+from experiments.core.config import Component, TaskSettings
 from experiments.tasks.settings import Benchmark
 
 if TYPE_CHECKING:
     import torch
 
-    from experiments.contract.config import Config
+    from experiments.core.config import Config
     from experiments.tasks.cora.task import CoraTask
 
 

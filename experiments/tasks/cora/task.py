@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from experiments.contract.task import CapacityOf, Seeds
+from experiments.core.task import CapacityOf, Seeds
 from experiments.data import cora, synthetic
 from experiments.data.source import data_root
 from experiments.models.gcn import GCNBank, GraphInput
@@ -19,7 +19,7 @@ from ngn.streams import generator
 from ngn.train.batches import Split
 
 if TYPE_CHECKING:
-    from experiments.contract.config import Config
+    from experiments.core.config import Config
 
 
 class CoraTask(Classification[GCNComponent]):

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from experiments.blocks import Count
-from experiments.contract.config import Component, TaskSettings
+from experiments.core.blocks import Count
+from experiments.core.config import Component, TaskSettings
 from experiments.tasks.settings import Benchmark, MLPComponent, ModuleComponent
 
 if TYPE_CHECKING:
     import torch
 
-    from experiments.contract.config import Config
+    from experiments.core.config import Config
     from experiments.tasks.images.task import ImageTask
 
 

@@ -13,10 +13,10 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import ngn
-from experiments.contract.task import ModuleTask, Seeds
+from experiments.core.task import DataInfo, ModuleTask, Seeds
 from experiments.data import cifar10
 from experiments.data.errors import DataError
-from experiments.data.source import DataInfo, data_root
+from experiments.data.source import data_root
 from experiments.models.cifar_resnet import CifarResNet, load_trained, standardised
 from experiments.tasks.base import MiniBatches
 from experiments.tasks.images import ChannelsComponent, Cifar10
@@ -24,8 +24,8 @@ from experiments.tasks.images.task import CIFAR10_STATISTICS, ImageTask
 from ngn.train.batches import Batches, Split
 
 if TYPE_CHECKING:
-    from experiments.contract.config import Config
-    from experiments.contract.training import Train
+    from experiments.core.config import Config
+    from experiments.core.training import Train
 
 WIDTHS = (16, 32, 64)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from experiments.contract.task import CapacityOf, Seeds
+from experiments.core.task import CapacityOf, Seeds
 from experiments.data import cifar10, mnist, synthetic
 from experiments.data.source import data_root
 from experiments.models.conv import ConvBank
@@ -22,7 +22,7 @@ from ngn.components.base import OrderedSum
 from ngn.train.batches import Split
 
 if TYPE_CHECKING:
-    from experiments.contract.config import Config
+    from experiments.core.config import Config
 
 CLASSES = 10
 MNIST_STATISTICS = ([0.1307], [0.3081])

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from experiments.blocks import Count, NonNegativeInt
+from experiments.core.blocks import Count, NonNegativeInt
 from experiments.tasks.language.components import AdapterComponent, LoRAComponent, PruneComponent
 from experiments.tasks.settings import Benchmark
 
 if TYPE_CHECKING:
     import torch
 
-    from experiments.contract.config import Config
+    from experiments.core.config import Config
     from experiments.tasks.language.task import AdaptationTask
 
 
@@ -23,7 +23,7 @@ class Adaptation(Benchmark):
     training questions and scores on them.
 
     Attributes:
-        corpus: module in ``experiments.language.corpora`` and ``.scores``.
+        corpus: module in ``experiments.tasks.language.corpora`` and ``.scores``.
         subset: name of a part of the corpus; None for all.
         stops: strings that end an answer, in addition to the end-of-text token.
     """
@@ -45,7 +45,7 @@ class Adaptation(Benchmark):
     max_new_tokens: Count
     """Most tokens of a generated answer."""
     prompt: Literal["plain", "chat", "fewshot"] = "plain"
-    """The prompt of ``experiments/language/prompts.py``: plain text, inside a chat template, or behind examples."""
+    """The prompt, by ``tasks/language/prompts.py``: plain text, inside a chat template, or behind examples."""
     max_tokens: Count | None = None
     """Most tokens of a training example, prompt and answer; longer ones are dropped. Null for no limit."""
     general: Literal["wikitext2", "pile10k"] = "wikitext2"

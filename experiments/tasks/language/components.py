@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from experiments.blocks import Count, NonNegativeInt
-from experiments.contract.config import Component
+from experiments.core.blocks import Count, NonNegativeInt
+from experiments.core.config import Component
 
 if TYPE_CHECKING:
-    from experiments.contract.config import Config
+    from experiments.core.config import Config
 
 Target = Literal["q", "k", "v", "o", "gate", "up", "down"]
 """A linear map of a decoder layer, in its attention or its gated feed-forward block."""

@@ -15,22 +15,21 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from experiments.blocks import ConfigError
-from experiments.contract.task import CapacityOf, Seeds, Task
+from experiments.core.blocks import ConfigError
+from experiments.core.task import CapacityOf, DataInfo, Seeds, Task
 from experiments.data import synthetic_texts, texts
-from experiments.data.source import DataInfo, data_root
-from experiments.language import pruning
-from experiments.language.base import PretrainedModel, load_base, tiny_base
-from experiments.language.corpora import Corpus, Example
-from experiments.language.generation import generate_greedy
-from experiments.language.packing import Packed, Tokens, pack, token_losses
-from experiments.language.perplexity import documents, perplexity, perplexity_chunks, replay_windows
-from experiments.language.prompts import SHOTS, prompt_ids, target_ids, with_examples
+from experiments.data.source import data_root
 from experiments.models.adapter import attach_adapters
 from experiments.store.sources import combined_digest
 from experiments.tasks.base import MiniBatches
-from experiments.tasks.language import Adaptation
+from experiments.tasks.language import Adaptation, pruning
+from experiments.tasks.language.base import PretrainedModel, load_base, tiny_base
 from experiments.tasks.language.components import AdapterComponent, Attached, LoRAComponent, PruneComponent, thirds
+from experiments.tasks.language.corpora import Corpus, Example
+from experiments.tasks.language.generation import generate_greedy
+from experiments.tasks.language.packing import Packed, Tokens, pack, token_losses
+from experiments.tasks.language.perplexity import documents, perplexity, perplexity_chunks, replay_windows
+from experiments.tasks.language.prompts import SHOTS, prompt_ids, target_ids, with_examples
 from ngn.components.low_rank import attach_low_rank
 from ngn.contract import Learner
 from ngn.methods.batch import GateBatch
@@ -41,8 +40,8 @@ from ngn.train.progress import ProgressLine
 from ngn.train.trainer import Trainer
 
 if TYPE_CHECKING:
-    from experiments.contract.config import Config
-    from experiments.contract.training import Train
+    from experiments.core.config import Config
+    from experiments.core.training import Train
 
 SMOKE = {"train_examples": 64, "eval_examples": 8, "max_new_tokens": 12, "perplexity_tokens": 256}
 """Upper limits of the smoke profile."""
@@ -108,8 +107,8 @@ class AdaptationTask(Task[Attached]):
         self.recomputes = config.model is not None and config.model.gradient_checkpointing
         self.trained: dict[int, PretrainedModel] = {}
         self.prunes = self.keeps_frozen = isinstance(config.gate, PruneComponent)
-        corpora = importlib.import_module(f"experiments.language.corpora.{settings.corpus}")
-        scores = importlib.import_module(f"experiments.language.scores.{settings.corpus}")
+        corpora = importlib.import_module(f"experiments.tasks.language.corpora.{settings.corpus}")
+        scores = importlib.import_module(f"experiments.tasks.language.scores.{settings.corpus}")
         self._score = scores.score
         source = synthetic_texts.TEXTS[settings.corpus] if smoke else texts.SETS[settings.corpus].load_data(root)
         general = synthetic_texts.TEXTS["general"] if smoke else texts.SETS[settings.general].load_data(root)

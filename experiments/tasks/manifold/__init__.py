@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import model_validator
 
-from experiments.blocks import Count, NonNegative, NonNegativeInt
-from experiments.contract.config import Component, TaskSettings
+from experiments.core.blocks import Count, NonNegative, NonNegativeInt
+from experiments.core.config import Component, TaskSettings
 
 if TYPE_CHECKING:
     import torch
 
-    from experiments.contract.config import Config
+    from experiments.core.config import Config
     from experiments.tasks.manifold.task import ManifoldTask
 
 

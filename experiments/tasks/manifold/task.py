@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from experiments.contract.task import CapacityOf, Seeds
-from experiments.data.source import DataInfo
+from experiments.core.task import CapacityOf, DataInfo, Seeds
 from experiments.models.latent import GatedBottleneck, RankOneBank
 from experiments.models.parallel import StackedLinear
 from experiments.tasks.base import SupervisedTask
@@ -21,7 +20,7 @@ from ngn.train.batches import Batches, Split
 from ngn.train.losses import Supervised
 
 if TYPE_CHECKING:
-    from experiments.contract.training import Train
+    from experiments.core.training import Train
 
 RANK_THRESHOLD = 1e-3
 """The numerical rank counts the singular values above this fraction of the largest."""

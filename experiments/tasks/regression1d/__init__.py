@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from experiments.blocks import Count, NonNegativeInt
-from experiments.contract.config import TaskSettings
+from experiments.core.blocks import Count, NonNegativeInt
+from experiments.core.config import TaskSettings
 from experiments.tasks.settings import MLPComponent
 
 if TYPE_CHECKING:
     import torch
 
-    from experiments.contract.config import Config
+    from experiments.core.config import Config
     from experiments.tasks.regression1d.task import RegressionTask
 
 

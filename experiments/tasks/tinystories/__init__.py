@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from experiments.blocks import Count, NonNegativeInt
-from experiments.contract.config import Component, TaskSettings
+from experiments.core.blocks import Count, NonNegativeInt
+from experiments.core.config import Component, TaskSettings
 from experiments.store.records import MAX_CURVE_POINTS
 from experiments.tasks.settings import Benchmark, ModuleComponent
 
 if TYPE_CHECKING:
     import torch
 
-    from experiments.contract.config import Config
+    from experiments.core.config import Config
     from experiments.tasks.tinystories.task import StoriesTask
 
 

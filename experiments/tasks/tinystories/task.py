@@ -11,20 +11,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from experiments.contract.task import CapacityOf, Seeds, Task
+from experiments.core.task import CapacityOf, DataInfo, Seeds, Task
 from experiments.data import synthetic, texts
-from experiments.data.source import DataInfo, data_root
+from experiments.data.source import data_root
 from experiments.data.tinystories import START, Characters, split_stories
-from experiments.language.windows import TokenBatches
 from experiments.models.state_space import scan_package
+from experiments.tasks.language.windows import TokenBatches
 from experiments.tasks.tinystories import LayerComponent, TinyStories
 from experiments.tasks.tinystories.model import LanguageModel, continued
 from ngn.streams import generator
 from ngn.train.batches import Batches
 
 if TYPE_CHECKING:
-    from experiments.contract.config import Config
-    from experiments.contract.training import Train
+    from experiments.core.config import Config
+    from experiments.core.training import Train
 
 PARTS = ("train", "valid")
 """Words in the names of the files, in every layout."""

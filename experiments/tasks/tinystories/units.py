@@ -9,14 +9,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import ngn
-from experiments.contract.task import ModuleTask
+from experiments.core.task import ModuleTask
 from experiments.tasks.tinystories import TinyStories, UnitsComponent
 from experiments.tasks.tinystories.task import StoriesTask
 from ngn.confirmation import PARTS
 from ngn.train.batches import HeldOutParts, Split
 
 if TYPE_CHECKING:
-    from experiments.contract.config import Config
+    from experiments.core.config import Config
 
 
 class CausalAttention(nn.Module):

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from experiments.blocks import Count, NonNegativeInt, Positive, Ratio, Whole
-from experiments.contract.config import Component, TaskSettings
+from experiments.core.blocks import Count, NonNegativeInt, Positive, Ratio, Whole
+from experiments.core.config import Component, TaskSettings
 
 if TYPE_CHECKING:
     import torch
 
-    from experiments.contract.config import Config
+    from experiments.core.config import Config
     from experiments.tasks.twist.task import TwistTask
 
 

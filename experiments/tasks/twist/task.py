@@ -7,8 +7,7 @@ import hashlib
 import torch
 from torch import Tensor, nn
 
-from experiments.contract.task import CapacityOf, Seeds
-from experiments.data.source import DataInfo
+from experiments.core.task import CapacityOf, DataInfo, Seeds
 from experiments.models.depth import ChainBank, LayerStack, TanhBank
 from experiments.models.parallel import ParallelModel
 from experiments.tasks.base import SupervisedTask

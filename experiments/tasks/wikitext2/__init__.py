@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from experiments.blocks import Count
+from experiments.core.blocks import Count
 from experiments.tasks.settings import Benchmark, ModuleComponent
 
 if TYPE_CHECKING:
     import torch
 
-    from experiments.contract.config import Config
+    from experiments.core.config import Config
     from experiments.tasks.wikitext2.task import HealingTask
 
 

@@ -11,18 +11,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import ngn
-from experiments.contract.task import ModuleTask, Seeds
+from experiments.core.task import ModuleTask, Seeds
 from experiments.data import synthetic_texts, texts
 from experiments.data.source import data_root
-from experiments.language.base import load_base, tiny_base
-from experiments.language.perplexity import documents
-from experiments.language.windows import TokenBatches
+from experiments.tasks.language.base import load_base, tiny_base
+from experiments.tasks.language.perplexity import documents
+from experiments.tasks.language.windows import TokenBatches
 from experiments.tasks.wikitext2 import NeuronsComponent, WikiText2
 from ngn.train.batches import Batches
 
 if TYPE_CHECKING:
-    from experiments.contract.config import Config
-    from experiments.contract.training import Train
+    from experiments.core.config import Config
+    from experiments.core.training import Train
 
 TIMED = 4
 """Windows of the timed forward pass."""

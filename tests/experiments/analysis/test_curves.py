@@ -10,7 +10,7 @@ import record_samples as samples
 from experiments.analysis.claims import judge_claim
 from experiments.analysis.collect import Reader
 from experiments.analysis.evidence import Evidence, Untested
-from experiments.paths import RESULTS
+from experiments.core.paths import RESULTS
 from experiments.store.records import Store
 from experiments.studies import CLAIMS, FIGURES, runs_with_curves
 from experiments.studies.decay import DECAY

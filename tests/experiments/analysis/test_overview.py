@@ -13,9 +13,9 @@ from scipy import stats
 
 from experiments.analysis import overview
 from experiments.analysis.frame import frame
-from experiments.blocks import ConfigError
 from experiments.config.compose import compose
-from experiments.contract.config import Config
+from experiments.core.blocks import ConfigError
+from experiments.core.config import Config
 from experiments.store.records import Store
 from scripts import table
 

@@ -24,8 +24,8 @@ from experiments.analysis.explain import explain, find
 from experiments.analysis.reduce import reduce_cell
 from experiments.analysis.selection import fixed_of_learned_count
 from experiments.config.identity import run_id
+from experiments.core.paths import ROOT
 from experiments.methods.fixed import Fixed
-from experiments.paths import ROOT
 from experiments.store.records import Store
 from experiments.studies import MACROS, macro
 from experiments.studies.one_d import BASELINE

@@ -9,7 +9,7 @@ import record_samples as samples
 
 from experiments.analysis.build import tex
 from experiments.analysis.tex import escape
-from experiments.paths import ROOT
+from experiments.core.paths import ROOT
 from experiments.store.records import Store
 from experiments.studies import MACROS
 from experiments.studies.one_d import BASELINE

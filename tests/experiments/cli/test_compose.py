@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from experiments.blocks import ConfigError
 from experiments.cli import arguments
 from experiments.cli.app import prepare
 from experiments.cli.overrides import values_of
 from experiments.cli.rewrite import seed_token, seeds_of
 from experiments.config import compose
 from experiments.config.seeds import named_sets
-from experiments.contract.config import Config
+from experiments.core.blocks import ConfigError
+from experiments.core.config import Config
+from experiments.core.paths import CONF
 from experiments.methods import METHODS
-from experiments.paths import CONF
 from experiments.tasks import GATES_OF_TASK, TASKS
 
 PAIRS = [(task, gate) for task, gates in GATES_OF_TASK.items() for gate in gates]

@@ -9,11 +9,11 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
-from experiments import paths
 from experiments.cli import app
 from experiments.config import run_files
 from experiments.config.compose import check
 from experiments.config.identity import run_id, scientific
+from experiments.core import paths
 from experiments.runs import stack as stacks
 from experiments.runs import training
 from experiments.store.records import Store

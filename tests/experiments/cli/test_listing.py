@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from experiments.cli import app, listing
-from experiments.paths import ROOT
+from experiments.core.paths import ROOT
 from experiments.studies import FIGURES, MACROS, STUDIES
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments.blocks import ConfigError
 from experiments.cli import app
 from experiments.config import compose
 from experiments.config.schema import legal_keys
-from experiments.sweeps import settings
+from experiments.core.blocks import ConfigError
+from experiments.runs.sweeps import settings
 
 BROKEN = {
     "gate: {K: [1, 2\nschedule: 3\n": "line 2: ",

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from experiments.paths import ROOT
+from experiments.core.paths import ROOT
 
 SCRIPTS = sorted((ROOT / "scripts").glob("*.py"))
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import programs
 import pytest
 
-from experiments.blocks import ConfigError
 from experiments.cli import app, arguments
 from experiments.cli.presets import OwnStudy, expand_experiment
 from experiments.config import compose
 from experiments.config.identity import run_id
-from experiments.paths import CONF, ROOT, RUNS
+from experiments.core.blocks import ConfigError
+from experiments.core.paths import CONF, ROOT, RUNS
 from experiments.store import provenance
 from experiments.studies.one_d import BASELINE as TEN_SEEDS
 from scripts import sweep

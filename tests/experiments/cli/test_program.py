@@ -13,7 +13,7 @@ import pytest
 
 from experiments.cli import app
 from experiments.config.compose import options
-from experiments.paths import ROOT
+from experiments.core.paths import ROOT
 
 
 def _run(arguments: list[str], cwd: Path, script: Path, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from record_samples import grown, record, sealed
 
-from experiments import paths
 from experiments.cli import app, forecast, recorded
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.run_files import Run
+from experiments.core import paths
 from experiments.store import provenance
 from experiments.store.records import Store
 from experiments.studies import MACROS

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import ngn
-from experiments.blocks import ConfigError
 from experiments.cli import app, expand, machine, overrides, rewrite
 from experiments.config.compose import compose
 from experiments.config.seeds import named_sets
-from experiments.paths import ROOT
+from experiments.core.blocks import ConfigError
+from experiments.core.paths import ROOT
 
 REFUSED = {
     # misspelt keys and choices: suggest the nearest legal name

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from experiments import paths
-from experiments.blocks import ConfigError
 from experiments.cli import app, forecast, machine, session
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.run_files import Run
-from experiments.contract.config import Config
+from experiments.core import paths
+from experiments.core.blocks import ConfigError
+from experiments.core.config import Config
 from experiments.data import sets
 from experiments.runs import launch
 from experiments.runs.errors import StorageError

@@ -8,8 +8,8 @@ import pytest
 
 from experiments.config.compose import compose
 from experiments.config.footprint import footprint, largest
-from experiments.contract.config import Config
-from experiments.paths import ROOT
+from experiments.core.config import Config
+from experiments.core.paths import ROOT
 
 SAVING = {"train.optimizer": "adamw8bit", "model.gradient_checkpointing": True}
 ROWS: list[tuple[str, str, dict[str, Any]]] = [

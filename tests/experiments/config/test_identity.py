@@ -9,7 +9,7 @@ from experiments.config import identity
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.schema import CheckedConfig
-from experiments.paths import RESULTS
+from experiments.core.paths import RESULTS
 from experiments.runs.phases import fixed_configuration
 
 FROZEN = Path(__file__).parent / "frozen_ids.json"

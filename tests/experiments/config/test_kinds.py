@@ -7,14 +7,14 @@ from typing import ClassVar, Literal
 import pytest
 from pydantic import ValidationError
 
-from experiments.blocks import ConfigError
 from experiments.cli import machine
 from experiments.config import schema
 from experiments.config.compose import compose
 from experiments.config.identity import identity_keys
 from experiments.config.run_files import Run
-from experiments.contract.config import Component, TaskSettings
-from experiments.contract.groups import GroupSettings
+from experiments.core.blocks import ConfigError
+from experiments.core.config import Component, TaskSettings
+from experiments.core.groups import GroupSettings
 from experiments.methods.fixed import Fixed
 from experiments.runs.groups import GroupOfStack
 from experiments.runs.stack import Stack

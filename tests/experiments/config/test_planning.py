@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from experiments.paths import ROOT
+from experiments.core.paths import ROOT
 
 SCRIPT = """
 import shutil, subprocess, sys
@@ -25,7 +25,7 @@ from experiments.config.numerics import numerics
 from experiments.config.run_files import runs_of
 from experiments.runs.stack import stacks_of
 from experiments.studies import STUDIES
-import experiments.sweeps.plan, experiments.sweeps.status
+import experiments.runs.sweeps.plan, experiments.runs.sweeps.status
 
 runs = stacks = 0
 for study in STUDIES.values():

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from experiments.blocks import ConfigError
 from experiments.config.messages import parse_value, read_yaml
+from experiments.core.blocks import ConfigError
 
 BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 40))
 HOSTILE = {

@@ -11,7 +11,8 @@ import data_samples as samples
 import pytest
 from data_server import CONTENT, Server, origin_of, serving, silent
 
-from experiments.data import DataError, DataInfo, cifar10, mnist, sets, tinystories
+from experiments.core.task import DataInfo
+from experiments.data import DataError, cifar10, mnist, sets, tinystories
 from experiments.data.fetch import WORKING, DataOrigin, Remote, fetch
 from experiments.data.source import Folder
 from scripts.fetch_data import main

@@ -14,7 +14,8 @@ import safetensors.numpy
 import torch
 from data_server import serving, silent
 
-from experiments.data import DataError, DataInfo, MissingData, resnets, sets
+from experiments.core.task import DataInfo
+from experiments.data import DataError, MissingData, resnets, sets
 from experiments.data.fetch import DataOrigin, Remote, fetch
 from experiments.data.source import Folder
 

@@ -13,7 +13,7 @@ from data_server import silent
 from experiments.data import sets, texts, tinystories
 from experiments.data.fetch import fetch
 from experiments.data.tinystories import START, Characters
-from experiments.language.windows import TokenBatches
+from experiments.tasks.language.windows import TokenBatches
 
 
 def test_stories_are_split_and_stripped():

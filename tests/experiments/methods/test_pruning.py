@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.blocks import ConfigError
 from experiments.cli.app import prepare
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
-from experiments.contract.config import Config
+from experiments.core.blocks import ConfigError
+from experiments.core.config import Config
 from experiments.methods import METHODS
 from experiments.methods.pruning import cutting, published
 from experiments.methods.pruning.cutting import ModuleRun, largest

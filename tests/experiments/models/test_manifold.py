@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.distributions import Normal, kl_divergence
 
-from experiments.blocks import ConfigError
 from experiments.config.compose import compose
+from experiments.core.blocks import ConfigError
 from experiments.methods.l0.capacity import HardConcrete
 from experiments.models.latent import GatedBottleneck, RankOneBank, divergence
 from experiments.tasks import make_task

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from experiments.blocks import ConfigError
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
+from experiments.core.blocks import ConfigError
 from experiments.methods.fixed import fixed_size
 from experiments.models.depth import LayerStack, TanhBank
 from experiments.runs.phases import fixed_configuration

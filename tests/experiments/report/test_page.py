@@ -21,7 +21,7 @@ from page_samples import HOSTILE, baseline_id, data_of
 from experiments.analysis.collect import Problem, Reader
 from experiments.analysis.formats import DASH
 from experiments.analysis.reduce import Cell
-from experiments.paths import ROOT
+from experiments.core.paths import ROOT
 from experiments.report.answer import headline, methods
 from experiments.report.content import OwnContent, ReportContent, build_content
 from experiments.report.page import html, render

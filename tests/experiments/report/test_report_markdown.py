@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from experiments.analysis.collect import Reader
-from experiments.paths import ROOT
+from experiments.core.paths import ROOT
 
 pytest.importorskip("jinja2", reason="needs Jinja2: pip install -e '.[paper]'")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from experiments.analysis.selection import Selection
-from experiments.paths import CONF
+from experiments.core.paths import CONF
 from experiments.report.content import LICENCES
 from experiments.report.settings import settings_of
 

@@ -11,8 +11,8 @@ import torch
 from accelerator import DEVICE, accelerator
 from on_device import QUICK, SLOW, config_of, same_on_device
 
-from experiments.contract.config import Config
-from experiments.contract.task import Task
+from experiments.core.config import Config
+from experiments.core.task import Task
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task

@@ -2,10 +2,10 @@
 
 import pytest
 
-from experiments.blocks import ConfigError
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.run_files import runs_of
+from experiments.core.blocks import ConfigError
 from experiments.runs import launch
 from experiments.store.records import Store
 

@@ -10,12 +10,12 @@ import programs
 import pytest
 import torch
 
-from experiments.blocks import ConfigError
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.schema import branch_of, branch_phase
-from experiments.contract.config import Config
-from experiments.paths import ROOT
+from experiments.core.blocks import ConfigError
+from experiments.core.config import Config
+from experiments.core.paths import ROOT
 from experiments.runs import phases
 from experiments.runs.launch import launch
 from experiments.runs.phases import learner_of, plan_of

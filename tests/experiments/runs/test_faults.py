@@ -10,7 +10,7 @@ import programs
 import pytest
 from waiting import until
 
-from experiments.paths import ROOT
+from experiments.core.paths import ROOT
 from scripts.fault_table import titles
 
 FAULTS = ROOT / "tests" / "support" / "faults.py"

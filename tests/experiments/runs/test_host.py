@@ -14,7 +14,7 @@ import torch
 
 from experiments.config import run_files
 from experiments.config.compose import compose
-from experiments.paths import ROOT
+from experiments.core.paths import ROOT
 from experiments.runs import training
 from experiments.runs.errors import StorageError
 from experiments.runs.host import denormals_flushed

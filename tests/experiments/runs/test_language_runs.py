@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import record_samples as samples
 
-from experiments.blocks import ConfigError
 from experiments.cli import machine
 from experiments.cli.expand import expand
 from experiments.cli.rewrite import rewrite
 from experiments.config import rival_target
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
-from experiments.contract.config import Config
+from experiments.core.blocks import ConfigError
+from experiments.core.config import Config
 from experiments.runs import launch, models
 from experiments.store.records import Store
 from ngn.train.trainer import Trainer

@@ -14,11 +14,11 @@ from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.run_files import runs_of
 from experiments.runs import launch, outcome, phases, sharing, training
+from experiments.runs.sweeps import plan as plans
+from experiments.runs.sweeps import worker
 from experiments.store import leases
 from experiments.store.leases import Leases
 from experiments.store.records import RecordError, Store
-from experiments.sweeps import plan as plans
-from experiments.sweeps import worker
 
 
 def smoke(tmp_path, seeds, **changes):

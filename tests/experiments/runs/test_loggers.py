@@ -11,13 +11,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from experiments import packages
-from experiments.blocks import ConfigError
 from experiments.cli import app
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.run_files import Run
-from experiments.contract.config import Config
+from experiments.core import packages
+from experiments.core.blocks import ConfigError
+from experiments.core.config import Config
 from experiments.runs import loggers
 from experiments.runs.launch import launch
 from experiments.store.records import Store

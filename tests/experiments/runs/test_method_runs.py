@@ -5,9 +5,9 @@ import json
 import pytest
 
 from experiments.analysis.selection import Selection, fixed_of_learned_count
-from experiments.blocks import ConfigError
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
+from experiments.core.blocks import ConfigError
 from experiments.runs import launch
 from experiments.runs.phases import fixed_configuration
 from experiments.store.records import Store

@@ -2,9 +2,9 @@
 
 import pytest
 
-from experiments.blocks import ConfigError
 from experiments.config.compose import compose
 from experiments.config.identity import identity_keys, run_id
+from experiments.core.blocks import ConfigError
 from experiments.runs import launch
 from experiments.store.records import Store
 

@@ -17,8 +17,8 @@ from experiments.cli.presets import expand_experiment
 from experiments.cli.rewrite import rewrite
 from experiments.config import run_files
 from experiments.config.compose import compose
-from experiments.contract.config import Config
-from experiments.paths import ROOT
+from experiments.core.config import Config
+from experiments.core.paths import ROOT
 from experiments.runs.launch import launch
 from experiments.store import provenance
 from experiments.store.records import RecordError, Store
@@ -72,7 +72,7 @@ import torch
 from experiments.runs.models import load_model
 from experiments.store.records import read_record
 from experiments.config.schema import CheckedConfig
-from experiments.contract.config import Config
+from experiments.core.config import Config
 from experiments.tasks import make_task
 from experiments.config.run_files import Run
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 from whole_runs import ALL, checked
 
-from experiments.blocks import ConfigError
 from experiments.config import run_files
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.run_files import Run, runs_of
+from experiments.core.blocks import ConfigError
 from experiments.data.sets import DataInfo
 from experiments.runs import training
 from experiments.runs.launch import launch

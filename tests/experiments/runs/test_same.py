@@ -13,15 +13,15 @@ from record_samples import grown, record
 from experiments.config import run_files
 from experiments.config.compose import compose
 from experiments.config.run_files import Run
-from experiments.contract.config import Config
+from experiments.core.config import Config
+from experiments.core.paths import ROOT
 from experiments.data import MissingData, sets
-from experiments.language import base
-from experiments.paths import ROOT
 from experiments.runs import same
 from experiments.runs.launch import launch, share
+from experiments.runs.sweeps import status
 from experiments.store import provenance, sources
 from experiments.store.records import RecordError, Store
-from experiments.sweeps import status
+from experiments.tasks.language import base
 
 FILES = {"ngn/gate.py": "1", "conf/config.yaml": "2"}
 PLUGIN = {"plug-in mine/tasks/a.py": "3"}

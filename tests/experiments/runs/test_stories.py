@@ -12,7 +12,7 @@ from whole_runs import ALL, checked
 
 import ngn
 from experiments.config.compose import compose
-from experiments.paths import ROOT
+from experiments.core.paths import ROOT
 from experiments.runs import launch, models
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack

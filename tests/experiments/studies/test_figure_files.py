@@ -17,7 +17,7 @@ import record_samples as samples
 from figure_samples import baseline, data
 from waiting import leave_partial, until
 
-from experiments.paths import ROOT
+from experiments.core.paths import ROOT
 from experiments.store.records import Store
 from experiments.studies import FIGURES
 from experiments.studies.one_d import BASELINE

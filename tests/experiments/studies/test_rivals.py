@@ -11,12 +11,12 @@ import programs
 import pytest
 from scipy import stats
 
-from experiments.blocks import ConfigError
 from experiments.config.compose import check, compose
 from experiments.config.identity import run_id
 from experiments.config.numerics import numerics
 from experiments.config.schema import CheckedConfig
-from experiments.paths import ROOT
+from experiments.core.blocks import ConfigError
+from experiments.core.paths import ROOT
 from experiments.report.drawing import rivals as figure
 from experiments.store.records import Store, read_record
 from experiments.studies import rivals

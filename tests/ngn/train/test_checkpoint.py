@@ -10,7 +10,7 @@ import safetensors.torch
 import torch
 from waiting import leave_partial
 
-from experiments.paths import ROOT
+from experiments.core.paths import ROOT
 from ngn.files import digest, write_atomically, write_tensors
 from ngn.train import checkpoint
 

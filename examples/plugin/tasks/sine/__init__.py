@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from experiments.blocks import Count, Positive
-from experiments.contract.config import Component, TaskSettings
+from experiments.core.blocks import Count, Positive
+from experiments.core.config import Component, TaskSettings
 
 if TYPE_CHECKING:
     import torch
 
-    from experiments.contract.config import Config
+    from experiments.core.config import Config
     from experiments.tasks.sine.task import SineTask
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from experiments.data.source import DataInfo
+from experiments.core.task import DataInfo
 from experiments.tasks.base import SupervisedTask
 from experiments.tasks.sine.bank import WaveBank
 from ngn import OrderedSum
@@ -16,7 +16,7 @@ from ngn.train.batches import Split
 from ngn.train.losses import Supervised, mean_squared_error
 
 if TYPE_CHECKING:
-    from experiments.contract.task import CapacityOf, Seeds
+    from experiments.core.task import CapacityOf, Seeds
     from experiments.tasks.sine import Sine, Waves
 
 SMOKE_POINTS = 16

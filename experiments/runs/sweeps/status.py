@@ -1,0 +1,244 @@
+"""The progress of a study: the state of every run, and an estimate of the remaining time. Imports no torch.
+
+All states together need one listing of a folder, and reading one record per run that has one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from pydantic import ValidationError
+
+from experiments.config.run_files import Run
+from experiments.core.blocks import visible
+from experiments.core.config import Config, TaskSettings
+from experiments.core.paths import RESULTS
+from experiments.core.training import Train
+from experiments.runs.same import fault_of
+from experiments.store.leases import Leases
+from experiments.store.provenance import machine
+from experiments.store.records import HIDDEN, MAX_FILE_BYTES, RecordError, Store, read_record
+from ngn.files import read_regular
+
+STATES = ("done", "diverged", "running", "waiting", "failed", "missing", "stale", "refused")
+"""The states in the order shown. waiting: in Slurm's queue; missing: no process has it; stale: by an older numerics
+version, other sources or other data; refused: its record does not count (damaged, from uncommitted code, or of another
+configuration)."""
+UNFINISHED = ("running", "waiting", "failed", "missing")
+Kind = tuple[str, str, str | None, str, str, bool, int]
+"""Task, gate, model, method, profile, whether sizes are committed (another engine may train those), and phases. The
+entries that determine the speed most come first."""
+SAMPLE = 10
+"""Most records to read per kind of run id (task, gate, method, size), to estimate speeds."""
+ENGINES = {"torch", "fused"}
+"""The present engines. Records of other engines give no speeds."""
+
+
+@dataclass
+class State:
+    """The state of a run, and one line with the reason."""
+
+    state: str
+    text: str = ""
+    digest: bool = True
+    """Whether its record has a digest of its contents; older ones have none."""
+
+
+@dataclass
+class StudyProgress:
+    """The states of a study's runs.
+
+    Attributes:
+        counts: number of runs in each state.
+        notes: (run id, state, line) of runs that failed or need attention, at most ``limit``.
+        left_seconds: estimated seconds of the unfinished runs on one worker, without runs of unknown speed.
+        unknown: number of unfinished runs of unknown speed.
+        more: number of notes beyond the limit.
+        undigested: number of records that count and have no digest of their contents.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    notes: list[tuple[str, str, str]] = field(default_factory=list)
+    left_seconds: float = 0.0
+    unknown: int = 0
+    more: int = 0
+    undigested: int = 0
+
+
+def _sample(folder: Path) -> Iterator[Path]:
+    """Yield a few records of each kind of run id, spread evenly from first to last."""
+    alike: dict[str, list[Path]] = defaultdict(list)
+    for path in sorted(folder.glob("*.json")):
+        alike[path.stem.rsplit("-s", 1)[0]].append(path)
+    for paths in alike.values():
+        yield from paths[:: -(-len(paths) // SAMPLE)]
+
+
+class Speeds:
+    """Estimates of time and memory of a run alone on a worker, from records of its kind.
+
+    The time is from the records made most alike: on a GPU or not, then with this machine's processor or not.
+    """
+
+    def __init__(self, stores: Iterable[Store], on_gpu: bool = False) -> None:
+        self.on_gpu = on_gpu
+        self.roots = [store.root for store in stores]
+        self._seconds: dict[str, dict[Kind, float]] = {}
+        self._peaks: dict[Kind, float] = defaultdict(float)
+
+    def _kind(self, config: Mapping[str, Any], phases: int) -> Kind:
+        model, commits = (config.get("model") or {}).get("name"), config["schedule"].get("commit") is not None
+        alike = (config["task"]["name"], config["gate"]["component"], model, config["method"]["name"])
+        return (*alike, config["profile"], commits, phases)
+
+    def _kind_of(self, config: Config) -> Kind:
+        plain = config.method.sizes(config.gate) is not None
+        phases = 1 if plain else len(config.phases) + len(config.continue_with)
+        model, commits = config.model.name if config.model else None, config.schedule.commit is not None
+        alike = (config.task.name, config.gate.component, model, config.method.name)
+        return (*alike, config.profile, commits, phases)
+
+    def _seconds_per_step(self, task: TaskSettings) -> dict[Kind, float]:
+        """Return kind → seconds of a run per step and phase, including loading and scoring.
+
+        Steps are counted for the usual number of samples. The true number may differ, but cancels in estimates.
+        """
+        if task.name not in self._seconds:
+            self._seconds[task.name] = {}
+            seen: dict[Kind, list[tuple[tuple[bool, bool], float]]] = defaultdict(list)
+            for root in self.roots:
+                for path in _sample(root / task.name):
+                    try:
+                        record = read_record(path)
+                        steps = Train.model_validate(record["config"]["train"]).steps_on(task.usual_samples)
+                    except (RecordError, ValidationError):
+                        continue  # the state of its run reports a damaged record
+                    if not ENGINES.issuperset(record["execution"]["engine"].split("+")):
+                        continue
+                    phases = record["phases"].values()
+                    kind = self._kind(record["config"], len(phases))
+                    self._peaks[kind] = max(self._peaks[kind], *(p.get("peak_memory_mib") or 0.0 for p in phases))
+                    trained = sum(p["seconds"] for p in phases) / record["execution"]["replicas"]
+                    took = max(trained, record["time"]["seconds"])  # a resumed run's time covers only its last part
+                    same_device = (record["execution"]["device"] != "cpu") == self.on_gpu
+                    alike = (same_device, record["hardware"].get("cpu") == machine()["cpu"])
+                    seen[kind].append((alike, took / steps / len(phases)))
+            for kind, each in seen.items():
+                most = max(alike for alike, _ in each)
+                self._seconds[task.name][kind] = median(one for alike, one in each if alike == most)
+        return self._seconds[task.name]
+
+    def memory(self, config: Config) -> float | None:
+        """Return the peak memory of the process in MiB, or None if no record tells."""
+        self._seconds_per_step(config.task)
+        kind = self._kind_of(config)
+        return max((peak for k, peak in self._peaks.items() if k[:5] == kind[:5]), default=0.0) or None
+
+    def seconds(self, config: Config) -> float | None:
+        """Return the seconds that a run takes, or None if no record tells."""
+        known, kind = self._seconds_per_step(config.task), self._kind_of(config)
+        for alike in range(len(kind), 2, -1):
+            if near := [each for k, each in known.items() if k[:alike] == kind[:alike]]:
+                return median(near) * config.train.steps_on(config.task.usual_samples) * kind[-1]
+        return None
+
+
+@dataclass
+class View:
+    """A folder of records with its leases, its failures and Slurm's queue, from which runs get their states.
+
+    Attributes:
+        results: folder of the records.
+        queued: run id → Slurm task, for runs in the queue.
+        failures: run id → its error, in one line.
+    """
+
+    results: Path
+    queued: Mapping[str, str] = field(default_factory=dict)
+    failures: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.leases = Leases(self.results)
+        self.leased = {path.stem for path in (self.results / HIDDEN).glob("*.lease")}
+        self.store = Store(self.results)
+        self.records = {path.stem for path in self.store.paths()}
+
+    def state(self, run: Run) -> State:
+        """Return the state of one run."""
+        name = run.id
+        if name in self.records:
+            return self._recorded(run)
+        if name in self.leased and (owner := self.leases.owner(name)) is not None:
+            return State("running", str(owner))
+        if name in self.failures:
+            return State("failed", self.failures[name])
+        if name in self.queued:
+            return State("waiting", f"Slurm job {self.queued[name]}")
+        return State("missing")
+
+    def _recorded(self, run: Run) -> State:
+        try:
+            record = read_record(self.store.path(run.id))
+        except RecordError as error:
+            return State("refused", str(error))
+        # Only ``results/``, from which the paper is built, refuses records of uncommitted code. It needs no data here.
+        own = self.results.resolve() == RESULTS
+        if (fault := fault_of(record, run.config, None if own else self.results, allow_dirty=not own)) is not None:
+            return State("stale" if fault.kind in ("numerics", "changed") else "refused", fault.text)
+        complete, digest = record["status"] == "complete", "sha256" in record
+        return State("done", "", digest) if complete else State("diverged", "according to its record", digest)
+
+
+def failures(folder: Path) -> dict[str, str]:
+    """Return run id → its error and machine, in one line, of every failed run."""
+    errors = {}
+    for path in (folder / "failures").glob("*.json"):
+        try:
+            note = json.loads(read_regular(path, MAX_FILE_BYTES))
+            errors[str(note["run_id"])] = visible(f"{note['error']} ({note['where']})")
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            errors[path.stem] = f"the reason is unknown, because {path} is damaged"
+    return errors
+
+
+def progress(runs: Iterable[Run], view: View, speeds: Speeds, limit: int = 20) -> StudyProgress:
+    """Count the states of runs. One record at a time is in memory."""
+    counted = StudyProgress()
+    for run in runs:
+        state = view.state(run)
+        counted.counts[state.state] += 1
+        counted.undigested += not state.digest
+        if state.state in UNFINISHED:
+            seconds = speeds.seconds(run.config)
+            counted.left_seconds += seconds or 0.0
+            counted.unknown += seconds is None
+        if state.state in ("failed", "stale", "refused", "diverged"):
+            if len(counted.notes) < limit:
+                counted.notes.append((run.id, state.state, state.text))
+            else:
+                counted.more += 1
+    return counted
+
+
+def runs_to_train(runs: Iterable[Run], view: View, again: Iterable[str] = ()) -> Iterator[Run]:
+    """Yield the runs without a record and, with ``force=true``, those in a state of ``again``."""
+    repeat = set(again)
+    for run in runs:
+        if run.id not in view.records:
+            yield run
+        elif repeat and view.state(run).state in repeat:
+            yield run.with_execution(force=True)
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration as text, such as ``1.5 h``."""
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"

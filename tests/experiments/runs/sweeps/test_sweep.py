@@ -1,0 +1,264 @@
+"""Planning and status, with the real script."""
+
+import errno
+import json
+from types import SimpleNamespace
+
+import pytest
+from record_samples import grown, record
+from sweep_samples import frozen
+
+from experiments.config.compose import compose
+from experiments.config.run_files import runs_of
+from experiments.core.blocks import ConfigError
+from experiments.core.paths import CONF
+from experiments.data import DataError
+from experiments.runs.sweeps import plan as plans
+from experiments.runs.sweeps import settings, status
+from experiments.store import provenance
+from experiments.store.leases import Leases
+from experiments.store.records import Store
+from experiments.studies import STUDIES
+from experiments.studies.model import Study
+from scripts import sweep
+
+SCRIPT = CONF.parent / "scripts" / "sweep.py"
+
+
+@pytest.fixture
+def tiny(monkeypatch, tmp_path):
+    """Make a study of six runs in two tasks, and return the script for it."""
+    base = STUDIES["smoke"].make()
+    monkeypatch.setitem(STUDIES, "tiny", Study("tiny", "six", lambda: [s.with_seeds(range(3)) for s in base[:2]]))
+    results = tmp_path / "results"
+
+    def call(*words):
+        return sweep.main([words[0], "tiny", f"--results={results}", *words[1:]])
+
+    call.results = results
+    call.folder = results / ".sweeps" / "tiny"
+    return call
+
+
+def put(tiny, count, **changes):
+    """Write made-up records of the first runs of the study."""
+    for run in list(STUDIES["tiny"].runs())[:count]:
+        Store(tiny.results).write(record(run.config, {"grown": grown([2.0], 1e-3, 1e-3)}, **changes), replace=True)
+        assert Store(tiny.results).path(run.id).exists()
+
+
+def test_a_plan_holds_the_missing_runs_and_never_changes(tiny, capsys):
+    put(tiny, 2)
+    assert tiny("plan", "runs_per_task=3") == 0
+    assert "4 runs in 2 tasks (others with a record or in Slurm's queue: 2), " in capsys.readouterr().out
+    (path,) = tiny.folder.glob("plan-*.jsonl")
+    before = path.read_bytes()
+    put(tiny, 4)
+    assert tiny("plan") == 0
+    assert path.read_bytes() == before
+    first, second = (plans.read_plan(p) for p in sorted(tiny.folder.glob("plan-*.jsonl")))
+    assert (first.runs, second.runs) == (4, 2)
+    for plan in (first, second):
+        for number, runs in plans.runs_of_tasks(plan.path):
+            assert [run.id for run in runs] == list(plan.tasks[number])
+
+
+def test_edited_yaml_changes_nothing_in_a_plan(tiny, monkeypatch):
+    tiny("plan")
+    plan = plans.latest_plan(tiny.folder)
+    monkeypatch.setitem(STUDIES, "tiny", Study("tiny", "other", lambda: STUDIES["smoke"].make()[3:]))
+    names = [run.id for _, task in plans.runs_of_tasks(plan.path) for run in task]
+    assert names == [name for task in plan.tasks for name in task]
+    assert not {*names} & {run.id for run in STUDIES["tiny"].runs()}
+
+
+def test_a_dry_run_lists_runs_and_time_and_writes_nothing(tiny, capsys):
+    put(tiny, 1)
+    before = sorted(tiny.results.rglob("*"))
+    assert tiny("run", "--dry-run") == 0
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == 5
+    assert "5 runs (others with a record or in Slurm's queue: 1), " in shown.err
+    assert sorted(tiny.results.rglob("*")) == before
+
+
+def test_status_distinguishes_all_states(tiny, capsys):
+    names = [run.id for run in STUDIES["tiny"].runs()]
+    put(tiny, 3)
+    stale = list(STUDIES["tiny"].runs())[1].config
+    old = record(stale, {"grown": grown([2.0], 1e-3, 1e-3)})
+    old["code"]["numerics"] = {"task": 0, "method": 1}
+    Store(tiny.results).write(old, replace=True)
+    Store(tiny.results).path(names[2]).write_text("{")
+    (tiny.folder / "failures").mkdir(parents=True)
+    told = {"run_id": names[3], "error": "ValueError: out of luck", "where": "node1"}
+    (tiny.folder / "failures" / "x.json").write_text(json.dumps(told))
+    with Leases(tiny.results) as leases:
+        leases.take([names[4]])
+        assert tiny("status") == 1
+        shown = capsys.readouterr().out
+    assert "1 of 6 runs done" in shown
+    for state in ("running", "failed", "missing", "stale", "refused"):
+        assert f"      1 {state}" in shown, state
+    assert "out of luck (node1)" in shown
+    assert "digest" not in shown
+    told = json.loads(Store(tiny.results).path(names[0]).read_text())
+    Store(tiny.results).path(names[0]).write_text(json.dumps({k: v for k, v in told.items() if k != "sha256"}))
+    tiny("status")
+    assert "1 of the records have no digest" in capsys.readouterr().out
+    assert tiny("status", "--strict") == 1
+    assert tiny("run", "--strict") == 2
+    assert "add --again to run them again" in capsys.readouterr().err
+    again = list(status.runs_to_train(STUDIES["tiny"].runs(), status.View(tiny.results), ["stale"]))
+    assert [(run.id, run.config.force) for run in again][:1] == [(names[1], True)]
+    assert names[2] not in [run.id for run in again]
+
+
+def test_unknown_arguments_are_refused(tiny, capsys):
+    assert sweep.main(["run", "tinny"]) == 2
+    assert tiny("run", "worker=3") == 2
+    assert "workers" in capsys.readouterr().err
+    assert tiny("run", "--cluster=slrum") == 2
+    assert "Did you mean 'slurm'" in capsys.readouterr().err
+    for name in settings.CLUSTERS:
+        assert settings.load_cluster(name).kind in ("local", "slurm")
+    with pytest.raises(ConfigError, match="task_minutes"):
+        settings.load_cluster("local", ["task_minutes=-1"])
+
+
+def test_a_plan_that_cannot_be_written_is_refused(tiny, tmp_path, monkeypatch, capsys):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "plan"))
+
+    monkeypatch.setattr(plans, "write_atomically", full)
+    for verb in ("plan", "run"):
+        assert tiny(verb) == 2
+        told = capsys.readouterr().err
+        assert told.endswith(
+            f"refused: {tmp_path}/plan: cannot be written (No space left on device); free some space\n"
+        )
+
+
+def test_several_studies_run_one_after_the_other(tiny, capsys, monkeypatch):
+    monkeypatch.setitem(
+        STUDIES, "more", Study("more", "two", lambda: [STUDIES["smoke"].make()[2].with_seeds(range(2))])
+    )
+    assert tiny("plan", "mroe") == 2
+    assert not tiny.folder.exists()
+    with pytest.raises(SystemExit, match="2"):
+        tiny("run", "more", "--detach")
+    assert "take one study" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        sweep.main(["run", "workers=2"])
+    assert "name a study" in capsys.readouterr().err
+    real = sweep.COMMANDS["plan"]
+
+    def command(chosen, given):
+        if chosen.study.name == "tiny":
+            raise DataError("no such folder")
+        return real(chosen, given)
+
+    monkeypatch.setitem(sweep.COMMANDS, "plan", command)
+    assert tiny("plan", "more", "runs_per_task=1") == 1
+    shown = capsys.readouterr()
+    assert "tiny: no such folder" in shown.err
+    assert "more: 2 runs in 2 tasks" in shown.out
+    assert tiny("status", "more") == 1
+    shown = capsys.readouterr().out
+    assert shown.index("0 of 6 runs done") < shown.index("0 of 2 runs done")
+
+
+def test_planning_a_study_fetches_its_models_and_texts(tmp_path, monkeypatch):
+    fetched = []
+    monkeypatch.setattr("experiments.data.fetch.fetch", lambda name, root, *_: fetched.append((root, name)))
+    language = {"task": "wikisql_easy", "gate": "lora", "model": "smollm2_135m"}
+    configs = [compose(choices) for choices in (language, {"task": "mnist"}, {"task": "cora", "profile": "smoke"}, {})]
+    sweep._fetch_data(SimpleNamespace(data_root=tmp_path), runs_of(configs))
+    assert fetched == [(tmp_path, name) for name in ("mnist", "smollm2", "wikisql", "wikitext2")]
+
+
+def test_the_estimate_of_a_plain_model_counts_one_phase(tmp_path):
+    adapted = {"task": "wikisql_easy", "gate": "lora", "model": "smollm2_135m"}
+    learned, even = compose(adapted), compose({**adapted, "method": "uniform"}, {"method.target": 9})
+    took = grown([2.0] * learned.gate.groups, 1e-3, 1e-3)
+    Store(tmp_path).write(record(learned, dict.fromkeys(learned.phases, took)))
+    speeds = status.Speeds([Store(tmp_path)])
+    assert len(learned.phases) == len(even.phases) == 2
+    assert speeds.seconds(learned) == 2 * speeds.seconds(even) > 0
+
+
+@pytest.mark.parametrize(
+    ("replicas", "trained", "lasted", "alone"),
+    [
+        (1, 100.0, 125.0, 125.0),  # includes loading and scoring
+        (10, 1000.0, 101.0, 101.0),  # one run's share of a stack
+        (10, 1000.0, 7.0, 100.0),  # resumed: the time of its last part does not count
+    ],
+)
+def test_estimates_include_all_time_of_a_similar_run(tmp_path, replicas, trained, lasted, alone):
+    config = compose({"task": "mnist", "gate": "conv"})
+    each = grown([2.0], 1e-3, 1e-3) | {"seconds": trained / len(config.phases)}
+    made = record(config, dict.fromkeys(config.phases, each))
+    made["time"]["seconds"], made["execution"]["replicas"] = lasted, replicas
+    Store(tmp_path).write(made)
+    speeds = status.Speeds([Store(tmp_path)])
+    assert speeds.seconds(config) == pytest.approx(alone)
+    longer = compose({"task": "mnist", "gate": "conv"}, {"train.epochs": 2 * config.train.epochs})
+    assert speeds.seconds(longer) == pytest.approx(2 * alone)
+    committed = compose({"task": "mnist", "gate": "conv"}, {"schedule.commit": 0.9, "phases": ["grown"]})
+    assert speeds.seconds(committed) == pytest.approx(alone / 3)  # no record of its kind: estimated from a similar kind
+
+
+def test_estimates_are_from_the_records_made_most_alike(tmp_path):
+    """Those on the same device, then those of this processor."""
+    here = provenance.machine()["cpu"]
+    made_on = [("another", "cpu", 900.0), (here, "cpu", 100.0), (here, "cpu", 120.0), (here, "NVIDIA H100", 5.0)]
+    choices = {"task": "mnist", "gate": "conv"}
+    for seed, (processor, device, took) in enumerate(made_on):
+        config = compose(choices, {"seed.value": seed})
+        made = record(config, dict.fromkeys(config.phases, grown([2.0], 1e-3, 1e-3)))
+        made["time"]["seconds"], made["hardware"]["cpu"], made["execution"]["device"] = took, processor, device
+        Store(tmp_path).write(made)
+    for on_gpu, seconds in ((False, 110.0), (True, 5.0)):
+        assert status.Speeds([Store(tmp_path)], on_gpu).seconds(compose(choices)) == pytest.approx(seconds)
+
+
+def test_records_of_removed_engines_give_no_speed(tmp_path):
+    config = compose({"task": "mnist", "gate": "conv"})
+    took = grown([2.0], 1e-3, 1e-3)
+    whole = record(config, dict.fromkeys(config.phases, took))
+    whole["execution"]["engine"] = "fused-branches"
+    Store(tmp_path).write(whole)
+    assert status.Speeds([Store(tmp_path)]).seconds(config) is None
+    whole["execution"]["engine"] = "torch"
+    Store(tmp_path).write(whole, replace=True)
+    assert status.Speeds([Store(tmp_path)]).seconds(config) > 0
+
+
+def test_an_unchanged_plan_is_not_written_again(tmp_path):
+    first = frozen(tmp_path, 2)
+    assert frozen(tmp_path, 2).path == first.path
+    other = frozen(tmp_path, 3)
+    assert other.path != first.path
+    assert frozen(tmp_path, 2).path not in (first.path, other.path), "the newest plan counts"
+
+
+def test_a_plan_for_another_folder_of_records_is_refused(tmp_path, capsys):
+    plan = frozen(tmp_path, 1)
+    assert sweep.main(["run", "smoke", "--plan", str(plan.path), "--results", str(tmp_path / "elsewhere")]) == 2
+    said = capsys.readouterr().err
+    assert f"is for records in {plan.results}, but here they go to {tmp_path / 'elsewhere'}" in said
+    assert f"--results {plan.results}" in said
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_detached_sweep_prints_commands_with_its_options(tmp_path, monkeypatch, capsys):
+    plan, started = frozen(tmp_path, 1), []
+    monkeypatch.setattr(sweep.subprocess, "Popen", lambda words, **_: started.append(words) or SimpleNamespace(pid=7))
+    options = ["--results", str(plan.results), "--data-root", str(tmp_path), "--device", "cpu"]
+    assert sweep.main(["run", "smoke", "workers=2", "--plan", str(plan.path), "--detach", *options]) == 0
+    assert f"python scripts/sweep.py status smoke {' '.join(options)}; kill 7" in capsys.readouterr().out
+    words = started[0]
+    assert words[words.index("run") :] == [
+        "run", "smoke", "workers=2", "--cluster", "local", "--plan", str(plan.path), *options
+    ]  # fmt: skip

@@ -1,0 +1,285 @@
+"""Workers and their supervisor: killed, hanging, interrupted, and two at a time."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+from sweep_samples import frozen
+from waiting import until
+
+from experiments.core.paths import CONF, ROOT
+from experiments.runs.shutdown import shut_down
+from experiments.runs.sweeps import settings, slurm, status
+from experiments.runs.sweeps.local import Supervisor, visible_gpus
+from experiments.store.leases import Leases
+from experiments.store.records import Store
+from experiments.studies import STUDIES
+from ngn.train import interrupt
+
+SCRIPT = CONF.parent / "scripts" / "sweep.py"
+WORKER = """
+import json, os, signal, sys
+from pathlib import Path
+plan = Path(sys.argv[1])
+for line in sys.stdin:
+    if int(line) == {bad}:
+        {does}
+    print(json.dumps({{"task": int(line), "runs": {{"run": "complete"}}}}), flush=True)
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_output(tmp_path, monkeypatch):
+    """Commands and workers write checkpoints here, not into the checkout."""
+    monkeypatch.setenv("NGN_OUTPUT", str(tmp_path / "output"))
+
+
+LISTED = """\
+GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-aa)
+  MIG 3g.20gb     Device  0: (UUID: MIG-a0)
+  MIG 1g.5gb      Device  1: (UUID: MIG-a1)
+GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-bb)
+GPU 2: NVIDIA A100-SXM4-40GB (UUID: GPU-cc)
+  MIG 7g.40gb     Device  0: (UUID: MIG-c0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("listed", "visible", "names"),
+    [
+        (LISTED, None, ["MIG-a0", "MIG-a1", "GPU-bb", "MIG-c0"]),
+        (LISTED, "MIG-a1,0", ["MIG-a1", "0"]),
+        ("NVIDIA-SMI has failed", None, []),
+    ],
+)
+def test_a_divided_card_counts_as_its_parts_by_their_uuids(tmp_path, monkeypatch, listed, visible, names):
+    stub = tmp_path / "nvidia-smi"
+    stub.write_text(f"#!/bin/sh\ncat <<'END'\n{listed}\nEND\n")
+    stub.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert visible_gpus() == names
+
+
+@pytest.mark.parametrize(
+    ("does", "reason"),
+    [
+        pytest.param(
+            "signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.pause()", "stopped after", marks=pytest.mark.slow
+        ),
+        pytest.param("signal.pause()", "stopped after", marks=pytest.mark.slow),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "SIGKILL"),
+        ("sys.exit(7)", "status 7"),
+    ],
+)
+def test_a_worker_that_hangs_or_dies_costs_one_task(tmp_path, does, reason):
+    plan = frozen(tmp_path, 4)
+    told = {}
+    limit = 0.2 if "pause" in does else None  # long enough to start an interpreter on a slow machine
+    cluster = settings.Cluster(kind="local", workers=2, task_minutes=limit, grace_seconds=0.5)
+    command = [sys.executable, "-c", WORKER.format(bad=1, does=does)]
+    Supervisor(plan, range(4), cluster, lambda task, runs: told.update({task: runs}), command).run()
+    assert sorted(told) == [0, 1, 2, 3]
+    (name,) = plan.tasks[1]
+    assert reason in told[1][name]
+    assert reason in status.failures(plan.path.parent)[name]
+    assert all(told[n] == {"run": "complete"} for n in (0, 2, 3))
+
+
+def test_a_worker_that_is_killed_at_a_stop_is_told(tmp_path, capsys):
+    """A score that takes longer than the grace is lost, so not all progress is saved."""
+    does = "signal.signal(signal.SIGTERM, signal.SIG_IGN); os.kill(os.getppid(), signal.SIGTERM); signal.pause()"
+    cluster = settings.Cluster(kind="local", workers=1, grace_seconds=0.5)
+    command = [sys.executable, "-c", WORKER.format(bad=0, does=does)]
+    with pytest.raises(interrupt.Interrupted):
+        Supervisor(frozen(tmp_path, 1), [0], cluster, lambda *_: None, command).run()
+    told = "a worker did not stop within 0.5 s and was killed: its runs continue from a checkpoint\n"
+    assert capsys.readouterr().err == told
+
+
+def test_tasks_of_other_processes_are_put_off(tmp_path):
+    """The real worker does not wait for a run of another process while there is other work."""
+    plan, told = frozen(tmp_path, 3), {}
+    (name,) = plan.tasks[0]
+    leases = Leases(plan.results)
+    assert leases.take([name]) == [name]
+
+    def report(task, runs):
+        told[task] = set(runs.values())
+        if len(told) == 2:
+            leases.release([name])
+
+    Supervisor(plan, range(3), settings.Cluster(kind="local", workers=1), report).run()
+    assert list(told) == [1, 2, 0]
+    assert list(told.values()) == [{"complete"}] * 3
+
+
+def test_several_gpus_share_the_tasks(tmp_path, monkeypatch):
+    """Each GPU has one worker, which sees only that GPU. The workers here only report it."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    plan, told = frozen(tmp_path, 6), {}
+    says = """
+import json, os, sys
+for line in sys.stdin:
+    seen = os.environ["CUDA_VISIBLE_DEVICES"]
+    # nobody answers a first task before both GPUs have one
+    open(f"{sys.argv[1]}.{seen}", "w").close()
+    while not all(os.path.exists(f"{sys.argv[1]}.{n}") for n in "25"):
+        os.sched_yield()
+    print(json.dumps({"task": int(line), "runs": {"run": seen}}), flush=True)
+"""
+    command = [sys.executable, "-c", says]
+    Supervisor(plan, range(6), settings.Cluster(kind="local"), lambda t, r: told.update({t: r["run"]}), command).run()
+    assert sorted(told) == list(range(6))
+    assert set(told.values()) == {"2", "5"}
+
+
+@pytest.mark.slow
+def test_ctrl_c_saves_and_prints_a_command_that_continues(tmp_path):
+    plan = frozen(tmp_path, 1, **{"train.steps": 20_000, "engine": "torch", "checkpoint_seconds": 1e9})
+    line = [sys.executable, str(SCRIPT), "run", "smoke", f"--plan={plan.path}", f"--results={plan.results}"]
+    leases = plan.results / ".leases"
+    process = subprocess.Popen(line, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    until(lambda: list(leases.glob("*.lease")), "a lease")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=900)
+    assert process.returncode == 130
+    assert "To continue:" in err
+    assert f"run smoke --plan={plan.path}" in err
+    assert not list(leases.glob("*.lease"))
+
+
+@pytest.mark.slow(seconds=30)
+def test_two_hundred_runs_killed_three_times(tmp_path):
+    """Kill supervisor and workers three times, each time with more records; then the sweep completes."""
+    results = tmp_path / "results"
+    line = [sys.executable, str(SCRIPT), "run", "smoke", f"--results={results}", "workers=2", "runs_per_task=5"]
+    folder = results / "regression1d"
+    kills = 0
+    for wanted in (1, 60, 120):
+        process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        until(lambda wanted=wanted: len(list(folder.glob("*.json"))) >= wanted, f"{wanted} records")
+        workers = [int(p) for p in _children(process.pid)]
+        for pid in (process.pid, *workers):
+            os.kill(pid, signal.SIGKILL)
+        process.wait()
+        kills += 1
+    done = subprocess.run(line, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert kills == 3
+    names = {run.id for run in STUDIES["smoke"].runs()}
+    assert {path.stem for path in Store(results).paths()} == names
+    assert len(names) == 200
+    view = status.View(results)
+    assert {view.state(run).state for run in STUDIES["smoke"].runs()} == {"done"}
+    assert not list(results.rglob("*.lease"))
+
+
+def _children(pid):
+    """Return the process ids of a process's children, which have their own sessions here."""
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True)
+    return listed.stdout.split()
+
+
+@pytest.mark.slow
+def test_two_sweeps_share_the_runs(tmp_path):
+    """Both succeed, and only one of them trained each run. Records alone would not show a second training."""
+    plan = frozen(tmp_path, 20)
+    line = [sys.executable, str(SCRIPT), "run", "smoke", f"--plan={plan.path}", f"--results={plan.results}"]
+    (name,) = plan.tasks[0]
+    log = plan.path.parent / "workers.log"
+
+    def put_off_or_over():
+        told = log.read_text() if log.exists() else ""
+        held = told.count(f"are training 1 runs, the first: {name} (process") >= 2
+        return held or any(one.poll() is not None for one in both)
+
+    with Leases(plan.results) as leases:
+        leases.take([name])  # so that both sweeps run, and put it off, before one can finish
+        both = [subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+        until(put_off_or_over, "both to find a run held")
+    ends = [process.communicate(timeout=900) for process in both]
+    assert [process.returncode for process in both] == [0, 0], ends
+    trained = re.findall(r"task (\d+): 1 runs complete", "".join(out for out, _ in ends))
+    assert sorted(map(int, trained)) == list(range(20)), ends
+    assert len(Store(plan.results).paths()) == 20
+    assert not list(plan.results.rglob("*.lease"))
+
+
+@pytest.mark.skipif("--block-signal" not in slurm._python(), reason="env cannot block signals here")
+def test_a_warning_during_the_start_of_python_is_kept():
+    code = (
+        "import os, signal; os.kill(os.getpid(), signal.SIGUSR1)\n"
+        "from ngn.train import interrupt\n"
+        "try:\n with interrupt.handled(): pass\n"
+        "except KeyboardInterrupt as stopped: print(stopped.signum)"
+    )
+    line = [*slurm.WITH_BLOCKED_SIGNALS, sys.executable, "-c", code]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(int(signal.SIGUSR1))]
+
+
+@pytest.mark.slow
+def test_a_detached_sweep_leaves_the_terminal_and_finishes(tmp_path):
+    plan = frozen(tmp_path, 2)
+    line = [sys.executable, str(SCRIPT), "run", "smoke", f"--plan={plan.path}", f"--results={plan.results}"]
+    left = subprocess.run([*line, "--detach"], capture_output=True, text=True, check=True)
+    assert "sweep.py status" in left.stdout
+    names = [name for task in plan.tasks for name in task]
+    until(lambda: all(Store(plan.results).path(name).exists() for name in names), "all records")
+    process = int(left.stdout.split("process ")[1].split(";")[0])
+    until(lambda: not os.path.exists(f"/proc/{process}"), "the end of the detached process")
+
+
+def test_a_signal_between_trainings_raises_at_once():
+    with interrupt.handled(), pytest.raises(interrupt.Interrupted, match="SIGUSR1") as stopped:
+        os.kill(os.getpid(), signal.SIGUSR1)
+    assert stopped.value.status == 128 + signal.SIGUSR1
+    assert not interrupt.requested()
+
+
+GRACE = "JobState=RUNNING PreemptTime=2026-01-01T00:00:00"
+
+
+@pytest.mark.parametrize(
+    ("signum", "state", "told"),
+    [
+        ("SIGUSR1", "", "requeued Slurm job 12_3"),
+        ("SIGUSR2", None, "not requeued: scontrol requeue 12_3: no such job"),
+        ("SIGTERM", GRACE, "requeued Slurm job 12_3"),
+        ("SIGTERM", GRACE.replace("RUNNING", "COMPLETING"), ""),  # preempted at once
+        ("SIGTERM", "JobState=COMPLETING PreemptTime=None", ""),  # cancelled
+        ("SIGTERM", "JobState=RUNNING PreemptTime=None", ""),  # sent by a person
+        ("SIGTERM", None, "not requeued: scontrol show job 12_3: no such job"),
+        ("SIGINT", GRACE, ""),
+    ],
+)
+def test_a_warned_job_requeues_itself_and_a_cancelled_one_does_not(tmp_path, monkeypatch, capsys, signum, state, told):
+    """A fake scontrol writes down its arguments; tests/experiments/runs/sweeps/slurm uses the real one."""
+    asked = tmp_path / "asked"
+    script = tmp_path / "scontrol"
+    answer = f"echo {state}" if state is not None else "echo no such job >&2; exit 1"
+    script.write_text(f"#!/bin/sh\necho $@ >> {asked}\n{answer}\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for name, value in {"JOB_ID": "15", "ARRAY_JOB_ID": "12", "ARRAY_TASK_ID": "3"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    number = signal.Signals[signum]
+    assert shut_down(interrupt.Interrupted(number), "the command") == 128 + number
+    shown = capsys.readouterr().err.removeprefix(f"\nstopped by {signum}; all progress is saved. To continue:\n  ")
+    assert shown == f"the command\n{told}".strip() + "\n"
+    requeued = asked.exists() and "requeue 12_3" in asked.read_text().splitlines()
+    assert requeued == ("requeue" in told and "show" not in told)
+
+
+def test_without_scontrol_a_warned_job_says_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("SLURM_JOB_ID", "15")
+    shut_down(interrupt.Interrupted(signal.SIGUSR2), "the command")
+    assert "not requeued: scontrol requeue 15: " in capsys.readouterr().err

@@ -1,0 +1,124 @@
+"""Export learned models to peft, merged weights and adapter files."""
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+import ngn
+from experiments.models.adapter import attach_adapters
+from experiments.tasks.language import export
+
+peft = pytest.importorskip("peft")
+transformers = pytest.importorskip("transformers")
+pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
+IDS = torch.randint(0, 50, (2, 9), generator=torch.Generator().manual_seed(0))
+COMMON = {"vocab_size": 50, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 3,
+          "num_attention_heads": 4, "bos_token_id": None, "eos_token_id": None, "pad_token_id": None}  # fmt: skip
+
+
+def base(kind, dtype=torch.float32):
+    with torch.random.fork_rng():
+        torch.manual_seed(4)
+        if kind == "llama":
+            model = transformers.LlamaForCausalLM(transformers.LlamaConfig(num_key_value_heads=2, **COMMON))
+        else:
+            model = transformers.GPTNeoXForCausalLM(transformers.GPTNeoXConfig(**COMMON))
+        return model.to(dtype).requires_grad_(False).eval()
+
+
+TARGETS = {
+    "llama": [f"model.layers.{i}.self_attn.{part}_proj" for i in range(3) for part in "qv"],
+    "neox": [f"gpt_neox.layers.{i}.attention.query_key_value" for i in range(3)],  # q, k and v of each head in one map
+}
+LAYERS = {"llama": "model.layers", "neox": "gpt_neox.layers"}
+
+
+def deployed(kind, counts, dtype=torch.float32, r=0.5):
+    model = base(kind, dtype)
+    t0 = [count + 0.1 for count in counts]
+    ngn.attach_low_rank(model, TARGETS[kind], lambda n: ngn.CountGate(4, t0=t0[n], delta=-0.5, r=r), seed=1)
+    source = torch.Generator().manual_seed(5)
+    for name in TARGETS[kind]:
+        up = model.get_submodule(name).up
+        up.data.copy_(torch.randn(up.shape, generator=source))
+    return ngn.deploy(model, share_frozen=True)
+
+
+COUNTS = {"llama": [2, 0, 1, 4, 0, 3], "neox": [0, 3, 1]}
+
+
+@pytest.mark.parametrize("kind", COUNTS)
+def test_stock_peft_loads_the_same_model(kind, tmp_path):
+    small = deployed(kind, COUNTS[kind])
+    ranks = export.write_peft(small, tmp_path, "the/base")
+    assert ranks == {name: n for name, n in zip(TARGETS[kind], COUNTS[kind], strict=True) if n}
+    config = json.loads((tmp_path / export.CONFIG).read_text())
+    assert config["r"] == config["lora_alpha"] == max(COUNTS[kind])
+    assert export.check_peft(tmp_path, base(kind), small, IDS) < 1e-6
+    stock = peft.PeftModel.from_pretrained(base(kind), tmp_path).eval()
+    torch.testing.assert_close(stock(input_ids=IDS).logits, small(input_ids=IDS).logits, rtol=1e-5, atol=1e-6)
+    assert not torch.allclose(small(input_ids=IDS).logits, base(kind)(input_ids=IDS).logits, atol=1e-3)
+    merged = stock.merge_and_unload()
+    torch.testing.assert_close(merged(input_ids=IDS).logits, small(input_ids=IDS).logits, rtol=1e-4, atol=1e-5)
+
+
+def test_an_empty_allocation_is_a_note(tmp_path):
+    small = deployed("llama", [0] * 6)
+    assert export.write_peft(small, tmp_path, "the/base") == {}
+    assert [path.name for path in tmp_path.iterdir()] == [export.EMPTY]
+    assert export.check_peft(tmp_path, base("llama"), small, IDS) == 0.0
+    export.write_peft(deployed("llama", COUNTS["llama"]), tmp_path, "the/base")
+    assert not (tmp_path / export.EMPTY).exists()
+
+
+@pytest.mark.parametrize("fault", ["alpha", "missing", "zero", "other"])
+def test_what_peft_reads_otherwise_is_found(fault, tmp_path):
+    small = deployed("llama", COUNTS["llama"])
+    export.write_peft(small, tmp_path, "the/base")
+    config = json.loads((tmp_path / export.CONFIG).read_text())
+    if fault == "alpha":
+        config["alpha_pattern"] = {}
+    elif fault == "missing":
+        config["target_modules"] = config["target_modules"][1:]
+    (tmp_path / export.CONFIG).write_text(json.dumps(config))
+    if fault == "zero":
+        small.get_submodule(TARGETS["llama"][0]).up.data.zero_()
+        export.write_peft(small, tmp_path, "the/base")
+    model = base("llama")
+    if fault == "other":
+        model.model.norm.weight.data *= 2.0
+    with pytest.raises(export.ExportError), pytest.warns() if fault == "missing" else torch.no_grad():
+        export.check_peft(tmp_path, model, small, IDS)
+
+
+def test_merging_shares_what_it_does_not_change_and_loses_small_terms_in_bfloat16():
+    small = deployed("llama", COUNTS["llama"])
+    whole = export.merge_terms(small)
+    torch.testing.assert_close(whole(input_ids=IDS).logits, small(input_ids=IDS).logits, rtol=1e-4, atol=1e-5)
+    assert not any(isinstance(part, ngn.LowRankLinear) for part in whole.modules())
+    assert whole.model.embed_tokens.weight is small.model.embed_tokens.weight
+    q = TARGETS["llama"][0]
+    assert not torch.equal(whole.get_submodule(q).weight, small.get_submodule(q).base.weight)
+    half = deployed("llama", [1] + [0] * 5, torch.bfloat16)
+    half.get_submodule(q).up.data.mul_(1e-6)
+    changed = export.merge_terms(half).get_submodule(q).weight != half.get_submodule(q).base.weight
+    assert changed.float().mean() < 0.05
+
+
+@pytest.mark.parametrize("kind", COUNTS)
+def test_adapters_are_read_back(kind, tmp_path):
+    model, counts = base(kind), [2, 0, 1]
+    layers = [f"{LAYERS[kind]}.{i}" for i in range(3)]
+    gate = lambda n: ngn.CountGate(4, t0=counts[n] + 0.1, delta=-0.5)  # noqa: E731
+    attach_adapters(model, layers, 16, gate, seed=1, width=3)
+    for name in layers:
+        nn.init.normal_(model.get_submodule(name).up)
+    small = ngn.deploy(model, share_frozen=True)
+    assert export.write_adapters(small, tmp_path, "the/base") == {layers[0]: 6, layers[2]: 3}
+    again = export.load_adapters(base(kind), tmp_path)
+    assert torch.equal(again(input_ids=IDS).logits, small(input_ids=IDS).logits)
+    nothing = base(kind)
+    export.write_adapters(nothing, tmp_path, "the/base")
+    assert torch.equal(export.load_adapters(base(kind), tmp_path)(input_ids=IDS).logits, nothing(input_ids=IDS).logits)

@@ -1,0 +1,259 @@
+"""Structured pruning of small Llama and GPT-NeoX models: scores, orders, pruned weights, and mixed batches."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import ngn
+from experiments.config.compose import compose
+from experiments.core.groups import GroupSettings
+from experiments.tasks import make_task
+from experiments.tasks.language import WikiSQLEasy, pruned_files, pruning
+from experiments.tasks.language.base import PretrainedModel, tiny_base
+from experiments.tasks.language.components import PruneComponent
+from experiments.tasks.language.export import ExportError, logit_difference
+from experiments.tasks.language.packing import pack, token_losses, use_by_sequence
+from experiments.tasks.language.perplexity import documents
+from experiments.tasks.language.task import AdaptationTask
+from ngn.schedules import shape_at
+
+CPU = torch.device("cpu")
+KINDS = {"heads": GroupSettings(K=2, t0=1.0), "ffn": GroupSettings(K=4, t0=3.0)}
+
+
+@functools.cache
+def base_of(family: str) -> PretrainedModel:
+    tiny = tiny_base(CPU)
+    if family == "llama":
+        return tiny
+    from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
+
+    shape = GPTNeoXConfig(
+        vocab_size=len(tiny.tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
+        intermediate_size=48, max_position_embeddings=1024,
+    )  # fmt: skip
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = GPTNeoXForCausalLM(shape).eval().requires_grad_(False)
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.02)  # biases are zero at the start
+    use_by_sequence(model)
+    return PretrainedModel(model, tiny.tokenizer, tiny.info, tiny.end)
+
+
+def made(family: str = "llama", target: str = "both", **settings: Any) -> tuple[AdaptationTask, Any]:
+    kinds = {kind: KINDS[kind] for kind in (("heads", "ffn") if target == "both" else (target,))}
+    own = {key: settings.pop(key) for key in [*settings] if key in PruneComponent.model_fields}
+    gate = PruneComponent(
+        component="prune", K=16, r=1.0, t0=15.0, kinds=kinds, target=target, **{"backbone": "updated", **own}
+    )
+    task = WikiSQLEasy(name="wikisql_easy", max_new_tokens=12, perplexity_tokens=64, **settings)
+    train = SimpleNamespace(batch=8, optimizer="adam")
+    config: Any = SimpleNamespace(
+        task=task, gate=gate, profile="smoke", data_root=None, model=None, train=train, method=None, progress="never"
+    )
+    made_task = AdaptationTask(config.task, config, CPU)
+    made_task.base = base_of(family)
+    return made_task, config
+
+
+def built(task: AdaptationTask, config: Any, counts: list[int] | None = None) -> nn.Module:
+    """The trained model, with all gates practically open, or with gates of these counts."""
+
+    if counts is None:
+        return task.model(config.gate, 0, started(config, [31] * config.gate.groups))
+    return task.model(config.gate, 0, lambda group: ngn.FixedCount(counts[group], r=1.0))
+
+
+def started(config: Any, counts: list[int]) -> Callable[[int], ngn.CountGate]:
+    """Gates with boundaries at ``counts``."""
+    return lambda group: ngn.CountGate(config.gate.K_of(group), t0=max(counts[group] - 1.0, 0.1), r=1.0)
+
+
+def logits(model: nn.Module) -> Tensor:
+    with torch.no_grad():
+        return model(input_ids=torch.arange(1, 25).reshape(2, 12)).logits
+
+
+@pytest.mark.parametrize("family", ["llama", "neox"])
+@pytest.mark.parametrize("rank_by", ["index", "wanda", "random"])
+def test_the_full_model_is_the_original_in_any_order(family: str, rank_by: str) -> None:
+    task, config = made(family, rank_by=rank_by)
+    model = built(task, config)
+    assert torch.allclose(logits(model), logits(task.base.model), atol=1e-6)
+    assert len(ngn.CapacityLearner(model).count()) == config.gate.groups == 4
+    trained = [p for p in model.parameters() if p.requires_grad]
+    assert len(trained) == len(list(task.base.model.parameters())) + 4
+    assert not {id(p) for p in trained} & {id(p) for p in task.base.model.parameters()}
+
+
+@pytest.mark.parametrize("family", ["llama", "neox"])
+@pytest.mark.parametrize("counts", [[1, 3, 2, 2], [2, 1, 1, 4]])
+def test_what_is_deployed_is_the_hard_prefix_and_says_what_is_left(family: str, counts: list[int]) -> None:
+    task, config = made(family, backbone="frozen")
+    model = task.model(config.gate, 0, started(config, counts))
+    learner = ngn.CapacityLearner(model)
+    assert learner.count().tolist() == counts
+    assert {p for p in learner.parameters() if p.requires_grad} == set(learner.controller_parameters())
+    deployed = learner.deploy(example={"input_ids": torch.arange(12)[None]}, share_frozen=True)
+    assert torch.equal(logits(deployed), logits(built(task, config, counts)))
+    kept = task.describe(deployed)["kept"]
+    attention, ffn = (3072, 4608) if family == "llama" else (4096, 3072)
+    expected = [attention * counts[at] // 2 + ffn * counts[at + 1] // 4 for at in (0, 2)]
+    assert kept == {"early": [expected[0], attention + ffn], "middle": [expected[1], attention + ffn], "late": [0, 0]}
+
+
+def test_a_trained_backbone_is_the_model_after_a_plain_loop_and_then_frozen() -> None:
+    choices = {"task": "wikisql_easy", "gate": "prune", "profile": "smoke"}
+    own = {"gate.backbone": "trained", "train.epochs": None, "train.steps": 4, "progress": "never"}
+    config = compose(choices, own)
+    task = make_task(config, CPU)
+    assert isinstance(task, AdaptationTask)
+    assert isinstance(config.gate, PruneComponent)
+    model = task.model(config.gate, 0, started(config, [31] * config.gate.groups))
+
+    plain = copy.deepcopy(task.base.model).requires_grad_(True).train()
+    rate = float(config.train.lr)  # type: ignore[arg-type]
+    optimizer, batches = torch.optim.Adam(plain.parameters(), lr=rate), task.batches(config.train, 0)
+    for step in range(4):
+        for group in optimizer.param_groups:
+            group["lr"] = rate * shape_at(config.train.lr_shape, step / 4)
+        optimizer.zero_grad()
+        token_losses(plain, batches.at(step)[0]).mean().backward()
+        assert config.train.clip is None or not nn.utils.clip_grad_norm_(plain.parameters(), config.train.clip).isnan()
+        optimizer.step()
+    assert not torch.allclose(logits(model), logits(task.base.model), atol=1e-4)
+    torch.testing.assert_close(logits(model), logits(plain.eval()), atol=1e-5, rtol=1e-4)
+    learner = ngn.CapacityLearner(model)
+    assert {p for p in learner.parameters() if p.requires_grad} == set(learner.controller_parameters())
+    again = task.model(config.gate, 0, started(config, [31] * config.gate.groups))
+    assert {id(p) for p in task.trained[0].model.parameters()} <= {id(p) for p in again.parameters()}
+
+
+@pytest.mark.parametrize("family", ["llama", "neox"])
+def test_wandas_scores_are_those_of_single_weights_in_double_precision(family: str) -> None:
+    base = base_of(family)
+    parts = pruning.prunable_parts(base, ["heads", "ffn"])
+    batches = [pack([([1, 2, 3], [4, 5]), ([7], [8, 9])], CPU), pack([([11, 12], [13])], CPU)]
+    found = pruning.wanda_scores(base.model, [part.map for part in parts], batches)
+
+    inputs: dict[str, list[Tensor]] = {part.map: [] for part in parts}
+    for part in parts:
+        linear = base.model.get_submodule(part.map)
+        linear.register_forward_pre_hook(lambda _, args, name=part.map: inputs[name].append(args[0].double()))
+    with torch.no_grad():
+        for batch in batches:
+            token_losses(base.model, batch)
+    for part in parts:
+        linear = base.model.get_submodule(part.map)
+        linear._forward_pre_hooks.clear()
+        x, w = torch.cat([each[0] for each in inputs[part.map]]), linear.weight.double()
+        assert x.shape[0] == 11  # every token of every sequence
+        single = torch.tensor(
+            [[abs(float(w[i, j])) * float(x[:, j].norm()) for j in range(w.shape[1])] for i in range(w.shape[0])]
+        )
+        torch.testing.assert_close(found[part.map], single.double().mean(0), rtol=1e-6, atol=0.0)
+
+
+def test_a_group_of_heads_has_the_sum_of_its_columns_and_ties_stay_in_order() -> None:
+    scores = torch.tensor([1.0, 1.0, 5.0, 0.0, 1.0, 1.0], dtype=torch.float64)
+    assert pruning.order_by_score(scores, 3).tolist() == [1, 0, 2]
+    assert pruning.order_by_score(scores, 6).tolist() == [2, 0, 1, 4, 5, 3]
+
+
+def kept_neurons(task: AdaptationTask, model: nn.Module, layer: int) -> list[int]:
+    """Find the base model's neurons in a layer of ``model`` by their columns of the map that reads them."""
+    name = task.base.maps(["down"])[layer]
+    before, after = (m.get_submodule(name).get_parameter("weight") for m in (task.base.model, model))
+    same = (before[:, :, None] == after[:, None, :]).all(0)
+    assert same.sum(0).eq(1).all()
+    return same.float().argmax(0).tolist()
+
+
+@pytest.mark.parametrize("family", ["llama", "neox"])
+def test_rivals_keep_as_many_single_neurons_by_score_or_by_draw(family: str) -> None:
+    task, config = made(family, "ffn", rank_by="wanda")
+    batches = task.batches(config.train, 0)
+    maps = [part.map for part in pruning.prunable_parts(task.base, ["ffn"])]
+    scores = pruning.wanda_scores(task.base.model, maps, (batches.at(step)[0] for step in range(16)))
+    model = built(task, config, [1, 3])
+    for layer, count in enumerate([12, 36]):
+        best = scores[maps[layer]].argsort(descending=True)[:count].tolist()
+        assert kept_neurons(task, model, layer) == best
+    draws = []
+    for draw in (0, 0, 1):
+        task, config = made(family, "ffn", rank_by="random", draw=draw)
+        draws.append([kept_neurons(task, built(task, config, [1, 3]), layer) for layer in (0, 1)])
+        assert [len(each) for each in draws[-1]] == [12, 36]
+    assert draws[0] == draws[1] != draws[2]
+
+
+def test_mixed_batches_have_one_window_of_text_that_forgetting_is_not_measured_on() -> None:
+    task, config = made(replay=8)
+    plain, _ = made()
+    batches = task.batches(config.train, 3)
+    text = task.base.tokenizer(documents_of(task)[0], add_special_tokens=False)["input_ids"]
+    ours = [[*prompt, *target] for prompt, target in task.replay]
+    assert ours[0] == text[64:73]  # behind those that perplexity is of
+    assert {len(each) for each in ours} == {9}
+    for step in (0, 5):
+        mixed, without = batches.at(step)[0], plain.batches(config.train, 3).at(step)[0]
+        assert torch.equal(mixed.ids[:, :-9], without.ids)
+        assert mixed.ids[0, -9:].tolist() in ours
+        assert len(mixed.targets) == len(without.targets) + 8
+    assert not torch.equal(batches.at(0)[0].ids[:, -9:], batches.at(1)[0].ids[:, -9:])
+    assert "mixed with text of synthetic-general" in task.info.provenance
+    assert "mixed" not in plain.info.provenance
+
+
+def documents_of(task: AdaptationTask) -> list[str]:
+    from experiments.data import synthetic_texts
+
+    return documents(synthetic_texts.TEXTS["general"])
+
+
+@pytest.mark.parametrize("family", ["llama", "neox"])
+@pytest.mark.parametrize("counts", [[1, 3, 2, 2], [1, 1, 1, 4]])
+def test_both_forms_are_read_back_as_the_hard_model(family: str, counts: list[int], tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    task, config = made(family, backbone="frozen")
+    model = task.model(config.gate, 0, started(config, counts))
+    learner = ngn.CapacityLearner(model)
+    deployed = learner.deploy(unsettled="allow")
+    with learner.mode("hard"):
+        hard = logits(model)
+
+    ends = [*task.base.end, 7]
+    deployed.generation_config.update(eos_token_id=ends, do_sample=False, repetition_penalty=1.5)
+    stock = pruned_files.pad_layers(deployed)
+    stock.save_pretrained(tmp_path / "stock")
+    again = AutoModelForCausalLM.from_pretrained(tmp_path / "stock", dtype=torch.float32)
+    assert type(again) is type(task.base.model)
+    assert again.config.intermediate_size == 12 * max(counts[1::2])
+    if family == "llama":
+        assert again.config.num_key_value_heads == max(counts[::2])
+    torch.testing.assert_close(logits(again), hard, atol=1e-6, rtol=1e-5)
+    ids = torch.tensor([[3, 1, 4, 1, 5]])
+    assert again.generate(ids, max_new_tokens=5).tolist() == deployed.generate(ids, max_new_tokens=5).tolist()
+
+    pruned_files.write_compact(deployed, tmp_path / "compact")
+    compact = pruned_files.load_compact(str(tmp_path / "compact"))
+    torch.testing.assert_close(logits(compact), hard, atol=1e-6, rtol=1e-5)
+    sizes = {name: p.shape for name, p in compact.named_parameters()}
+    assert sizes == {name: p.shape for name, p in deployed.named_parameters()}
+    for other in (again, compact):
+        assert (other.generation_config.eos_token_id, other.generation_config.repetition_penalty) == (ends, 1.5)
+    assert sum(p.numel() for p in compact.parameters()) < sum(p.numel() for p in again.parameters())
+    assert logit_difference(compact, deployed, ids) < 1e-6
+    with pytest.raises(ExportError, match="differ by"):
+        logit_difference(task.base.model, deployed, ids)
