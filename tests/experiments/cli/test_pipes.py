@@ -65,7 +65,8 @@ INTERRUPTED = "os.kill(os.getpid(), signal.SIGINT)"
 
 def test_ctrl_c_is_no_traceback() -> None:
     heard = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # a shell's background jobs ignore it
-    early = program(heard, "pipes.until_main()", "try:", f"    {INTERRUPTED}", "except BaseException: pass", "print('on')")
+    caught = ("try:", f"    {INTERRUPTED}", "except BaseException: pass", "print('on')")
+    early = program(heard, "pipes.until_main()", *caught)
     assert (early.returncode, early.stdout, early.stderr) == (130, "", "\nstopped; nothing was started\n")
     late = program(heard, "pipes.until_main()", "def main():", f"    {INTERRUPTED}", "pipes.exit_with(main)")
     assert (late.returncode, late.stderr) == (130, "\nstopped\n")
