@@ -76,12 +76,6 @@ def write_folder(folder: Path, config: Config, hydra: DictConfig, overrides: Seq
         log.warning("%s", storage_fault(fault) or fault)
 
 
-def _fitted(line: str, several: bool) -> str:
-    """Cut one of several lines on a terminal to its width. The record and the table at the end have the rest."""
-    width = room()
-    return f"{line[: width - 1]}…" if several and len(line) > width and sys.stdout.isatty() else line
-
-
 @dataclass
 class Session:
     """The jobs of a command and their outcomes.
@@ -121,7 +115,8 @@ class Session:
         """Return a job by its number; a job that a sweeper makes up is composed and added."""
         if number == len(self.jobs):
             (job,) = expand(overrides)
-            self.jobs.append(Job(tuple(token for token in overrides if token not in self.fixed), job.tokens, job.run))
+            label = " ".join(token for token in overrides if token not in self.fixed).replace("seed.value=", "seed=")
+            self.jobs.append(Job(label, job.tokens, job.run))
         return self.jobs[number]
 
     def job(self, settings: DictConfig) -> Any:
@@ -133,7 +128,7 @@ class Session:
         else:
             run = run_of(OmegaConf.to_container(settings, resolve=True))  # type: ignore[arg-type]
             told = self.labels[number] if number < len(self.labels) else " ".join(hydra.overrides.task)
-            job = Job((told,), (), run)
+            job = Job(told.replace("seed.value=", "seed="), (), run)
         return self.report(number, job, hydra)
 
     def report(self, number: int, job: Job, hydra: HydraConf | None = None) -> Any:
@@ -162,11 +157,13 @@ class Session:
             line = f"{prefix or f'{outcome.run_id}: '}{outcome.message}"
             if hydra is not None:
                 LINES.info("%s", line)
-            print_line(_fitted(line, self.several))
+            if self.several and sys.stdout.isatty() and len(line) > (width := room()):
+                line = f"{line[: width - 1]}…"  # the record and the table at the end have the rest
+            print_line(line)
             self.done.append(outcome)
             if outcome.status == "diverged":
                 self.diverged.append(f"{prefix}{outcome.run_id}")
-            return _objective(outcome, hydra)
+            return None if hydra is None else _objective(outcome, hydra)
         except Exception as error:
             elsewhere = os.getpid() != self.process
             for_reader = is_for_reader(error)
@@ -195,7 +192,7 @@ class Session:
         """
         here = [outcome.path for outcome in self.done] if self.done or self.failed else None
         made = [path for path in here or [job.run.path for job in self.jobs] if path.is_file()]
-        if made:
+        if made and (len(self.jobs) > 1 or any(job.run.config.profile == "full" for job in self.jobs)):
             from experiments.cli.recorded import closing  # imported here: jobs in other processes do not need it
 
             if told := closing([(job.label, job.run) for job in self.jobs], made):
@@ -213,9 +210,9 @@ class Session:
         return 1 if self.failed else 3 if self.diverged else 0
 
 
-def _objective(outcome: RunOutcome, hydra: HydraConf | None) -> Any:
+def _objective(outcome: RunOutcome, hydra: HydraConf) -> Any:
     """Return what a sweeper optimises; None where no sweeper asks for it."""
-    directions = None if hydra is None else getattr(hydra.sweeper, "direction", None)
+    directions = getattr(hydra.sweeper, "direction", None)
     if directions is None:
         return None
     from experiments.store.records import read_record

@@ -3,10 +3,7 @@
 ``hydra/launcher=pack`` is the default of multiruns. ``hydra/launcher=basic`` trains the jobs one by one.
 """
 
-# No "from __future__ import annotations": dataclasses would then look this module up in sys.modules, and Hydra runs it
-# before it is there.
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from hydra.core.config_store import ConfigStore
@@ -104,20 +101,7 @@ class CheckedSweeper(Sweeper):
         return done
 
 
-@dataclass
-class PackLauncherConf:
-    """``hydra/launcher=pack``"""
-
-    _target_: str = "hydra_plugins.ngn_pack.launcher.PackLauncher"
-
-
-@dataclass
-class CheckedSweeperConf:
-    """``hydra/sweeper=checked``"""
-
-    _target_: str = "hydra_plugins.ngn_pack.launcher.CheckedSweeper"
-    max_batch_size: int | None = None
-
-
-ConfigStore.instance().store(group="hydra/launcher", name="pack", node=PackLauncherConf, provider="ngn")
-ConfigStore.instance().store(group="hydra/sweeper", name="checked", node=CheckedSweeperConf, provider="ngn")
+_HERE, _STORE = "hydra_plugins.ngn_pack.launcher", ConfigStore.instance()
+_STORE.store(group="hydra/launcher", name="pack", node={"_target_": f"{_HERE}.PackLauncher"}, provider="ngn")
+_SWEEPER = {"_target_": f"{_HERE}.CheckedSweeper", "max_batch_size": None}
+_STORE.store(group="hydra/sweeper", name="checked", node=_SWEEPER, provider="ngn")

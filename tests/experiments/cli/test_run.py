@@ -20,7 +20,7 @@ from experiments.config.run_files import Run
 from experiments.core import paths
 from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
-from experiments.data import sets
+from experiments.data import DataError, sets
 from experiments.runs import launch
 from experiments.runs.errors import StorageError
 from experiments.store.records import RecordError
@@ -126,7 +126,9 @@ def test_a_present_record_is_success_and_divergence_is_not(command: Any, capsys:
     assert len(shown.out.splitlines()) == 3
 
 
-@pytest.mark.parametrize("error", [ConfigError("no such"), RecordError("r.json"), StorageError("disk full")])
+@pytest.mark.parametrize(
+    "error", [ConfigError("no such"), RecordError("r.json"), StorageError("disk full"), DataError("a")]
+)
 def test_an_error_for_the_reader_prints_its_message_with_status_1(
     command: Any, capsys: pytest.CaptureFixture[str], error: Exception
 ) -> None:
@@ -176,16 +178,6 @@ def test_one_reason_is_told_once(command: Any, capsys: pytest.CaptureFixture[str
         "5 of 5 runs failed:",
         "  [1/5] seed=0: the disk is full (and 4 more)",
     ]
-
-
-def test_missing_data_are_an_error_for_the_reader(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    from experiments.data.errors import DataError
-
-    def engine(config: Config) -> Any:
-        raise DataError("train.gz is not there: make data")
-
-    assert command("", engine)[0] == 1
-    assert capsys.readouterr().err == "train.gz is not there: make data\n"
 
 
 def test_a_bug_shows_its_traceback(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
