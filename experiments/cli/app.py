@@ -125,9 +125,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             if jobs and not missing and not search:
                 from experiments.runs.launch import share  # imported here: not every command has a job
 
-                session.ready.update(share([job.run for job in jobs]))  # nothing starts: there are no folders of jobs
+                outcomes = share([job.run for job in jobs])  # nothing starts: there are no folders of jobs
                 for number, job in enumerate(jobs):
-                    session.report(number, job)
+                    session.report(number, job, outcomes[job.run.id])
             else:
                 start(session)()
     except KeyboardInterrupt as stopped:

@@ -88,7 +88,6 @@ class Session:
         failed: reason → the failed jobs.
         diverged: one line for each diverged job.
         done: outcomes with a record, in job order.
-        ready: run id → outcome or exception of a run that a launcher trained before its job reports.
         labels: in another process, what distinguishes each job.
     """
 
@@ -99,7 +98,6 @@ class Session:
     failed: dict[str, list[str]] = field(default_factory=dict)
     diverged: list[str] = field(default_factory=list)
     done: list[RunOutcome] = field(default_factory=list)
-    ready: dict[str, RunOutcome | Exception] = field(default_factory=dict)
     labels: list[str] = field(default_factory=list)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -107,7 +105,6 @@ class Session:
             **self.__dict__,
             "jobs": [],
             "labels": self.labels or [job.label for job in self.jobs],
-            "ready": {},
             "done": [],
         }
 
@@ -120,7 +117,9 @@ class Session:
         return self.jobs[number]
 
     def job(self, settings: DictConfig) -> Any:
-        """Do one job, as Hydra starts it: run it, report it, and return what a search optimises."""
+        """Do one job, as Hydra starts it: train its run, report it, and return what a search optimises."""
+        from experiments.runs.launch import share  # imported here: not every command has a job
+
         hydra = HydraConfig.get()
         number = 0 if OmegaConf.is_missing(hydra.job, "num") else int(hydra.job.num)  # missing in a single run
         if number < len(self.jobs):
@@ -129,29 +128,26 @@ class Session:
             run = run_of(OmegaConf.to_container(settings, resolve=True))  # type: ignore[arg-type]
             told = self.labels[number] if number < len(self.labels) else " ".join(hydra.overrides.task)
             job = Job(told.replace("seed.value=", "seed="), (), run)
-        return self.report(number, job, hydra)
+        return self.report(number, job, share([job.run])[job.run.id], hydra)
 
-    def report(self, number: int, job: Job, hydra: HydraConf | None = None) -> Any:
-        """Run a job unless a launcher already has, print a line, and collect failures.
+    def report(self, number: int, job: Job, outcome: RunOutcome | Exception, hydra: HydraConf | None = None) -> Any:
+        """Print a line on a job that ended, and collect failures.
 
         In a multirun, jobs after a failed one still run. Errors written for the reader show only their message.
 
         Args:
             number: index of the job, from 0.
+            outcome: that of its run, or the error that stopped it.
             hydra: Hydra's settings.
 
         Returns:
             the truncated score and the size of the learned model, for a sweeper with two directions; the score alone
             for other sweepers; NaN if there is none.
         """
-        run = job.run
         prefix = (
             f"[{number + 1}/{max(len(self.jobs), len(self.labels), number + 1)}] {job.label}: " if self.several else ""
         )
         try:
-            from experiments.runs.launch import share  # imported here: not every command has a job
-
-            outcome = self.ready.pop(run.id, None) or share([run])[run.id]
             if isinstance(outcome, Exception):
                 raise outcome
             line = f"{prefix or f'{outcome.run_id}: '}{outcome.message}"

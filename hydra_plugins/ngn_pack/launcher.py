@@ -42,14 +42,13 @@ class PackLauncher(Launcher):
         hydra = self.config.hydra
         configure_log(hydra.hydra_logging, hydra.verbose)
         jobs = [self.session.of(number, each) for number, each in enumerate(job_overrides, initial_job_idx)]
-        self.session.ready.update(share([job.run for job in jobs]))
-        done = []
+        outcomes, done = share([job.run for job in jobs]), []
         for number, (job, overrides) in enumerate(zip(jobs, job_overrides, strict=True), initial_job_idx):
             folder = self._folder(number, list(overrides))
             configure_log(hydra.job_logging, hydra.verbose)
             if hydra.output_subdir is not None:
                 write_folder(folder / hydra.output_subdir, job.run.config, hydra, overrides)
-            value = self.session.report(number, job, hydra)
+            value = self.session.report(number, job, outcomes[job.run.id], hydra)
             returned = JobReturn(overrides=list(overrides), working_dir=str(folder), task_name=str(hydra.job.name))
             returned.status = JobStatus.COMPLETED  # the summary and the exit status of the command report failures
             returned.return_value = value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -109,3 +110,48 @@ def test_what_a_user_of_the_library_reads_imports_nothing_of_the_suite() -> None
     pages += [ROOT / "docs" / f"{page}.md" for page in ("library", "extending/size", "extending/library", "formats")]
     imports = re.compile(r"^\W*(from|import) experiments\b", re.MULTILINE)
     assert not [str(path.relative_to(ROOT)) for path in pages if imports.search(path.read_text())]
+
+
+COUNT = """
+import os, runpy, sys, threading
+root, seen, frames = os.getcwd() + "/", {}, [0]
+own = tuple(root + part for part in ("experiments/", "ngn/", "hydra_plugins/", "scripts/", "run.py"))
+def called(frame, event, argument):
+    code = frame.f_code
+    if event == "call" and id(code) not in seen and code.co_filename.startswith(own):
+        seen[id(code)] = code
+        if code.co_qualname == "Trainer.fit":
+            while frame := frame.f_back:
+                frames[0] += frame.f_code.co_filename.startswith(own)
+sys.argv = sys.argv[1:]
+sys.path.insert(0, root)
+threading.setprofile(called)
+sys.setprofile(called)
+try:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+finally:
+    sys.setprofile(None)
+    named = [code for code in seen.values() if code.co_flags & 1 and code.co_name[0] != "<"]  # no bodies of classes
+    print(len(named), frames[0], file=sys.__stderr__)
+"""
+"""Run a program; print the own functions that it calls, and those that are open when the trainer begins."""
+WAYS = {
+    "a CIFAR-10 run": (510, ["run.py", "task=cifar10", "gate=conv", "profile=smoke", "progress=never"]),
+    "two present runs": (176, ["run.py", "task=cifar10", "gate=conv", "profile=smoke", "seed=0,1"]),
+    "a cell": (198, ["scripts/build_paper_data.py", "--explain", "datafourbody.baseline.t"]),
+}
+"""Command → the most functions of the project on its way."""
+
+
+@pytest.mark.slow(seconds=120)
+def test_the_ways_through_the_code_are_short(tmp_path: Path) -> None:
+    measured = {}
+    for name, (_, words) in WAYS.items():
+        given = [*words, *([f"results={tmp_path}"] if words[0] == "run.py" else [])]
+        if name == "two present runs":
+            subprocess.run([sys.executable, "run.py", *given[1:]], cwd=ROOT, check=True, capture_output=True)
+        counted = [sys.executable, "-c", COUNT, *given]
+        done = subprocess.run(counted, cwd=ROOT, capture_output=True, text=True, check=True)
+        measured[name], open_calls = map(int, done.stderr.split()[-2:])
+        assert open_calls <= 7
+    assert {name: number for name, number in measured.items() if number > WAYS[name][0]} == {}, measured

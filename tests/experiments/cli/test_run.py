@@ -220,11 +220,10 @@ def test_a_multirun_continues_after_failures_and_lists_them(command: Any, capsys
     assert shown.err.count("Traceback") == 1
 
 
-def test_a_failure_in_another_process_is_raised_to_the_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "share", lambda runs: {run.id: RecordError("one.json: unreadable") for run in runs})
+def test_a_failure_in_another_process_is_raised_to_the_launcher() -> None:
     (job,) = app.expand([])
     with pytest.raises(session.RunFailed, match="unreadable"):
-        session.Session([job], process=os.getpid() + 1).report(0, job)
+        session.Session([job], process=os.getpid() + 1).report(0, job, RecordError("one.json: unreadable"))
 
 
 def test_a_job_sent_to_another_process_carries_no_configurations() -> None:
