@@ -3,10 +3,10 @@
     python benchmarks/bench_llama.py [--quick] [--device cpu]
 
 The weights are random bfloat16, which cost the same as trained ones. A step has eight packed questions of 160 tokens,
-half of which are predicted, as the sums of memory take it (``experiments/config/footprint.py``). Task, learners and
-trainer are the suite's, with the settings of gate=lora, adapter and prune. Pruning covers heads and neurons with frozen
-weights, and with all weights trained, where ``train.optimizer=adamw8bit`` and ``model.gradient_checkpointing=true``
-bring them onto a card of 80 GB. All components are open.
+half of which are predicted. Task, learners and trainer are the suite's, with the settings of gate=lora, adapter and
+prune. Pruning covers heads and neurons with frozen weights, and with all weights trained, where
+``train.optimizer=adamw8bit`` and ``model.gradient_checkpointing=true`` bring them onto a card of 80 GB. All components
+are open.
 
 The rival of a training step is peft LoRA of rank 16 on q and v, with the same optimiser and loss. The rival of the
 answers is the plain model; answers are greedy, for 32 prompts at once. Deployed pruned models keep half of all heads
@@ -40,7 +40,6 @@ from processes import TimedStepsDone
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from experiments.config.compose import compose
-from experiments.config.footprint import ANSWER, TOKENS, footprint
 from experiments.core.task import DataInfo
 from experiments.core.training import Train
 from experiments.runs.measure import peak_memory
@@ -55,6 +54,8 @@ from ngn.methods.ngn import CountGate
 from ngn.train.batches import Batches
 from ngn.train.trainer import Trainer
 
+TOKENS = 160
+"""Tokens of a question with its answer, half of which are the answer."""
 FULL = {"num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 14_336, "vocab_size": 128_256}
 SMALL = {"num_hidden_layers": 4, "hidden_size": 128, "intermediate_size": 448, "vocab_size": 4096}
 GATES: dict[str, dict[str, Any]] = {
@@ -98,7 +99,7 @@ class Questions(AdaptationTask):
 
     def __init__(self, base: PretrainedModel, device: torch.device) -> None:
         self.base, self.device, self.home = base, device, device
-        source, asked = torch.Generator().manual_seed(1), round(TOKENS * (1 - ANSWER))
+        source, asked = torch.Generator().manual_seed(1), TOKENS // 2
         ids = torch.randint(base.model.config.vocab_size, (ROWS, TOKENS), generator=source).tolist()
         self.prompts = [row[:PROMPT] for row in ids]
         self.batch = pack([(row[:asked], row[asked:]) for row in ids[:TRAINED]], device)
@@ -108,9 +109,8 @@ class Questions(AdaptationTask):
         return 10_000
 
 
-def learned(task: Questions, gate: dict[str, Any]) -> tuple[CapacityLearner, Callable[[int], float], float]:
-    """Return a learner with all components open, a function that trains it and returns seconds per step, and the bytes
-    that the sums give for the training."""
+def learned(task: Questions, gate: dict[str, Any]) -> tuple[CapacityLearner, Callable[[int], float]]:
+    """Return a learner with all components open, and a function that trains it and returns seconds per step."""
     choices = {"task": "wikisql_easy", "model": "llama3_8b", "gate": gate["gate"]}
     settings = {key: value for key, value in gate.items() if key != "gate"}
     shape = task.base.model.config
@@ -132,9 +132,7 @@ def learned(task: Questions, gate: dict[str, Any]) -> tuple[CapacityLearner, Cal
             trainer.fit()
         return statistics.median(b - a for a, b in pairwise(at))
 
-    phases = footprint(config, on_card=True)
-    planned = max(sum(phases[name].values()) for name in ("train", "update")) if phases else 0.0
-    return learner, seconds, planned
+    return learner, seconds
 
 
 def _clock(at: list[float], device: torch.device, steps: int) -> Callable[[int], None]:
@@ -194,7 +192,7 @@ def main(arguments: list[str] | None = None) -> int:
     task, steps = Questions(llama(SMALL if quick else FULL, device), device), 3 if quick else 20
     size = sum(p.numel() for p in task.base.model.parameters()) / 1e9
     print(f"{size:.2f} billion parameters in bfloat16, {TRAINED} questions of {TOKENS} tokens a step")
-    print(f"  {'training':34} {'ms / step':>10} {'x peft':>8} {'peak GB':>9} {'by sums':>9}")
+    print(f"  {'training':34} {'ms / step':>10} {'x peft':>8} {'peak GB':>9}")
     speeds = {"the model by itself": answered(task.base.model, task)}
     rival = 0.0
     for name, gate in {"peft LoRA, r = 16": None, **GATES}.items():
@@ -203,13 +201,12 @@ def main(arguments: list[str] | None = None) -> int:
         if gate is not None and gate.get("train.optimizer") == "adamw8bit" and find_spec("torchao") is None:
             print(f"  {name:34} not measured: pip install -e '.[eightbit]'")
             continue
-        learner, train, sums = (None, peft_lora(task), 0.0) if gate is None else learned(task, gate)
+        learner, train = (None, peft_lora(task)) if gate is None else learned(task, gate)
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
         seconds = train(steps)
         rival, peak = rival or seconds, peak_memory(device) * 2**20 / 1e9
-        counted = f"{sums / 1e9:9.1f}" if sums else f"{'--':>9}"
-        print(f"  {name:34} {seconds * 1e3:10.1f} {seconds / rival:8.2f} {peak:9.1f} {counted}", flush=True)
+        print(f"  {name:34} {seconds * 1e3:10.1f} {seconds / rival:8.2f} {peak:9.1f}", flush=True)
         if learner is not None:
             set_boundaries(learner, 0.5)
             speeds[f"{name}, half of it deployed"] = answered(learner.deploy(share_frozen=True), task)

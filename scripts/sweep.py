@@ -3,7 +3,7 @@
     python scripts/sweep.py plan schedules                    # freeze the missing runs and estimate their time
     python scripts/sweep.py run schedules                     # run it here; --detach leaves the terminal at once
     python scripts/sweep.py run schedules --cluster slurm partition=gpu     # submit it, and return
-    python scripts/sweep.py status schedules                  # its progress; `table` and `figure` show results
+    python scripts/sweep.py status schedules                  # its progress; `table` shows its results
     python scripts/sweep.py run mine.yaml                     # a study of your own; its records go to runs/
     timeout 25m python scripts/sweep.py run schedules decay learners        # several in turn, for 25 minutes
 
@@ -27,7 +27,7 @@ import subprocess
 
 from experiments.cli.machine import check_packages
 from experiments.cli.pipes import exit_with
-from experiments.cli.sweep import Sweep, dry_run, figure_command, plan_of, run_here, status_command, table_command
+from experiments.cli.sweep import Sweep, dry_run, plan_of, run_here, status_command, table_command
 from experiments.config.run_files import Run
 from experiments.core.blocks import ConfigError
 from experiments.data import DataError
@@ -173,7 +173,6 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--results", type=Path, metavar="DIR", help="folder of the records")
     parser.add_argument("--data-root", type=Path, metavar="DIR", help="folder of the data sets")
     parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"])
-    parser.add_argument("--out", type=Path, metavar="FILE", help="figure: where it goes, a .png, .pdf or .svg")
     parser.add_argument("--lines", type=int, default=20, help="status: lines on single runs (20)")
     words = sys.argv[1:] if argv is None else argv
     given = parser.parse_intermixed_args(words)
@@ -197,7 +196,6 @@ COMMANDS = {
     "run": run_command,
     "status": status_command,
     "table": table_command,
-    "figure": figure_command,
 }
 
 if __name__ == "__main__":

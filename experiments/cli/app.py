@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 from experiments.cli import arguments, machine, presets, rewrite
-from experiments.cli.expand import Job, expand, first_job, is_sweep
+from experiments.cli.expand import Job, expand, first_job
 from experiments.cli.forecast import forecast
 from experiments.cli.session import Session, wants_tracebacks
 from experiments.config.compose import selection
@@ -71,7 +71,7 @@ def prepare(argv: Sequence[str]) -> tuple[list[str], list[Job]]:
     if SEARCH in tokens:  # it makes up its jobs; the first values stand for all
         return ["--multirun", *tokens], expand(first_job(tokens))
     jobs = expand(tokens)
-    if typed.mode == "multirun" or is_sweep(tokens):
+    if typed.mode == "multirun" or any(job.label for job in jobs):
         if "--run" in typed.flags:
             raise ConfigError(f"--run: the command has {len(jobs):,} jobs; remove --run")
         return ["--multirun", *tokens], jobs
@@ -113,10 +113,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     trials = paths.SCRATCH / "results"  # whose records are trained anew where they do not count
     jobs = [replace(job, run=present(job.run)[0]) if job.run.root == trials else job for job in jobs]
     missing = [job.run for job in jobs if not machine.recorded(job.run)]
-    if missing and not search:
-        if told := forecast(missing):
+    long = [] if search else [run for run in missing if run.config.profile == "full"]
+    if long:
+        if told := forecast(long):
             print(told, file=sys.stderr, flush=True)
-        machine.warn_of_uncounted(missing)
+        machine.warn_of_uncounted(long)
     session = Session([] if search else jobs, several, tuple(rewritten))
     sys.argv = [program, *rewritten]
     try:
@@ -124,9 +125,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             if jobs and not missing and not search:
                 from experiments.runs.launch import share  # imported here: not every command has a job
 
-                session.ready.update(share([job.run for job in jobs]))  # nothing starts: there are no folders of jobs
+                outcomes = share([job.run for job in jobs])  # nothing starts: there are no folders of jobs
                 for number, job in enumerate(jobs):
-                    session.report(number, job)
+                    session.report(number, job, outcomes[job.run.id])
             else:
                 start(session)()
     except KeyboardInterrupt as stopped:

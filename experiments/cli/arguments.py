@@ -80,17 +80,15 @@ class _Parser(argparse.ArgumentParser):
         raise ConfigError(f"{unknown}: no such flag.{nearest(unknown, FLAGS)} The flags are: {', '.join(FLAGS)}")
 
 
-def _parsed(argv: Sequence[str]) -> argparse.Namespace:
-    parser = _Parser(add_help=False, allow_abbrev=False)
-    parser.add_argument("overrides", nargs="*")
-    for names in PLAIN:
-        parser.add_argument(*names, action="store_true")
-    for names, choices in VALUED.items():
-        optional = {"nargs": "?", "const": "all"} if "--info" in names else {}
-        parser.add_argument(*names, choices=choices, **optional)  # type: ignore[arg-type]
-    for names in CLOSED:
-        parser.add_argument(*names)
-    return parser.parse_intermixed_args(list(argv))
+_PARSER = _Parser(add_help=False, allow_abbrev=False)
+_PARSER.add_argument("overrides", nargs="*")
+for _names in PLAIN:
+    _PARSER.add_argument(*_names, action="store_true")
+for _names, _choices in VALUED.items():
+    _optional = {"nargs": "?", "const": "all"} if "--info" in _names else {}
+    _PARSER.add_argument(*_names, choices=_choices, **_optional)  # type: ignore[arg-type]
+for _names in CLOSED:
+    _PARSER.add_argument(*_names)
 
 
 def split(argv: Sequence[str]) -> Arguments:
@@ -102,7 +100,7 @@ def split(argv: Sequence[str]) -> Arguments:
         ConfigError: on unknown flags, and on those that would load another main file or a pickled one.
         SystemExit: with status 0, after ``--version`` and ``--list``.
     """
-    args = _parsed(argv)
+    args = _PARSER.parse_intermixed_args(list(argv))
     if args.list:
         if len(argv) > 1:
             raise ConfigError("--list: takes no other arguments; it lists the studies, --help the choices and settings")

@@ -19,7 +19,6 @@ from experiments.config.compose import DESCRIBED, GROUPS, check, file_of, neares
 from experiments.config.run_files import Run
 from experiments.config.schema import MAX_JOBS, legal_keys
 from experiments.core.blocks import ConfigError, Incomplete
-from experiments.core.config import Config
 from experiments.core.packages import EXTRAS, missing, sentence
 from experiments.core.paths import CONF
 from experiments.runs.stack import why_no_kernel
@@ -34,19 +33,14 @@ class Job:
     """One job of a command.
 
     Attributes:
-        overrides: those that distinguish it from the other jobs.
+        label: the overrides that distinguish it from the other jobs, as typed; empty for a single job.
         tokens: all of its overrides, from which Hydra composes it in another process.
         run: its run, composed and checked.
     """
 
-    overrides: tuple[str, ...]
+    label: str
     tokens: tuple[str, ...]
     run: Run
-
-    @property
-    def label(self) -> str:
-        """The overrides that distinguish this job, as typed."""
-        return " ".join(self.overrides).replace("seed.value=", "seed=")
 
 
 def _known_keys() -> list[str]:
@@ -116,11 +110,6 @@ def parse_all(tokens: Sequence[str]) -> list[Override]:
     return overrides
 
 
-def is_sweep(tokens: Sequence[str]) -> bool:
-    """Return whether an override of the run's settings has several values."""
-    return any(parse(token).is_sweep_override() for token in tokens if not is_hydra(token))
-
-
 def first_job(tokens: Sequence[str]) -> list[str]:
     """Return the overrides of the first job of a command, and those of Hydra."""
     first = []
@@ -185,22 +174,21 @@ def expand(tokens: Sequence[str], complete: bool = True) -> list[Job]:
             for one, settings in blocks
         ]
         several = zip(overrides, typed, strict=True)
-        swept_values = tuple(word for one, words in several if one.is_sweep_override() for word in words)
+        swept = " ".join(word for one, words in several if one.is_sweep_override() for word in words)
         try:
             run = run_of(merged)
         except ConfigError as error:
             if isinstance(error, Incomplete) and not complete:
                 continue
-            where = f"\n(in the job with {' '.join(swept_values)})" if swept_values else ""
+            where = f"\n(in the job with {swept})" if swept else ""
             own = [file for _, settings in blocks for file in _own_files(settings)]
             told = any(str(Path(file).parents[1]) in str(error) for file in own)  # where to write, or what is wrong
             also = f"\n(with your {', '.join(own)})" if own and not told else ""
             raise ConfigError(f"{error}{where}{also}") from None
-        job = Job(swept_values, tuple(word for words in typed for word in words), run)
+        job = Job(swept.replace("seed.value=", "seed="), tuple(word for words in typed for word in words), run)
         if job.run.id in seen:
-            first = " ".join(seen[job.run.id].overrides)
             raise ConfigError(
-                f"duplicate jobs: '{first}' and '{' '.join(swept_values)}' are the same run ({job.run.id}). "
+                f"duplicate jobs: '{seen[job.run.id].label}' and '{job.label}' are the same run ({job.run.id}). "
                 "Either a value occurs twice, or the swept key does not change this run"
             )
         seen[job.run.id] = job
@@ -215,22 +203,14 @@ def run_of(merged: Mapping[str, Any]) -> Run:
         ConfigError: if it cannot run.
     """
     config = check(merged)
-    _check_execution(config)
-    folders = {
-        name: str(Path(value).expanduser().resolve())
-        for name in ("results", "data_root")
-        if (value := getattr(config, name)) is not None
-    }
-    return Run.of(config.model_copy(update=folders))
-
-
-def _check_execution(config: Config) -> None:
-    """Refuse folders, loggers and engines that do not fit the run."""
-    for key in ("results", "data_root"):
+    named = {key: value for key in ("results", "data_root") if (value := getattr(config, key)) is not None}
+    for key, value in named.items():
         # An empty name would mean the working directory. It is a mistake, such as ``results=$UNSET``.
-        if getattr(config, key) is not None and not getattr(config, key).strip():
+        if not value.strip():
             raise ConfigError(f"{key}: the name of the folder is empty; remove {key}= for the default folder")
     if (name := missing(*(module for module in EXTRAS["logging"] if module == config.logger))) is not None:
         raise ConfigError(sentence(f"logger={config.logger}", name))
     if config.engine == "fused" and (reason := why_no_kernel(config)) is not None:
         raise ConfigError(f"engine=fused: {reason}. Remove engine=, or use engine=torch")
+    folders = {key: str(Path(value).expanduser().resolve()) for key, value in named.items()}
+    return Run.of(config.model_copy(update=folders))

@@ -8,7 +8,7 @@ from textwrap import fill
 
 from experiments.analysis.collect import Reader
 from experiments.analysis.selection import keys_of
-from experiments.config.identity import name_of
+from experiments.config.identity import canonical, name_with
 from experiments.core.config import Config
 from experiments.core.paths import RESULTS
 from experiments.runs.sweeps.status import Speeds, duration_text
@@ -71,7 +71,7 @@ def _tables_and_figures() -> Iterator[tuple[str, set[str]]]:
     for table in MACROS:
         each = [(runs.config(seed), keys_of(runs, seed)) for runs in table.runs.values() for seed in runs.seeds]
         if each:
-            yield table.name, {name_of(config, keys) for config, keys in each}
+            yield table.name, {name_with(config, config.seed.value, canonical(keys)) for config, keys in each}
     empty = Reader(Store(RESULTS / "none"))  # the runs of a figure do not depend on records
     for name, figure in FIGURES.items():
         yield name, set(figure.data(empty).runs)

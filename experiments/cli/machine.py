@@ -9,7 +9,6 @@ from pathlib import Path
 
 from experiments.cli.expand import Job
 from experiments.config import rival_target
-from experiments.config.footprint import footprint, largest, what_fits
 from experiments.config.run_files import Run
 from experiments.core import paths
 from experiments.core.blocks import ConfigError
@@ -31,13 +30,13 @@ def check(jobs: Sequence[Job], tokens: Sequence[str]) -> None:
     if any(token.startswith("hydra/launcher=") and token not in LOCAL_LAUNCHERS for token in tokens):
         return
     configs = [job.run.config for job in jobs]
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if any(config.model is not None for config in configs):
         from experiments.runs.memory import card_sizes  # imports torch, which a pretrained model needs anyway
 
         cards = card_sizes()
         for config in configs:
-            _pretrained(config, cards)
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+            _pretrained(config, cards, memory)
     for config in configs:
         _memory(config, memory)
     for config in configs:
@@ -100,31 +99,33 @@ CONTEXT = 2e9
 """Bytes of a card that the context of CUDA and fragmentation take."""
 
 
-def _pretrained(config: Config, cards: Sequence[int]) -> None:
-    """Refuse a run of a pretrained model that does not fit into the memory of its device, or of the host.
+def _pretrained(config: Config, cards: Sequence[int], host: int) -> None:
+    """Refuse a run of a pretrained model whose weights and their training state alone exceed the memory.
+
+    Activations come on top: a run that passes may still end for want of memory.
 
     Args:
         cards: bytes of memory of every GPU.
+        host: bytes of memory of this machine.
     """
     model = config.model
     if model is None:
         return
-    on_card = bool(cards) and config.device != "cpu"
-    host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    there = cards[0] - CONTEXT if on_card else float(host)
-    weights = (model.parameters or 0) * (2 if model.dtype == "bfloat16" else 4)
-    phases = footprint(config, on_card) or {"load": {"weights": float(weights)}}
-    if on_card and weights > host:
-        raise ConfigError(f"model={model.name}: this machine has too little memory to load {weights / 1e9:,.1f} GB")
-    phase, needed = largest(phases)
-    if needed <= there:
-        return
-    parts = ", ".join(f"{part} {size / 1e9:,.1f}" for part, size in phases[phase].items())
-    fitting = what_fits(config, on_card, there) or ["a smaller model, or a card with more memory"]
-    raise ConfigError(
-        f"model={model.name}: {phase} needs about {needed / 1e9:,.1f} GB ({parts}), but "
-        f"{'the GPU' if on_card else 'this machine'} has {there / 1e9:,.1f} GB; this would fit: {'; '.join(fitting)}"
-    )
+    on_card, eight_bit = bool(cards) and config.device != "cpu", config.train.optimizer == "adamw8bit"
+    width, numbers = 2 if model.dtype == "bfloat16" else 4, model.parameters or 0
+    needed, saving = width * numbers, "model.dtype=bfloat16"
+    if getattr(config.gate, "backbone", "frozen") != "frozen":  # weights and gradients, and two moments
+        needed = numbers * (2 * width + 2 if eight_bit else 16)
+        saving = "gate.backbone=frozen" if eight_bit else "train.optimizer=adamw8bit or gate.backbone=frozen"
+    for size, room, place, verb in (
+        (width * numbers, host, "this machine", "loading"),
+        (needed, cards[0] - CONTEXT if on_card else host, "the GPU" if on_card else "this machine", "training"),
+    ):
+        if size > room:
+            raise ConfigError(
+                f"model={model.name}: {verb} needs at least {size / 1e9:,.1f} GB, but {place} has "
+                f"{room / 1e9:,.1f} GB; use {saving}, a smaller model, or more memory"
+            )
 
 
 def _memory(config: Config, there: int) -> None:

@@ -9,17 +9,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from experiments.analysis import overview, published
-from experiments.analysis.collect import Reader
+from experiments.analysis import overview
 from experiments.analysis.frame import frame_of, record_rows
-from experiments.analysis.reduce import reduce_cell
 from experiments.analysis.rows import FlatRecord, record_row
-from experiments.analysis.selection import keys_of
-from experiments.analysis.tables import Row, Table
-from experiments.analysis.terminal import tex_to_text
-from experiments.cli.forecast import Found, counted, record_of
+from experiments.cli.forecast import Found, counted
 from experiments.cli.pipes import print_line, room
 from experiments.config.compose import DEFAULT_CHOICES
 from experiments.config.identity import identity_keys
@@ -32,6 +27,10 @@ from experiments.runs.same import data_differences, named
 from experiments.store.provenance import changed_since
 from experiments.store.records import RecordError, Store
 from experiments.store.sources import sources_digest
+
+if TYPE_CHECKING:
+    from experiments.analysis.collect import Reader
+    from experiments.analysis.tables import Row, Table
 
 Rows = Mapping[str, FlatRecord]
 """Run id → the row of its record."""
@@ -105,8 +104,8 @@ def closing(jobs: Labelled, made: Sequence[Path]) -> str:
     own = {row["run_id"]: row for _, row in record_rows(map(str, made))}
     committed: dict[str, FlatRecord] = {}
     for _, run in jobs:
-        if run.id in own and run.store.root.resolve() != RESULTS and (record := record_of(run.id, Store(RESULTS))):
-            committed[run.id] = record_row(record)
+        if run.id in own and run.store.root.resolve() != RESULTS and (path := Store(RESULTS).path(run.id)).is_file():
+            committed.update((run.id, row) for _, row in record_rows([str(path)]))
     parts = []
     if committed:
         parts.append(f"yours, and in brackets the committed record of the same run:\n{_by_run(jobs, own, committed)}")
@@ -155,7 +154,10 @@ def _paper(jobs: Labelled, own: Rows) -> str:
     """
     if all(run.config.profile != "full" for _, run in jobs):  # the paper has no smoke runs
         return ""
-    from experiments.studies import MACROS  # imported here: they are all studies
+    from experiments.analysis import published  # imported here: only full runs need the paper's tables
+    from experiments.analysis.collect import Reader
+    from experiments.analysis.selection import keys_of
+    from experiments.studies import MACROS
 
     seeds: dict[str, list[int]] = {}
     roots: dict[str, Path] = {}
@@ -197,6 +199,10 @@ def _paper_lines(
     rows: Iterable[tuple[Table, Row]], seeds: Sequence[int], mine: Reader | None, committed: Reader, values: Any
 ) -> list[FlatRecord]:
     """Return a line for each quantity of these rows, which have the same runs; the one that says most of it."""
+    from experiments.analysis import published
+    from experiments.analysis.reduce import reduce_cell
+    from experiments.analysis.terminal import tex_to_text
+
     lines: dict[str, FlatRecord] = {}
     title = ""
     for table, row in rows:

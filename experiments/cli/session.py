@@ -76,12 +76,6 @@ def write_folder(folder: Path, config: Config, hydra: DictConfig, overrides: Seq
         log.warning("%s", storage_fault(fault) or fault)
 
 
-def _fitted(line: str, several: bool) -> str:
-    """Cut one of several lines on a terminal to its width. The record and the table at the end have the rest."""
-    width = room()
-    return f"{line[: width - 1]}…" if several and len(line) > width and sys.stdout.isatty() else line
-
-
 @dataclass
 class Session:
     """The jobs of a command and their outcomes.
@@ -94,7 +88,6 @@ class Session:
         failed: reason → the failed jobs.
         diverged: one line for each diverged job.
         done: outcomes with a record, in job order.
-        ready: run id → outcome or exception of a run that a launcher trained before its job reports.
         labels: in another process, what distinguishes each job.
     """
 
@@ -105,7 +98,6 @@ class Session:
     failed: dict[str, list[str]] = field(default_factory=dict)
     diverged: list[str] = field(default_factory=list)
     done: list[RunOutcome] = field(default_factory=list)
-    ready: dict[str, RunOutcome | Exception] = field(default_factory=dict)
     labels: list[str] = field(default_factory=list)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -113,7 +105,6 @@ class Session:
             **self.__dict__,
             "jobs": [],
             "labels": self.labels or [job.label for job in self.jobs],
-            "ready": {},
             "done": [],
         }
 
@@ -121,11 +112,14 @@ class Session:
         """Return a job by its number; a job that a sweeper makes up is composed and added."""
         if number == len(self.jobs):
             (job,) = expand(overrides)
-            self.jobs.append(Job(tuple(token for token in overrides if token not in self.fixed), job.tokens, job.run))
+            label = " ".join(token for token in overrides if token not in self.fixed).replace("seed.value=", "seed=")
+            self.jobs.append(Job(label, job.tokens, job.run))
         return self.jobs[number]
 
     def job(self, settings: DictConfig) -> Any:
-        """Do one job, as Hydra starts it: run it, report it, and return what a search optimises."""
+        """Do one job, as Hydra starts it: train its run, report it, and return what a search optimises."""
+        from experiments.runs.launch import share  # imported here: not every command has a job
+
         hydra = HydraConfig.get()
         number = 0 if OmegaConf.is_missing(hydra.job, "num") else int(hydra.job.num)  # missing in a single run
         if number < len(self.jobs):
@@ -133,40 +127,39 @@ class Session:
         else:
             run = run_of(OmegaConf.to_container(settings, resolve=True))  # type: ignore[arg-type]
             told = self.labels[number] if number < len(self.labels) else " ".join(hydra.overrides.task)
-            job = Job((told,), (), run)
-        return self.report(number, job, hydra)
+            job = Job(told.replace("seed.value=", "seed="), (), run)
+        return self.report(number, job, share([job.run])[job.run.id], hydra)
 
-    def report(self, number: int, job: Job, hydra: HydraConf | None = None) -> Any:
-        """Run a job unless a launcher already has, print a line, and collect failures.
+    def report(self, number: int, job: Job, outcome: RunOutcome | Exception, hydra: HydraConf | None = None) -> Any:
+        """Print a line on a job that ended, and collect failures.
 
         In a multirun, jobs after a failed one still run. Errors written for the reader show only their message.
 
         Args:
             number: index of the job, from 0.
+            outcome: that of its run, or the error that stopped it.
             hydra: Hydra's settings.
 
         Returns:
             the truncated score and the size of the learned model, for a sweeper with two directions; the score alone
             for other sweepers; NaN if there is none.
         """
-        run = job.run
         prefix = (
             f"[{number + 1}/{max(len(self.jobs), len(self.labels), number + 1)}] {job.label}: " if self.several else ""
         )
         try:
-            from experiments.runs.launch import share  # imported here: not every command has a job
-
-            outcome = self.ready.pop(run.id, None) or share([run])[run.id]
             if isinstance(outcome, Exception):
                 raise outcome
             line = f"{prefix or f'{outcome.run_id}: '}{outcome.message}"
             if hydra is not None:
                 LINES.info("%s", line)
-            print_line(_fitted(line, self.several))
+            if self.several and sys.stdout.isatty() and len(line) > (width := room()):
+                line = f"{line[: width - 1]}…"  # the record and the table at the end have the rest
+            print_line(line)
             self.done.append(outcome)
             if outcome.status == "diverged":
                 self.diverged.append(f"{prefix}{outcome.run_id}")
-            return _objective(outcome, hydra)
+            return None if hydra is None else _objective(outcome, hydra)
         except Exception as error:
             elsewhere = os.getpid() != self.process
             for_reader = is_for_reader(error)
@@ -195,7 +188,7 @@ class Session:
         """
         here = [outcome.path for outcome in self.done] if self.done or self.failed else None
         made = [path for path in here or [job.run.path for job in self.jobs] if path.is_file()]
-        if made:
+        if made and (len(self.jobs) > 1 or any(job.run.config.profile == "full" for job in self.jobs)):
             from experiments.cli.recorded import closing  # imported here: jobs in other processes do not need it
 
             if told := closing([(job.label, job.run) for job in self.jobs], made):
@@ -213,9 +206,9 @@ class Session:
         return 1 if self.failed else 3 if self.diverged else 0
 
 
-def _objective(outcome: RunOutcome, hydra: HydraConf | None) -> Any:
+def _objective(outcome: RunOutcome, hydra: HydraConf) -> Any:
     """Return what a sweeper optimises; None where no sweeper asks for it."""
-    directions = None if hydra is None else getattr(hydra.sweeper, "direction", None)
+    directions = getattr(hydra.sweeper, "direction", None)
     if directions is None:
         return None
     from experiments.store.records import read_record

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
 
 from experiments.analysis import overview
 from experiments.analysis.frame import frame
@@ -161,34 +160,14 @@ def status_command(sweep: Sweep, given: argparse.Namespace) -> int:
 
 def table_command(sweep: Sweep, given: argparse.Namespace) -> int:
     """Show the results of the study by the settings that differ; return 0 if it is complete."""
-    table, wanted = _found(sweep)
+    paths = [Store(sweep.results).path(run.id) for run in sweep.runs()]
+    table, wanted = frame(path for path in paths if path.exists()), len(paths)
     if len(table):
         by = overview.telling(table)
         print(overview.format_rows(overview.grouped(table, by, overview.usual_columns(table))))
         print(overview.notes(table, by), end="")
     print(f"medians over the runs of each line; {len(table)} of {wanted} runs have their record")
     return 0 if len(table) == wanted else 1
-
-
-def _found(sweep: Sweep) -> tuple[Any, int]:
-    """Return the DataFrame of the study's recorded runs, and the number of all its runs."""
-    paths = [Store(sweep.results).path(run.id) for run in sweep.runs()]
-    return frame(path for path in paths if path.exists()), len(paths)
-
-
-def figure_command(sweep: Sweep, given: argparse.Namespace) -> int:
-    """Plot the columns of ``table`` against the first differing setting; return 0 if there is anything to plot."""
-    found, wanted = _found(sweep)
-    if not (by := overview.telling(found)):
-        print(f"{sweep.study.name}: the recorded runs differ only in their seed", file=sys.stderr)
-        return 1
-    file = given.out or sweep.folder / "figure.png"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    overview.plot(file, overview.grouped(found, by[:1], overview.usual_columns(found)), found, by[0])
-    if others := by[1:]:
-        print(f"every line of the plot is over runs that also differ in {', '.join(others)}")
-    print(f"{len(found)} of {wanted} runs have their record; plot of the results against {by[0]}:\n  {file}")
-    return 0
 
 
 def plan_of(sweep: Sweep, largest: int) -> plans.Plan | None:

@@ -118,12 +118,7 @@ def run_id(config: Config) -> str:
 
     It takes 0.2 ms, so a ``Run`` stores it.
     """
-    return name_of(config, identity_keys(config))
-
-
-def name_of(config: Config, keys: Mapping[str, Any]) -> str:
-    """Return the run id of a configuration with known :func:`identity_keys`."""
-    return name_with(config, config.seed.value, canonical(keys))
+    return name_with(config, config.seed.value, canonical(identity_keys(config)))
 
 
 def canonical(keys: Mapping[str, Any]) -> str:

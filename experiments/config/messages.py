@@ -91,28 +91,17 @@ def explain(
     return "\n".join(" ".join([f"{key}:" if key and words else key, *words]).strip() for key, words in lines.items())
 
 
-def _require_shallow(text: str, where: str) -> None:
-    """Raise a ConfigError if YAML is nested more deeply than settings are; the usual reader would take minutes."""
-    depth = most = 0
-    try:
-        for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if (most := max(most, depth)) > YAML_DEPTH:
-                break
-    except yaml.YAMLError as fault:  # the usual reader says more about other faults
-        most = YAML_DEPTH + 1 if "nesting depth" in str(fault) else 0
-    if most > YAML_DEPTH:
-        raise ConfigError(f"{where}: is nested more than {YAML_DEPTH} deep")
-
-
 def _require_small(content: Any, where: str) -> None:
-    """Raise a ConfigError if settings are endless or huge once the aliases of YAML are expanded."""
+    """Raise a ConfigError if settings are nested deeply, or endless or huge once the aliases of YAML are expanded."""
     count, left = 0, [(content, 0)]
     while left:
         value, depth = left.pop()
         count += 1
         if count > YAML_VALUES or depth > YAML_DEPTH:
-            raise ConfigError(f"{where}: repeats itself by its aliases, to more than {YAML_VALUES} values")
+            raise ConfigError(
+                f"{where}: is nested more than {YAML_DEPTH} deep, or repeats itself by its aliases, to more than "
+                f"{YAML_VALUES} values"
+            )
         if isinstance(value, dict | list):
             left += [(inner, depth + 1) for inner in (value.values() if isinstance(value, dict) else value)]
 
@@ -147,10 +136,11 @@ def parse_value(text: str) -> Any:
         ValueError: if it is not YAML, or is nested too deeply.
     """
     try:
-        _require_shallow(text, "the value")
         value = yaml.safe_load(text)
         _require_small(value, "the value")
-    except (yaml.YAMLError, ConfigError, RecursionError) as fault:
+    except RecursionError:
+        raise ValueError("the value is nested too deeply") from None
+    except (yaml.YAMLError, ConfigError) as fault:
         raise ValueError(" ".join(str(fault).split())) from None
     return value
 
@@ -163,7 +153,6 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """
     try:
         text = read_regular(path, YAML_BYTES).decode()
-        _require_shallow(text, str(path))
         content = yaml.load(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark

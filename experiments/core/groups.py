@@ -81,25 +81,17 @@ class GroupedSettings(Closed):
         return max(float(K - 1), self.t0 if t0 is None else t0)
 
     @model_validator(mode="after")
-    def _of_the_order(self) -> GroupedSettings:
+    def _groups_fit(self) -> GroupedSettings:
         if self.order_exponent != 1 and self.order != "power":
             raise ValueError(f"gate.order_exponent is for gate.order=power; gate.order={self.order} has no exponent")
         if self.order_ranks is not None and self.order not in ("matryoshka", "nested_dropout"):
             raise ValueError("gate.order_ranks are for gate.order=matryoshka or nested_dropout")
         if self.order == "matryoshka" and self.order_ranks is None and self.K is None:
             raise ValueError("gate.order=matryoshka with gate.K=null needs its gate.order_ranks")
-        return self
-
-    @model_validator(mode="after")
-    def _kinds_exist(self) -> GroupedSettings:
         unknown = [kind for kind in self.kinds or () if kind not in self.group_kinds]
         if unknown:
             legal = f"they are: {', '.join(self.group_kinds)}" if self.group_kinds else "all its groups are alike"
             raise ValueError(f"gate={self.component} has no kind of groups {unknown[0]!r}; {legal}")
-        return self
-
-    @model_validator(mode="after")
-    def _boundary_inside(self) -> GroupedSettings:
         for number in range(max(1, len(self.group_kinds))):
             K, t0 = self.K_of(number), self.setting_of(number, "t0")
             t0 = self.t0 if t0 is None else t0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import pkgutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
@@ -61,7 +61,11 @@ def discover_classes(package: str, path: list[str], base: type[Block]) -> dict[s
     """
     classes: dict[str, type[Block]] = {}
     for module in _modules(package, path):
-        for block in _blocks(vars(module).values(), module.__name__, base):
+        for block in vars(module).values():
+            if not (isinstance(block, type) and issubclass(block, base) and block.__module__ == module.__name__):
+                continue
+            if "name" not in block.model_fields or not get_args(block.model_fields["name"].annotation):
+                continue  # a base class, which has no name
             name = legal_name(block, "name")
             if name in classes:
                 raise ConfigError(
@@ -111,15 +115,3 @@ def _modules(package: str, path: list[str]) -> Iterator[ModuleType]:
                 )
             places[module.name] = place
     return (importlib.import_module(f"{package}.{name}") for name in places if name != "base")
-
-
-def _blocks(values: Iterable[object], module: str, base: type[Block]) -> list[type[Block]]:
-    """Return the classes that ``module`` itself defines, without base classes, which have no name."""
-    return [
-        value
-        for value in values
-        if isinstance(value, type)
-        and issubclass(value, base)
-        and value.__module__ == module
-        and get_args(value.model_fields["name"].annotation if "name" in value.model_fields else None)
-    ]

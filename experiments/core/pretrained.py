@@ -44,7 +44,7 @@ class BaseModel(Closed):
     ffn: Count | None = None
     """Neurons of a feed-forward block."""
     hidden: Count | None = None
-    """Width of the residual stream, for the memory only, as the next two."""
+    """Width of the residual stream, which describes the model, as the next two do."""
     head_dim: Count | None = None
     """Width of a head."""
     vocab: Count | None = None

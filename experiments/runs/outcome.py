@@ -26,7 +26,7 @@ from experiments.store.sources import keep_digests
 if TYPE_CHECKING:
     import torch
 
-    from experiments.core.task import DataInfo, Task
+    from experiments.core.task import Task
 
 log = logging.getLogger(__name__)
 
@@ -115,6 +115,10 @@ def write(
         execution["tag"] = run.config.tag
     if (conf := conf_digest()) is not None:
         execution["conf"] = conf
+    blocks: list[Any] = [
+        info and {"name": info.name, "sha256": info.sha256, "provenance": info.provenance}
+        for info in (task.info, task.base_info)
+    ]
     record = Record(
         schema=SCHEMA_VERSION,
         run_id=run.id,
@@ -125,8 +129,8 @@ def write(
         execution=execution,
         hardware=machine(),
         packages=packages(),
-        data=_block(task.info),
-        base=None if task.base_info is None else _block(task.base_info),
+        data=blocks[0],
+        base=blocks[1],
         code=code_block(numerics(run.config)),
     ).json()
     curves = {f"{n}.{key}": v for n, phase in phases.items() for key, v in phase.curves[r].items()}
@@ -153,17 +157,6 @@ def summary(record: dict[str, Any]) -> str:
         each = [f"{mode} {form.format(phase[mode][score])}" for mode in ("soft", "truncated") if mode in phase]
         back = f", prunes back: {phase['prunes_back']['outcome']}" if "prunes_back" in phase else ""
         parts.append(f"{name} {'t' if 't' in phase else 'count'} = {size}, {', '.join(each)}{back}")
-    return f"{'; '.join(parts)} ({_time_of(record)})"
-
-
-def _block(info: DataInfo) -> Any:
-    """The ``data`` or ``base`` block of a record."""
-    return {"name": info.name, "sha256": info.sha256, "provenance": info.provenance}
-
-
-def _time_of(record: Mapping[str, Any]) -> str:
-    """Return the time that passed while a run was trained: runs of one stack share it."""
-    replicas, share = record["execution"]["replicas"], record["time"]["seconds"]
-    if replicas == 1:
-        return f"{share:.1f} s"
-    return f"{replicas * share:.1f} s for {replicas} runs together"
+    replicas, share = record["execution"]["replicas"], record["time"]["seconds"]  # the runs of a stack share its time
+    together = "" if replicas == 1 else f" for {replicas} runs together"
+    return f"{'; '.join(parts)} ({replicas * share:.1f} s{together})"

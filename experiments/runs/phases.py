@@ -5,7 +5,6 @@ A phase is grown from low, retrained at the learned size, from high, or continue
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -84,7 +83,6 @@ class PhaseSetup:
         end: folder that receives the trained parameters, for continuations; None for none.
         start: folder of trained parameters (body and boundary) that replace the initial ones. Schedules, optimiser and
             data order start anew.
-        keep: files for the truncated models, one per run; empty keeps none.
         of: the runs that own the phase, if the stack trains them at other prices; None if it trains them as they are.
     """
 
@@ -93,7 +91,6 @@ class PhaseSetup:
     count: int | list[int] | None = None
     end: Path | None = None
     start: Path | None = None
-    keep: Sequence[Path] = ()
     of: Stack | None = None
 
 
@@ -154,7 +151,9 @@ def fit_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseS
             shrink=first.gate.given,
             evaluate_every=-(-plan.steps // task.evaluations) if task.evaluations else None,
         )
-        history = trainer.fit() if has_trainable_parameters(learner) else skip_training(trainer)
+        # A pretrained model without attached parts has nothing to train.
+        trained = any(p.numel() for p in (*learner.body_parameters(), *learner.controller_parameters()))
+        history = trainer.fit() if trained else skip_training(trainer)
     if setup.end is not None:
         checkpoint.remove_newer(setup.end, None)  # an older, unusable file may have a later step
         checkpoint.save(setup.end, plan.steps, learner.state(), {}, identity)
@@ -170,7 +169,8 @@ def _measured(
     def alone(r: int) -> Learner:
         return learner_of(stack.take([r]), task, high=setup.name == "from_high").to(device)
 
-    results = measure_phase(trainer, learner, task, history, first, fixed, device, setup.keep)
+    keep = [run.model_file(setup.name) for run in (setup.of or stack).runs if run.config.save == "deployed"]
+    results = measure_phase(trainer, learner, task, history, first, fixed, device, keep)
     if isinstance(task, ModuleTask):
         for result in results:
             if result.complete:
@@ -189,11 +189,6 @@ def _measured(
             results[r].prefixes = scores
     curves = [curves_of(history, r, fixed) for r in range(len(stack))]
     return Phase(results, curves, history.resumed, trainer.engine)
-
-
-def has_trainable_parameters(learner: Learner) -> bool:
-    """Return whether there is something to train. A pretrained model without attached parts has nothing."""
-    return any(p.numel() for p in (*learner.body_parameters(), *learner.controller_parameters()))
 
 
 def skip_training(trainer: Trainer) -> History:

@@ -75,7 +75,7 @@ class Work:
 
 def note_stack(folder: Path, stack: Stack) -> None:
     """Write the list of a stack's runs into its folder of checkpoints, before any other file."""
-    if len(stack) > 1 and not (folder / NOTE).exists():
+    if not (folder / NOTE).exists():
         root = stack.runs[0].root.resolve()
         note = {"results": str(root), "runs": {run.id: scientific(run.config) for run in stack.runs}}
         checkpoint.write_sealed(folder / NOTE, note, {})

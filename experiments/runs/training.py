@@ -60,8 +60,6 @@ def replicas_on_this_machine(stack: Stack, task: Task[Any], device: torch.device
     The trainer of a single run tells whether a kernel trains the stack, as planned: not on a GPU, for example.
     """
     first, planned = stack.first, kernel_of(stack.first) is not None
-    if len(stack) == 1:
-        return 1
     if planned:
         alone = stack.take([0])
         learner = learner_of(alone, task, first.method.sizes(first.gate)).to(device)
@@ -103,11 +101,6 @@ def _out_of_memory(error: BaseException) -> bool:
     return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
 
 
-def model_files(stack: Stack, phase: str) -> list[Path]:
-    """Return the files for the truncated models of a phase; none without ``save=deployed``."""
-    return [run.model_file(phase) for run in stack.runs if run.config.save == "deployed"]
-
-
 def train_stack(stack: Stack) -> list[RunOutcome]:
     """Train the phases of a stack as one model and write its records. Return the outcome of every run.
 
@@ -124,22 +117,23 @@ def train_stack(stack: Stack) -> list[RunOutcome]:
     try:
         with host.tuned_for_training(), host.float32_products(first.train.matmul):
             task = make_task(first, device)
-            if (most := replicas_on_this_machine(stack, task, device)) < len(stack):
+            if len(stack) > 1 and (most := replicas_on_this_machine(stack, task, device)) < len(stack):
                 raise DoesNotFit(most)
             started, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
             if first.force and (scratch / RECORDED).exists():
                 checkpoint.remove(scratch)  # checkpoints of a finished training: force=true asks for a new one
-            note_stack(scratch, stack)
+            if len(stack) > 1:
+                note_stack(scratch, stack)
             phases: dict[str, Phase] = {}
             if (alone := first.method.sizes(first.gate)) is not None:
-                setup = PhaseSetup("fixed", scratch / "fixed", count=alone, keep=model_files(stack, "fixed"))
+                setup = PhaseSetup("fixed", scratch / "fixed", count=alone)
                 phases["fixed"] = train_phase(stack, task, device, setup)
             for name in first.phases if alone is None else ():
                 if name == "fixed":
                     phases[name] = _retrain(stack, task, phases["grown"], device, scratch)
                 else:
                     end = scratch / "end" if name == "grown" and first.continue_with else None
-                    setup = PhaseSetup(name, scratch / name, end=end, keep=model_files(stack, name))
+                    setup = PhaseSetup(name, scratch / name, end=end)
                     phases[name] = train_phase(stack, task, device, setup)
             if "from_high" in phases:
                 starts = [first.gate.high_start(group) for group in range(first.gate.groups)]
@@ -149,7 +143,7 @@ def train_stack(stack: Stack) -> list[RunOutcome]:
             for factor in first.continue_with if alone is None else ():
                 key = branch_phase(factor)
                 branches = Stack.of(*(branch_of(run.config, factor) for run in stack.runs))
-                setup = PhaseSetup(key, scratch / key, start=scratch / "end", keep=model_files(stack, key), of=stack)
+                setup = PhaseSetup(key, scratch / key, start=scratch / "end", of=stack)
                 phases[key] = train_phase(branches, task, device, setup)
                 for result, branch in zip(phases[key].results, branches.runs, strict=True):
                     result.lambda0 = branch.config.schedule.lambda0
@@ -182,7 +176,7 @@ def _retrain(stack: Stack, task: Task[Any], grown: Phase, device: torch.device, 
         for group in groups:
             part = stack.take(group)  # name the folder after its runs: in a later attempt, some may have records
             folder = scratch / f"fixed{size_name(counts)}-{part.id}"
-            setup = PhaseSetup("fixed", folder, count=fixed_size(counts), keep=model_files(part, "fixed"))
+            setup = PhaseSetup("fixed", folder, count=fixed_size(counts))
             phase = train_phase(part, task, device, setup)
             resumed += phase.resumed
             engines.add(phase.engine)

@@ -5,6 +5,7 @@ The git commit names the code. A tree without git names none.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib.metadata
@@ -12,7 +13,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -68,18 +69,13 @@ def code() -> Code:
 
     With plug-ins, the code is not clean: no commit of this repository contains them.
     """
-    tree = _code()
-    return replace(tree, clean=tree.clean and not plugin_folders())
-
-
-def _code() -> Code:
     top = _git("rev-parse", "--show-toplevel")
-    if top is not None and Path(top.strip()).resolve() == ROOT:
-        commit = _git("rev-parse", "HEAD")
-        status = _git("status", "--porcelain", "--untracked-files=all", "--", *SOURCES)
-        changed = tuple(line[3:] for line in (status or "").splitlines())
-        return Code(commit.strip() if commit else None, commit is not None and status == "", "git", changed)
-    return Code(None, False, "none")
+    if top is None or Path(top.strip()).resolve() != ROOT:
+        return Code(None, False, "none")
+    commit = _git("rev-parse", "HEAD")
+    status = _git("status", "--porcelain", "--untracked-files=all", "--", *SOURCES)
+    clean = commit is not None and status == "" and not plugin_folders()
+    return Code(commit and commit.strip(), clean, "git", tuple(line[3:] for line in (status or "").splitlines()))
 
 
 def why_not_counted() -> str | None:
@@ -107,20 +103,15 @@ def packages() -> dict[str, str]:
     return versions
 
 
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return visible(line.split(":", 1)[1].strip())
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
-
-
 @functools.lru_cache(maxsize=1)
 def machine() -> dict[str, Any]:
     """Return the processor, the visible cores and the operating system, but no host name."""
-    return {"cpu": _processor(), "cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}"}
+    cpu = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+        cpu = visible(next(named, cpu))
+    return {"cpu": cpu, "cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}"}
 
 
 def training_identity(numerics: dict[str, int], data: Sequence[str]) -> dict[str, Any]:

@@ -3,10 +3,7 @@
 ``hydra/launcher=pack`` is the default of multiruns. ``hydra/launcher=basic`` trains the jobs one by one.
 """
 
-# No "from __future__ import annotations": dataclasses would then look this module up in sys.modules, and Hydra runs it
-# before it is there.
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from hydra.core.config_store import ConfigStore
@@ -45,14 +42,13 @@ class PackLauncher(Launcher):
         hydra = self.config.hydra
         configure_log(hydra.hydra_logging, hydra.verbose)
         jobs = [self.session.of(number, each) for number, each in enumerate(job_overrides, initial_job_idx)]
-        self.session.ready.update(share([job.run for job in jobs]))
-        done = []
+        outcomes, done = share([job.run for job in jobs]), []
         for number, (job, overrides) in enumerate(zip(jobs, job_overrides, strict=True), initial_job_idx):
             folder = self._folder(number, list(overrides))
             configure_log(hydra.job_logging, hydra.verbose)
             if hydra.output_subdir is not None:
                 write_folder(folder / hydra.output_subdir, job.run.config, hydra, overrides)
-            value = self.session.report(number, job, hydra)
+            value = self.session.report(number, job, outcomes[job.run.id], hydra)
             returned = JobReturn(overrides=list(overrides), working_dir=str(folder), task_name=str(hydra.job.name))
             returned.status = JobStatus.COMPLETED  # the summary and the exit status of the command report failures
             returned.return_value = value
@@ -104,20 +100,7 @@ class CheckedSweeper(Sweeper):
         return done
 
 
-@dataclass
-class PackLauncherConf:
-    """``hydra/launcher=pack``"""
-
-    _target_: str = "hydra_plugins.ngn_pack.launcher.PackLauncher"
-
-
-@dataclass
-class CheckedSweeperConf:
-    """``hydra/sweeper=checked``"""
-
-    _target_: str = "hydra_plugins.ngn_pack.launcher.CheckedSweeper"
-    max_batch_size: int | None = None
-
-
-ConfigStore.instance().store(group="hydra/launcher", name="pack", node=PackLauncherConf, provider="ngn")
-ConfigStore.instance().store(group="hydra/sweeper", name="checked", node=CheckedSweeperConf, provider="ngn")
+_HERE, _STORE = "hydra_plugins.ngn_pack.launcher", ConfigStore.instance()
+_STORE.store(group="hydra/launcher", name="pack", node={"_target_": f"{_HERE}.PackLauncher"}, provider="ngn")
+_SWEEPER = {"_target_": f"{_HERE}.CheckedSweeper", "max_batch_size": None}
+_STORE.store(group="hydra/sweeper", name="checked", node=_SWEEPER, provider="ngn")

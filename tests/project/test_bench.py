@@ -129,12 +129,11 @@ def test_the_llama_benchmark_trains_and_asks_each_adaptation(
         if gate.get("train.optimizer") == "adamw8bit" and importlib.util.find_spec("torchao") is None:
             assert f"{name:34} not measured: pip install" in table
             continue
-        assert len(re.findall(rf"{re.escape(name)}  +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+\n", table)) == 1
+        assert len(re.findall(rf"{re.escape(name)}  +[\d.]+ +[\d.]+ +[\d.]+\n", table)) == 1
         assert len(re.findall(rf"{re.escape(name)}, half of it deployed +[\d,]+ +[\d.]+\n", table)) == 1
     task = llama.Questions(llama.llama(llama.SMALL, torch.device("cpu")), torch.device("cpu"))
     for gate in llama.GATES.values():
-        learner, _, planned = llama.learned(task, gate)
-        assert 17e9 < planned < 60e9
+        learner, _ = llama.learned(task, gate)
         K = torch.tensor([axis.K for axis in learner.axes])
         assert torch.equal(learner.count().cpu(), K)
         llama.set_boundaries(learner, 0.5)

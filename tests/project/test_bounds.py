@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -109,3 +111,48 @@ def test_what_a_user_of_the_library_reads_imports_nothing_of_the_suite() -> None
     pages += [ROOT / "docs" / f"{page}.md" for page in ("library", "extending/size", "extending/library", "formats")]
     imports = re.compile(r"^\W*(from|import) experiments\b", re.MULTILINE)
     assert not [str(path.relative_to(ROOT)) for path in pages if imports.search(path.read_text())]
+
+
+COUNT = """
+import os, runpy, sys, threading
+root, seen, frames = os.getcwd() + "/", {}, [0]
+own = tuple(root + part for part in ("experiments/", "ngn/", "hydra_plugins/", "scripts/", "run.py"))
+def called(frame, event, argument):
+    code = frame.f_code
+    if event == "call" and id(code) not in seen and code.co_filename.startswith(own):
+        seen[id(code)] = code
+        if code.co_qualname == "Trainer.fit":
+            while frame := frame.f_back:
+                frames[0] += frame.f_code.co_filename.startswith(own)
+sys.argv = sys.argv[1:]
+sys.path.insert(0, root)
+threading.setprofile(called)
+sys.setprofile(called)
+try:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+finally:
+    sys.setprofile(None)
+    named = [code for code in seen.values() if code.co_flags & 1 and code.co_name[0] != "<"]  # no bodies of classes
+    print(len(named), frames[0], file=sys.__stderr__)
+"""
+"""Run a program; print the own functions that it calls, and those that are open when the trainer begins."""
+RUN = ["run.py", "task=cifar10", "gate=conv", "profile=smoke", "train.epochs=null", "train.steps=2", "progress=never"]
+WAYS = {
+    "a CIFAR-10 run": (490, RUN),
+    "two present runs": (192, [*RUN, "seed=0,1"]),
+    "a cell": (198, ["scripts/build_paper_data.py", "--explain", "datafourbody.baseline.t"]),
+}
+"""Command → the most functions of the project on its way."""
+
+
+@pytest.mark.slow(seconds=120)
+def test_the_ways_through_the_code_are_short(tmp_path: Path) -> None:
+    measured = {}
+    environment = {**os.environ, "NGN_OUTPUT": str(tmp_path)}
+    for name, (_, words) in WAYS.items():
+        command = [sys.executable, "-c", COUNT, *words]
+        for _ in range(2 if name == "two present runs" else 1):  # the first time, the second of them is trained
+            done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+        measured[name], open_calls = map(int, done.stderr.split()[-2:])
+        assert open_calls <= 7
+    assert {name: number for name, number in measured.items() if number > WAYS[name][0]} == {}, measured

@@ -95,12 +95,6 @@ def freeze(folder: Path, study: str, results: Path, runs: Sequence[Run], largest
             return path
 
 
-def latest_plan(folder: Path) -> Plan | None:
-    """Return the newest plan of a study, or None."""
-    plans = _plans(folder)
-    return read_plan(plans[-1]) if plans else None
-
-
 def _plans(folder: Path) -> list[Path]:
     """Return the files of a study's plans, oldest first."""
     return sorted(path for path in folder.glob("plan-*.jsonl") if path.stem.rpartition("-")[2].isdecimal())

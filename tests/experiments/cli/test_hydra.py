@@ -14,7 +14,6 @@ from experiments.config import run_files
 from experiments.config.compose import check
 from experiments.config.identity import run_id, scientific
 from experiments.core import paths
-from experiments.runs import stack as stacks
 from experiments.runs import training
 from experiments.store.records import Store
 
@@ -80,13 +79,6 @@ def test_stacks_can_be_switched_off(command):
     assert [len(pack) for pack in trained] == [1, 1, 1]
 
 
-def test_present_runs_are_not_trained_again(command):
-    command("seed=1")
-    status, trained = command("seed=0..3")
-    assert status == 0
-    assert [[seed for _, seed, _ in pack] for pack in trained] == [[0, 2, 3]]
-
-
 def test_a_failing_stack_does_not_stop_the_others(command, monkeypatch, capsys):
     real = training.train_stack
 
@@ -103,14 +95,6 @@ def test_a_failing_stack_does_not_stop_the_others(command, monkeypatch, capsys):
     assert "2 of 6 runs failed" in shown.err
     assert shown.err.count("out of luck") >= 2
     assert "gate.width=6" in shown.err
-
-
-def test_the_size_of_a_stack_is_limited(command, monkeypatch):
-    monkeypatch.setattr(stacks, "LARGEST_FUSED", 3)
-    monkeypatch.setattr(stacks, "LARGEST", 3)
-    status, trained = command("seed=0..6")
-    assert status == 0
-    assert [len(pack) for pack in trained] == [3, 3, 1]
 
 
 @pytest.mark.parametrize("launcher", ["pack", "basic"])

@@ -39,21 +39,12 @@ def made(store: Store, seed: int, t: float = 6.0, mse: float = 1e-3, seconds: fl
     return Run.of(config)
 
 
-def test_the_time_of_the_same_runs_is_that_of_their_records(committed: Store) -> None:
-    runs = [made(committed, seed) for seed in range(3)]
-    assert forecast.forecast(runs) == (
-        "3 runs to train: about 1.0 min each, 3.0 min in all\n"
-        "  by records of the same runs: 20 trained at once, on Some CPU, 2 threads, engine torch"
-    )
-    assert forecast.forecast(runs[:1]).startswith("1 run to train: about 1.0 min\n")
-    assert forecast.forecast(runs * 100).startswith("300 runs to train: about 1.0 min each, 5.0 h in all\n")
-
-
-def test_the_time_of_other_runs_follows_from_their_kind_and_steps(committed: Store) -> None:
-    made(committed, 0, **{"train.steps": 1000})
+def test_the_time_of_runs_follows_from_records_of_their_kind_and_from_their_steps(committed: Store) -> None:
+    done = made(committed, 0, **{"train.steps": 1000})
     longer = compose({}, {"seed.value": 7, "phases": ["grown"], "train.steps": 5000})
-    assert "1 run to train: about 5.0 min\n  by records of this task and method: 20" in forecast.forecast(
-        [Run.of(longer)]
+    assert forecast.forecast([Run.of(longer)] * 3) == (
+        "3 runs to train: about 5.0 min each, 15.0 min in all\n"
+        "  by records of this task and method: up to 20 at a time, on Some CPU"
     )
     other = Run.of(compose({"task": "cora"}))
     assert "2 runs to train: about 5.0 min each, 5.0 min in all; of 1 run no record tells" in forecast.forecast(
@@ -64,13 +55,9 @@ def test_the_time_of_other_runs_follows_from_their_kind_and_steps(committed: Sto
     assert forecast.forecast([Run.of(compose({"method": "ste"}))]) == "", "of another method"
     for typed in ({"engine": "fused"}, {"device": "cuda"}):
         assert forecast.forecast([Run.of(longer.model_copy(update=typed))]) == "", f"of another {typed}"
-
-
-def test_an_engine_that_is_gone_is_named(committed: Store) -> None:
-    run = made(committed, 0)
-    content = json.loads(committed.path(run.id).read_text().replace('"torch"', '"fused-step"'))
-    committed.path(run.id).write_text(json.dumps(sealed(content)))
-    assert forecast.forecast([run]).endswith("2 threads, by an engine that is gone (fused-step)")
+    path = committed.path(done.id)
+    path.write_text(json.dumps(sealed(json.loads(path.read_text().replace('"torch"', '"fused-step"')))))
+    assert forecast.forecast([Run.of(longer)]) == "", "of an engine that is gone"
 
 
 def shown(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:

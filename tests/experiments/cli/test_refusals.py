@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +11,6 @@ from experiments.cli import app, expand, machine, overrides, rewrite
 from experiments.config.compose import compose
 from experiments.config.seeds import named_sets
 from experiments.core.blocks import ConfigError
-from experiments.core.paths import ROOT
 
 REFUSED = {
     # misspelt keys and choices: suggest the nearest legal name
@@ -270,26 +266,11 @@ def test_version_prints_the_suites_version(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out == f"ngn-suite {ngn.__version__}\n"
 
 
-def test_words_under_completion_are_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COMP_LINE", "python run.py task=cifar10 seed=0..9 ga")
-    app.prepare(["-sc", "query=bash"])
-    assert os.environ["COMP_LINE"] == "python run.py task=cifar10 gate=conv ga"
-
-
 def test_a_seed_file_without_a_set_is_named(tmp_path: Path) -> None:
     (tmp_path / "seed").mkdir()
     (tmp_path / "seed" / "mine.yaml").write_text("seed: {value: 3}\n")
     with pytest.raises(ConfigError, match=r"mine\.yaml: write a set of seeds as"):
         named_sets(tmp_path)
-
-
-def test_checking_imports_no_torch() -> None:
-    code = (
-        "import sys; from experiments.cli.app import prepare; prepare(['task=cora', 'seed=0..9']); "
-        "sys.exit('torch' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False)
-    assert done.returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from experiments.config.run_files import Run
 from experiments.core import paths
 from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
-from experiments.data import sets
+from experiments.data import DataError, sets
 from experiments.runs import launch
 from experiments.runs.errors import StorageError
 from experiments.store.records import RecordError
@@ -126,7 +126,9 @@ def test_a_present_record_is_success_and_divergence_is_not(command: Any, capsys:
     assert len(shown.out.splitlines()) == 3
 
 
-@pytest.mark.parametrize("error", [ConfigError("no such"), RecordError("r.json"), StorageError("disk full")])
+@pytest.mark.parametrize(
+    "error", [ConfigError("no such"), RecordError("r.json"), StorageError("disk full"), DataError("a")]
+)
 def test_an_error_for_the_reader_prints_its_message_with_status_1(
     command: Any, capsys: pytest.CaptureFixture[str], error: Exception
 ) -> None:
@@ -178,16 +180,6 @@ def test_one_reason_is_told_once(command: Any, capsys: pytest.CaptureFixture[str
     ]
 
 
-def test_missing_data_are_an_error_for_the_reader(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    from experiments.data.errors import DataError
-
-    def engine(config: Config) -> Any:
-        raise DataError("train.gz is not there: make data")
-
-    assert command("", engine)[0] == 1
-    assert capsys.readouterr().err == "train.gz is not there: make data\n"
-
-
 def test_a_bug_shows_its_traceback(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
     def engine(config: Config) -> Any:
         raise ZeroDivisionError("a bug")
@@ -228,11 +220,10 @@ def test_a_multirun_continues_after_failures_and_lists_them(command: Any, capsys
     assert shown.err.count("Traceback") == 1
 
 
-def test_a_failure_in_another_process_is_raised_to_the_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "share", lambda runs: {run.id: RecordError("one.json: unreadable") for run in runs})
+def test_a_failure_in_another_process_is_raised_to_the_launcher() -> None:
     (job,) = app.expand([])
     with pytest.raises(session.RunFailed, match="unreadable"):
-        session.Session([job], process=os.getpid() + 1).report(0, job)
+        session.Session([job], process=os.getpid() + 1).report(0, job, RecordError("one.json: unreadable"))
 
 
 def test_a_job_sent_to_another_process_carries_no_configurations() -> None:

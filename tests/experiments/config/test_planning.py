@@ -19,6 +19,7 @@ def started(self, command, *args, **kwargs):
 subprocess.Popen.__init__ = started
 
 from experiments.analysis.selection import selected_runs
+from experiments.cli.app import prepare
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.numerics import numerics
@@ -38,6 +39,7 @@ twist = [compose({"task": "twist"}, {"seed.value": seed}) for seed in range(25)]
 assert len({run_id(config) for config in twist}) == 25
 assert [len(stack) for stack in stacks_of(runs_of(twist))] == [10, 10, 5]
 assert [len(stack) for stack in stacks_of(runs_of(compose({}, {"seed.value": seed}) for seed in range(20)))] == [20]
+assert len(prepare(["task=cora", "seed=0..9"])[1]) == 10
 print(runs, stacks)
 """
 

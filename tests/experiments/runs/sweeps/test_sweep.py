@@ -65,7 +65,7 @@ def test_a_plan_holds_the_missing_runs_and_never_changes(tiny, capsys):
 
 def test_edited_yaml_changes_nothing_in_a_plan(tiny, monkeypatch):
     tiny("plan")
-    plan = plans.latest_plan(tiny.folder)
+    plan = plans.read_plan(*tiny.folder.glob("plan-*.jsonl"))
     monkeypatch.setitem(STUDIES, "tiny", Study("tiny", "other", lambda: STUDIES["smoke"].make()[3:]))
     names = [run.id for _, task in plans.runs_of_tasks(plan.path) for run in task]
     assert names == [name for task in plan.tasks for name in task]
