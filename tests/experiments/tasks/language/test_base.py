@@ -270,13 +270,3 @@ def test_smollm2_answers():
     assert sum(p.numel() for p in base.model.parameters()) == 134_515_008
     prompt = prompt_ids(base.tokenizer, "The capital of France is", "plain")
     assert generate_greedy(base.model, base, [prompt], 3, ("\n",))[0].startswith("Paris")
-
-
-@real("models/stories260K.bin")
-def test_stories260k_tells_a_story():
-    base = load_base(BaseModel(name="stories260k", data="stories260k"), data_root(None), CPU)
-    text = "Once upon a time, there was a little girl named Lily."
-    ids = base.tokenizer(text)["input_ids"]
-    assert base.tokenizer.decode(ids, skip_special_tokens=True) == text
-    assert ids[0] == 1
-    assert token_losses(base.model, pack([(ids[:1], ids[1:])], CPU)).mean() < 0.2
