@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from experiments.tasks.language.components import AdapterComponent, LoRAComponent, PruneComponent
-from experiments.tasks.language.prompts import SHOTS
 
 if TYPE_CHECKING:
     from experiments.core.config import Config
@@ -58,8 +57,7 @@ def footprint(config: Config, on_card: bool) -> Mapping[str, MemoryParts] | None
 
     samples = config.train.batch or 1
     replay = getattr(config.task, "replay", 0)
-    usual = TOKENS * (1 + SHOTS * (getattr(config.task, "prompt", "plain") == "fewshot"))
-    tokens = samples * min(getattr(config.task, "max_tokens", None) or usual, usual) + replay
+    tokens = samples * min(getattr(config.task, "max_tokens", None) or TOKENS, TOKENS) + replay
     in_half = config.train.autocast == "bf16" or (w == 2 and (eight_bit or not updated))
     kind = 2 if in_half else 4
     # Of a layer and token: three activations of the feed-forward block, two norms in float32, attention. A trained map
@@ -67,7 +65,7 @@ def footprint(config: Config, on_card: bool) -> Mapping[str, MemoryParts] | None
     layer = kind * (3 * f + 2 * d + 2 * kv) + 16 * d
     layer += kind * (2 * d + f) * updated + kind * (d + f) * isinstance(gate, PruneComponent)
     kept = layer + layers * d * kind if model.gradient_checkpointing else layers * layer
-    answers = (tokens - replay) * ANSWER * TOKENS / usual + replay
+    answers = (tokens - replay) * ANSWER + replay
     activations: MemoryParts = {"activations": float(tokens * kept), "logits": 12.0 * V * answers}
 
     # Gradients are freed after an update. Where most activations are held, only the last weight has one again.
@@ -77,7 +75,7 @@ def footprint(config: Config, on_card: bool) -> Mapping[str, MemoryParts] | None
     update: MemoryParts = {"moments in float32": 8.0 * largest_weight} if updated and eight_bit else {}
 
     rows, new = getattr(config.task, "eval_batch", 1), getattr(config.task, "max_new_tokens", 0)
-    cache = 2.0 * rows * (usual + new) * layers * kv * kind
+    cache = 2.0 * rows * (TOKENS + new) * layers * kv * kind
     return {
         "load": {"weights": weights},
         "train": {**passes, **activations},

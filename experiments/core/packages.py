@@ -19,7 +19,6 @@ EXTRAS = {
     "tinystories": ("datasets",),
     "language": ("transformers", "tokenizers", "huggingface_hub", "peft", "gguf", "accelerate"),
     "rivals": ("torch_pruning",),
-    "mamba": ("mamba_ssm",),
     "eightbit": ("torchao",),
     "zoo": ("torchvision", "timm", "transformers", "torch_pruning"),
     "docs": ("sphinx", "latex2mathml"),

@@ -154,13 +154,3 @@ def test_gradient_checkpointing_changes_nothing_but_memory():
         return torch.cat([p.grad.flatten() for p in learner.body_parameters()])
 
     torch.testing.assert_close(gradient(checkpointed), gradient(plain))
-
-
-def test_examples_stand_before_each_prompt_and_are_not_trained_on(monkeypatch):
-    monkeypatch.setattr("experiments.tasks.language.task.SMOKE", {"train_examples": None, "eval_examples": 4})
-    plain, few = (made(config(prompt=prompt))[0] for prompt in ("plain", "fewshot"))
-    text = few.base.tokenizer.decode
-    shots = "".join(text([*prompt, *target[:-1]]) + "\n\n" for prompt, target in plain.train[:4])
-    assert [text(prompt) for prompt, _ in few.held] == [shots + text(prompt) for prompt, _ in plain.held]
-    assert [target for _, target in few.held] == [target for _, target in plain.held]
-    assert [text(prompt) for prompt, _ in few.train] == [shots + text(prompt) for prompt, _ in plain.train[4:]]
