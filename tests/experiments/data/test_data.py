@@ -95,14 +95,6 @@ def test_missing_data_name_the_file_the_place_and_the_command(tmp_path, monkeypa
         reader(tmp_path)
 
 
-def test_the_missing_file_of_an_incomplete_layout_is_named(tmp_path):
-    binary, *_ = samples.cifar()
-    samples.put(tmp_path / "cifar10" / "cifar-10-batches-bin", binary)
-    (tmp_path / "cifar10" / "cifar-10-batches-bin" / "data_batch_4.bin").unlink()
-    with pytest.raises(MissingData, match=r"data_batch_4\.bin is not in .*cifar-10-batches-bin"):
-        read_cifar(tmp_path, {})
-
-
 def test_adopting_checks_the_structure_and_writes_a_manifest_that_load_accepts(tmp_path):
     files, _ = samples.mnist()
     samples.put(tmp_path / "mnist", files)

@@ -45,17 +45,6 @@ def test_cora_is_processed_as_the_standard_says(tmp_path, place):
     assert data.info.name == "cora"
 
 
-def test_a_flipped_byte_is_noticed_before_anything_is_unpickled(tmp_path, monkeypatch):
-    files, _ = samples.cora()
-    samples.put(tmp_path / "cora", files)
-    damaged = bytearray(files["ind.cora.x"])
-    damaged[100] ^= 1
-    (tmp_path / "cora" / "ind.cora.x").write_bytes(damaged)
-    monkeypatch.setattr(unpickle, "safe_load", lambda *_: pytest.fail("a file with a wrong digest was unpickled"))
-    with pytest.raises(DataError, match=r"ind\.cora\.x: not the expected file"):
-        read(tmp_path, samples.official(files))
-
-
 def test_the_structure_is_checked(tmp_path):
     files, _ = samples.cora()
     lines = files["ind.cora.test.index"].split()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import multiprocessing
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 
 import data_samples as samples
 import filelock
@@ -100,38 +98,6 @@ def test_a_damaged_file_is_reported_not_replaced(server, tmp_path):
         fetch("tiny", tmp_path, origin_of(server.url("one.bin")), silent)
     assert (tmp_path / "tiny" / "one.bin").read_bytes() == b"mine"
     assert server.requests == []
-
-
-def test_a_place_that_cannot_be_written_is_explained(server, tmp_path):
-    (tmp_path / "tiny").write_text("a file where a folder should be")
-    with pytest.raises(DataError, match=r"cannot be written .*--data-root"):
-        fetch("tiny", tmp_path, origin_of(server.url("one.bin")), silent)
-
-
-def _fetch_in_process(root: str, url: str, barrier, answers) -> None:
-    barrier.wait()
-    info, fetched = fetch("tiny", Path(root), origin_of(url), silent)
-    answers.put((fetched, info.sha256))
-
-
-@pytest.mark.slow
-def test_eight_processes_at_once_download_once(server, tmp_path):
-    server.files["one.bin"] = CONTENT
-    context = multiprocessing.get_context("spawn")
-    barrier, answers = context.Barrier(8), context.Queue()
-    processes = [
-        context.Process(target=_fetch_in_process, args=(str(tmp_path), server.url("one.bin"), barrier, answers))
-        for _ in range(8)
-    ]
-    for process in processes:
-        process.start()
-    results = [answers.get(timeout=120) for _ in processes]
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [0] * 8
-    assert sorted(fetched for fetched, _ in results) == [False] * 7 + [True]
-    assert len({digest for _, digest in results}) == 1
-    assert server.requests == ["/one.bin"]
 
 
 def test_the_digest_of_a_large_file_is_computed_once_until_the_file_changes(tmp_path, monkeypatch):

@@ -115,18 +115,6 @@ def test_the_script_fetches_reports_and_fails_with_a_status(server, tmp_path, ca
     assert "tiny: fetched" in shown.out
 
 
-@pytest.mark.slow
-def test_the_script_adopts_and_refuses(tmp_path, capsys):
-    assert main(["--adopt", "mnist", "--data-root", str(tmp_path), "--provenance", "mine"]) == 1
-    assert "train-images-idx3-ubyte is not in" in capsys.readouterr().err
-    files, _ = samples.mnist((60_000, 10_000))
-    samples.put(tmp_path / "mnist", files)
-    assert main(["--adopt", "mnist", "--data-root", str(tmp_path), "--provenance", "mine"]) == 0
-    capsys.readouterr()
-    assert main(["mnist", "--data-root", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == f"mnist: present in {tmp_path} (mine)\n"
-
-
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [

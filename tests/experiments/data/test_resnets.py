@@ -15,7 +15,7 @@ import torch
 from data_server import serving, silent
 
 from experiments.core.task import DataInfo
-from experiments.data import DataError, MissingData, resnets, sets
+from experiments.data import DataError, resnets
 from experiments.data.fetch import DataOrigin, Remote, fetch
 from experiments.data.source import Folder
 
@@ -57,20 +57,6 @@ def test_official_files_are_read_from_either_folder(tmp_path, folder):
     found = read(tmp_path, samples.official(files))
     assert_same(found.weights, made())
     assert found.info.provenance == "official files, digests checked"
-
-
-def test_a_flipped_byte_is_noticed_and_named(tmp_path):
-    files = packed(made())
-    samples.put(tmp_path / resnets.NAME, files)
-    samples.flip(tmp_path / resnets.NAME / FIRST)
-    with pytest.raises(DataError, match=rf"{FIRST}: not the expected file \(official sha256:.*--adopt resnets"):
-        read(tmp_path, samples.official(files))
-
-
-def test_a_missing_file_is_named_with_the_command(tmp_path):
-    samples.put(tmp_path / resnets.NAME, {FIRST: packed(made())[FIRST]})
-    with pytest.raises(MissingData, match=r"two_cifar10\.safetensors is not in .*fetch_data\.py resnets"):
-        read(tmp_path, {})
 
 
 BIAS = "linear.bias"
@@ -139,24 +125,3 @@ def test_a_checkpoint_with_code_or_of_noise_is_refused(tmp_path, monkeypatch, co
     with pytest.raises(DataError, match=r"one-0\.th: refused as a checkpoint"):
         resnets.read_checkpoint(tmp_path / "one-0.th")
     assert not (tmp_path / "made").exists()
-
-
-def test_a_checkpoint_without_weights_is_refused(tmp_path):
-    torch.save({"best_prec1": 90.0}, tmp_path / "one-0.th")
-    with pytest.raises(DataError, match=r"one-0\.th: refused as a checkpoint \(KeyError"):
-        resnets.read_checkpoint(tmp_path / "one-0.th")
-
-
-def test_adopting_other_weights_of_the_right_shapes(tmp_path):
-    rng = np.random.default_rng(5)
-    own = {
-        resnets.file_of(name): safetensors.numpy.save(
-            {tensor: rng.normal(size=shape).astype(np.float32) for tensor, shape in network.shapes().items()}
-        )
-        for name, network in resnets.NETWORKS.items()
-    }
-    samples.put(tmp_path / resnets.NAME, own)
-    with pytest.raises(DataError, match="not the expected file"):
-        resnets.load_data(tmp_path)
-    sets.adopt(resnets.NAME, tmp_path, "trained by ourselves")
-    assert resnets.load_data(tmp_path).info.provenance == "trained by ourselves"

@@ -24,7 +24,7 @@ from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.store.records import Store
 from experiments.tasks import make_task
-from experiments.tasks.images.resnets import mirrored, shifted
+from experiments.tasks.images.resnets import shifted
 from ngn.train.trainer import Trainer
 
 CPU = torch.device("cpu")
@@ -179,14 +179,6 @@ def test_largest_part() -> None:
     assert largest(lambda part: int(1000 * part), 249) < 0.25
     assert largest(lambda part: 1000 if part < 0.3 else int(1000 * part), 400) == 205 / 512, "it grows again below"
     assert largest(lambda part: 10, 10) == 1.0
-
-
-def test_images_keep_their_places() -> None:
-    x = torch.arange(12.0).view(3, 1, 2, 2)
-    before = x.clone()
-    after = mirrored(x)
-    assert torch.equal(after[::2], before[::2])
-    assert torch.equal(after[1, 0], before[1, 0].flip(1))
 
 
 def test_images_are_moved_by_at_most_four_pixels() -> None:

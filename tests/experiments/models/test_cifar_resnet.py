@@ -62,15 +62,6 @@ def test_the_tensors_of_the_data_set_are_those_of_the_module():
         assert shapes == network.shapes()
 
 
-def test_a_model_has_weights_of_its_own():
-    weights = made()
-    model = with_weights(TINY, weights)
-    assert not model.training
-    with torch.no_grad():
-        model.linear.weight.zero_()
-    assert weights["linear.weight"].any()
-
-
 def test_pixels_are_standardised_by_channel():
     pixels = torch.tensor([0, 255], dtype=torch.uint8).view(2, 1, 1, 1).expand(2, 3, 1, 1)
     black, white = standardised(pixels)[:, :, 0, 0]

@@ -77,13 +77,6 @@ def test_sizes_and_prices_that_do_not_fit_are_refused(gate, overrides, named):
         compose({"task": "twist", "gate": gate, "method": "fixed"}, overrides)
 
 
-def test_settings_per_layer_are_refused_without_layers():
-    with pytest.raises(ConfigError, match="r_last"):
-        compose({"task": "twist", "gate": "chain", "schedule": "inc_r"})
-    with pytest.raises(ConfigError, match="this model has one"):
-        compose({"schedule": "dec_lambda"})
-
-
 def test_the_fixed_run_of_layers_does_not_depend_on_the_price():
     counts = [1, 1, 1, 1, 3, 4, 8, 10, 10, 10]
     grown = compose({"task": "twist", "schedule": "dec_lambda_inc_r"}, {"seed.value": 2})

@@ -6,7 +6,6 @@ import pytest
 
 from experiments.data import MissingData, data_root
 from experiments.data.source import Folder
-from experiments.data.synthetic_texts import TEXTS
 from experiments.data.texts import SETS
 from experiments.tasks.language.corpora import Example, gsm8k, spider, squad, wikisql
 from experiments.tasks.language.corpora.wikisql import Query
@@ -34,11 +33,6 @@ def failing(name, texts):
     return [e for e in examples(name, texts) if set(SCORES[name].score(e.target, e).values()) != {1.0}]
 
 
-@pytest.mark.parametrize("name", SCORES)
-def test_every_made_up_gold_answer_is_right(name):
-    assert not failing(name, TEXTS[name])
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCORES)
 def test_every_official_gold_answer_is_right(name):
@@ -60,10 +54,6 @@ def test_a_query_of_hostile_names_and_values_matches_itself(value, aggregate):
         gold = query.text()
         assert wikisql_scores.score(gold, Example("", gold, query, "")) == {"exact_match": 1, "string_match": 1}
         assert spider_scores.score(gold, Example("", gold, gold, "")) == {"exact_match": 1, "string_match": 1}
-
-
-def test_a_reference_of_two_lines_matches_itself():
-    assert squad_scores.score("a\nb", Example("", "a\nb", ("a\nb", "c"), "")) == {"exact_match": 1, "f1": 1}
 
 
 LONG = 300_000
