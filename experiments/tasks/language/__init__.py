@@ -23,7 +23,7 @@ class Adaptation(Benchmark):
     training questions and scores on them.
 
     Attributes:
-        corpus: module in ``experiments.tasks.language.corpora`` and ``.scores``.
+        corpus: module in ``experiments.tasks.language.corpora``.
         subset: name of a part of the corpus; None for all.
         stops: strings that end an answer, in addition to the end-of-text token.
     """

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Literal
 
 from experiments.core.blocks import ConfigError
@@ -17,11 +16,6 @@ WIKISQL = "Columns: {columns}\nQuestion: {question}\nSQL:"
 SPIDER = "Schema: {schema}\nQuestion: {question}\nSQL:"
 GSM8K = "Question: {question}\nAnswer:"
 SQUAD = "Context: {context}\nQuestion: {question}\nAnswer:"
-
-
-def columns(names: Sequence[str]) -> str:
-    """Join the column names of one table."""
-    return ", ".join(names)
 
 
 def prompt_ids(tokenizer: Any, prompt: str, style: Style) -> list[int]:

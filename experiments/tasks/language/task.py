@@ -105,8 +105,7 @@ class AdaptationTask(Task[Attached]):
         self.trained: dict[int, PretrainedModel] = {}
         self.prunes = self.keeps_frozen = isinstance(config.gate, PruneComponent)
         corpora = importlib.import_module(f"experiments.tasks.language.corpora.{settings.corpus}")
-        scores = importlib.import_module(f"experiments.tasks.language.scores.{settings.corpus}")
-        self._score = scores.score
+        self._score = corpora.score
         source = synthetic_texts.TEXTS[settings.corpus] if smoke else texts.SETS[settings.corpus].load_data(root)
         general = synthetic_texts.TEXTS["general"] if smoke else texts.SETS[settings.general].load_data(root)
         corpus = corpora.make_corpus(source, *(() if settings.subset is None else (settings.subset,)))
@@ -124,7 +123,7 @@ class AdaptationTask(Task[Attached]):
         self.base_info = self.base.info
         answers = sum(len(target) for _, target in self.held)
         predicted = sum(len(chunk) - 1 for chunk in self.chunks)
-        self.n = {name: len(self.examples) for name in scores.NAMES} | {"nats": answers, "perplexity": predicted}
+        self.n = {name: len(self.examples) for name in corpora.NAMES} | {"nats": answers, "perplexity": predicted}
 
     def _tokens(self, example: Example) -> Tokens:
         tokenizer, style = self.base.tokenizer, self.settings.prompt

@@ -9,12 +9,8 @@ from experiments.data.source import Folder
 from experiments.data.texts import SETS
 from experiments.tasks.language.corpora import Example, gsm8k, spider, squad, wikisql
 from experiments.tasks.language.corpora.wikisql import Query
-from experiments.tasks.language.scores import gsm8k as gsm8k_scores
-from experiments.tasks.language.scores import spider as spider_scores
-from experiments.tasks.language.scores import squad as squad_scores
-from experiments.tasks.language.scores import wikisql as wikisql_scores
 
-SCORES = {"wikisql": wikisql_scores, "gsm8k": gsm8k_scores, "spider": spider_scores, "squad": squad_scores}
+SCORES = {"wikisql": wikisql, "gsm8k": gsm8k, "spider": spider, "squad": squad}
 
 
 def examples(name, texts):
@@ -52,8 +48,8 @@ def test_a_query_of_hostile_names_and_values_matches_itself(value, aggregate):
     for column in range(len(HEADER)):
         query = Query(column, aggregate, ((0, "=", value), (column, ">", value)), HEADER)
         gold = query.text()
-        assert wikisql_scores.score(gold, Example("", gold, query, "")) == {"exact_match": 1, "string_match": 1}
-        assert spider_scores.score(gold, Example("", gold, gold, "")) == {"exact_match": 1, "string_match": 1}
+        assert wikisql.score(gold, Example("", gold, query, "")) == {"exact_match": 1, "string_match": 1}
+        assert spider.score(gold, Example("", gold, gold, "")) == {"exact_match": 1, "string_match": 1}
 
 
 LONG = 300_000
@@ -65,10 +61,10 @@ def test_long_answers_are_scored(part):
     query = Query(0, "", ((1, "=", "3"),), ("Town", "No."))
     for start in ("", "SELECT Town FROM table WHERE No. = "):
         answer = start + part * (LONG // len(part))
-        assert wikisql_scores.score(answer, Example("", "", query, ""))["exact_match"] == 0
-        assert gsm8k_scores.score(answer, Example("", "", "3", ""))["decimal"] == 0
-        assert spider_scores.score(answer, Example("", "", "select", ""))["exact_match"] == 0
-        assert squad_scores.score(answer, Example("", "", ("b",), ""))["exact_match"] == 0
+        assert wikisql.score(answer, Example("", "", query, ""))["exact_match"] == 0
+        assert gsm8k.score(answer, Example("", "", "3", ""))["decimal"] == 0
+        assert spider.score(answer, Example("", "", "select", ""))["exact_match"] == 0
+        assert squad.score(answer, Example("", "", ("b",), ""))["exact_match"] == 0
     spaces = "=" + " " * LONG + "x"
-    assert spider_scores.score(spaces, Example("", "", "= x", ""))["exact_match"] == 1
-    assert gsm8k_scores.normalised("9" * LONG) == "9" * LONG
+    assert spider.score(spaces, Example("", "", "= x", ""))["exact_match"] == 1
+    assert gsm8k.normalised("9" * LONG) == "9" * LONG

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.tasks.language.corpora import Example
+from experiments.tasks.language.corpora import Example, gsm8k, spider, squad, wikisql
 from experiments.tasks.language.corpora.wikisql import Query, example
-from experiments.tasks.language.scores import gsm8k, spider, squad, wikisql
 
 HEADER = ("No.", "School/Club Team", "Year and Town", "Town", "O'Brien")
 
