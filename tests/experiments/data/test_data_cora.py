@@ -50,8 +50,6 @@ def test_the_structure_is_checked(tmp_path):
     lines = files["ind.cora.test.index"].split()
     wrong = {
         "ind.cora.tx": (samples.csr_pickle(np.eye(30, dtype=np.float32)), r"shape \(100, 30\) was expected"),
-        "ind.cora.ty": (pickle.dumps(np.zeros((100, 3), dtype=np.int32), 2), "exactly one class"),
-        "ind.cora.x": (samples.csr_pickle(np.ones((20, 30), dtype=np.float32)), "not the first 20 rows"),
         "ind.cora.graph": (pickle.dumps({0: [700]}, 2), "outside the 700 nodes"),
         "ind.cora.ally": (pickle.dumps([1, 2], 2), "not None"),
         "ind.cora.test.index": (b"\n".join(lines[:-1] + lines[:1]), "each once"),
