@@ -91,15 +91,6 @@ def test_no_network_is_explained_with_the_alternative(tmp_path):
     assert fetch("tiny", tmp_path, origin_of(url), silent)[1] is False
 
 
-def test_a_damaged_file_is_reported_not_replaced(server, tmp_path):
-    server.files["one.bin"] = CONTENT
-    samples.put(tmp_path / "tiny", {"one.bin": b"mine"})
-    with pytest.raises(DataError, match=r"one\.bin: not the expected file"):
-        fetch("tiny", tmp_path, origin_of(server.url("one.bin")), silent)
-    assert (tmp_path / "tiny" / "one.bin").read_bytes() == b"mine"
-    assert server.requests == []
-
-
 def test_the_digest_of_a_large_file_is_computed_once_until_the_file_changes(tmp_path, monkeypatch):
     monkeypatch.setattr(fetching, "LARGE", 4)
     large, small, notes = tmp_path / "large", tmp_path / "small", tmp_path / "notes"

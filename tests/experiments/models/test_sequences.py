@@ -50,14 +50,6 @@ def test_the_scan_and_its_gradients_equal_a_loop_in_float64(N):
     torch.testing.assert_close(selective_scan(*scan_arguments(N, L=1)), loop(*scan_arguments(N, L=1)))
 
 
-def test_the_scan_uses_float32_under_autocast():
-    exact = loop(*scan_arguments(3))
-    with torch.autocast("cpu", torch.bfloat16):
-        y = selective_scan(*scan_arguments(3, torch.float32))
-    assert y.dtype == torch.float32
-    torch.testing.assert_close(y.double(), exact, rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("kind", BANKS)
 def test_the_start_of_a_component_does_not_depend_on_K(kind):
     small, large, other = BANKS[kind](3), BANKS[kind](5), BANKS[kind](5, seed=1)

@@ -13,7 +13,7 @@ from experiments.config.identity import run_id
 from experiments.core.blocks import ConfigError
 from experiments.core.pretrained import BaseModel
 from experiments.data import DataError
-from experiments.tasks.language.base import INDEX, byte_tokenizer, load_base, tiny_base
+from experiments.tasks.language.base import byte_tokenizer, load_base, tiny_base
 from experiments.tasks.language.packing import pack, token_losses
 from experiments.tasks.language.prompts import prompt_ids, target_ids
 
@@ -43,13 +43,6 @@ def test_a_folder_is_loaded_frozen_with_its_digest(folder, tmp_path):
     (folder / "config.json").write_text((folder / "config.json").read_text() + "\n")
     load_base.cache_clear()
     assert load_base(local(folder), tmp_path, CPU).info.sha256 != base.info.sha256
-
-
-def test_a_fresh_tree_shares_the_parameters_and_nothing_else():
-    base = tiny_base(CPU)
-    fresh = base.shared_copy()
-    assert fresh.model.layers is not base.model.model.layers
-    assert {id(p) for p in fresh.parameters()} == {id(p) for p in base.model.parameters()}
 
 
 def test_what_cannot_be_loaded_is_named(folder, tmp_path):
@@ -136,28 +129,6 @@ def test_what_the_hub_refuses_is_said_in_one_message(tmp_path, monkeypatch, faul
     with pytest.raises(DataError, match=f"{said}.*model.path=FOLDER"):
         load_base(BaseModel(name="m", source="a/b", revision="x"), tmp_path, CPU)
     assert asked == [10]
-
-
-@pytest.mark.parametrize(
-    ("index", "lacking"),
-    [(None, "model.safetensors"), ('{"weight_map": {"a": "b.safetensors"}}', "b.safetensors"), ("[]", "index.json")],
-)
-def test_a_part_of_a_model_in_the_cache_of_the_hub_is_no_model(tmp_path, monkeypatch, index, lacking):
-    import huggingface_hub
-
-    part = tmp_path / "hub" / "models--a--b"
-    snapshot = part / "snapshots" / ("0" * 40)
-    for path, content in ((part / "refs" / "main", "0" * 40), (snapshot / "config.json", "{}")):
-        path.parent.mkdir(parents=True)
-        path.write_text(content)
-    if index is not None:
-        (snapshot / INDEX).write_text(index)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", lambda self, *_, **__: None)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(DataError, match=f"the hub's cache has only a part of it, without .*{lacking}") as refused:
-        load_base(BaseModel(name="m", source="a/b"), tmp_path, CPU)
-    assert "cannot be downloaded" in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -164,12 +164,6 @@ def test_wandas_scores_are_those_of_single_weights_in_double_precision(family: s
         torch.testing.assert_close(found[part.map], single.double().mean(0), rtol=1e-6, atol=0.0)
 
 
-def test_a_group_of_heads_has_the_sum_of_its_columns_and_ties_stay_in_order() -> None:
-    scores = torch.tensor([1.0, 1.0, 5.0, 0.0, 1.0, 1.0], dtype=torch.float64)
-    assert pruning.order_by_score(scores, 3).tolist() == [1, 0, 2]
-    assert pruning.order_by_score(scores, 6).tolist() == [2, 0, 1, 4, 5, 3]
-
-
 def kept_neurons(task: AdaptationTask, model: nn.Module, layer: int) -> list[int]:
     """Find the base model's neurons in a layer of ``model`` by their columns of the map that reads them."""
     name = task.base.maps(["down"])[layer]
