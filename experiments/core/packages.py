@@ -17,7 +17,7 @@ EXTRAS = {
     "logging": ("tensorboard", "wandb"),
     "cluster": ("submitit", "hydra_plugins.hydra_submitit_launcher"),
     "tinystories": ("datasets",),
-    "language": ("transformers", "tokenizers", "huggingface_hub", "peft", "gguf", "accelerate"),
+    "language": ("transformers", "tokenizers", "huggingface_hub", "peft", "gguf"),
     "rivals": ("torch_pruning",),
     "eightbit": ("torchao",),
     "zoo": ("torchvision", "timm", "transformers", "torch_pruning"),

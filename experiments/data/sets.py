@@ -144,7 +144,7 @@ _WIKISQL = {"data.tar.bz2": "sha256:755c728ab188e364575705c8641f3fafd86fb089cb8b
 _WIKITEXT = {"wikitext-2-v1.zip": "sha256:92675f1d63015c1c8b51f1656a52d5bdbc33aafa60cc47a218a66e7ee817488c"}
 
 
-Parts = tuple[tuple[Remote, ...], Callable[[Path, Path], None]]
+Download = tuple[tuple[Remote, ...], Callable[[Path, Path], None]]
 """What is downloaded, and what turns it into the data set."""
 
 
@@ -152,13 +152,13 @@ def _remotes(digests: Mapping[str, str], *places: str) -> tuple[Remote, ...]:
     return tuple(Remote(file, digest, tuple(place + file for place in places)) for file, digest in digests.items())
 
 
-def _packed(remotes: tuple[Remote, ...], members: dict[str, str], of: str = "") -> Parts:
+def _packed(remotes: tuple[Remote, ...], members: dict[str, str], of: str = "") -> Download:
     """One archive, with path in it → path in the folder."""
     (archive,) = remotes
     return remotes, partial(install_members, archive.file, members, f"{archive.file}{of} ({archive.digest})")
 
 
-_FETCHED: dict[str, Parts] = {
+_FETCHED: dict[str, Download] = {
     "mnist": (
         _remotes(
             _MNIST_PACKED,
