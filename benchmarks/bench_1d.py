@@ -27,16 +27,64 @@ from torch import nn
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from processes import Rate, TimedStepsDone, measure, options, throughput
-from study_1d import FULL, LOSS, QUICK, SAMPLES, H, K, TimedSteps, data, fused, learner_of, plan_of
+from processes import Rate, TimedStepsDone, measure, options
 
+from experiments.models.kernels.libraries import library
 from experiments.models.kernels.trainer import KernelTrainer
+from experiments.models.mlp import MLPBank
+from experiments.models.parallel import ParallelModel
 from experiments.runs import host
+from experiments.tasks.regression1d import Regression1D
+from experiments.tasks.regression1d.task import inputs, target
+from ngn.components.base import OrderedSum
 from ngn.gate import active_components, gates, ordering_weights, snapping
+from ngn.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
 from ngn.schedules import COSINE, shape_at
 from ngn.train import checkpoint
+from ngn.train.batches import FullBatches, Split
+from ngn.train.losses import Supervised, mean_squared_error
+from ngn.train.plan import TrainPlan
 from ngn.train.trainer import Trainer
+
+K, H, SAMPLES = 32, 16, 512
+LOSS = Supervised(mean_squared_error)
+
+
+@dataclass(frozen=True)
+class TimedSteps:
+    """The timed steps: ``start`` to ``stop`` of ``steps``, for at most ``seconds``."""
+
+    steps: int
+    start: int
+    stop: int
+    seconds: float
+
+
+FULL = TimedSteps(steps=25_000, start=5_000, stop=6_000, seconds=2.0)
+QUICK = TimedSteps(steps=25_000, start=200, stop=400, seconds=0.2)
+
+
+def data() -> FullBatches:
+    """Return the points of the task."""
+    x = inputs(Regression1D(name="regression1d", points=SAMPLES))
+    return FullBatches(Split(x.float(), target(x).float()))
+
+
+def learner_of(seeds: int | list[int]) -> CapacityLearner:
+    """Return the model of the baseline setting."""
+    bank = MLPBank([1, H, H, 1], K, seeds)
+    return CapacityLearner(ParallelModel(OrderedSum(bank, CountGate(K, replicas=bank.replicas))))
+
+
+def plan_of(course: TimedSteps) -> TrainPlan:
+    return TrainPlan(steps=course.steps, lr_shape=COSINE, clip=0.003)
+
+
+def fused() -> bool:
+    """Return whether the kernel can be built here."""
+    return library("bank1d") is not None
+
 
 PREPARED = 10
 """Number of seeds trained in preparation; larger stacks repeat them."""
@@ -58,11 +106,7 @@ VARIANTS = (
     Variant1D("a", "loop over 32 modules, one process per seed", "loop", 1, 2, 1),
     Variant1D("b", "batched blocks, one seed", "torch", 1, 2, 1),
     Variant1D("c", "10 stacked replicas", "torch", 10, 2, 1),
-    Variant1D("c", "10 stacked replicas", "torch", 10, 1, 2),
-    Variant1D("c", "50 stacked replicas", "torch", 50, 2, 1),
-    Variant1D("d", "compiled kernel, one seed", "fused", 1, 1, 1),
     Variant1D("d", "compiled kernel, 10 replicas", "fused", 10, 1, 1),
-    Variant1D("d", "compiled kernel, 10 replicas", "fused", 10, 1, 2),
     Variant1D("d", "compiled kernel, 10 replicas", "fused", 10, 2, 1),
 )
 
@@ -178,14 +222,9 @@ def trainer_rate(kind: type[Trainer], replicas: int, folder: Path, course: Timed
     raise RuntimeError("the training ended within the timed steps")
 
 
-def flops(blocks: float) -> float:
-    """Count the matrix-product operations of a run-step: forward, dW, and dx of all layers but the first."""
-    return blocks * SAMPLES * 2 * (2 * H + 3 * H * H + 3 * H)
-
-
 @contextlib.contextmanager
 def prepared(request: dict[str, Any]) -> Iterator[Rate]:
-    """Measure in one process: a request of :func:`rate_of`, or a limit of the machine."""
+    """Measure in one process: a request of :func:`rate_of`."""
     course, kind = TimedSteps(**request["course"]), request["kind"]
     with tempfile.TemporaryDirectory() as scratch:
         active = float(K)
@@ -195,12 +234,10 @@ def prepared(request: dict[str, Any]) -> Iterator[Rate]:
         def rate() -> dict[str, float]:
             if kind == "loop":
                 found = loop_rate(course)
-            elif kind in ("torch", "fused"):
+            else:
                 with host.tuned_for_training():  # as in every training that writes a record
                     trainer = Trainer if kind == "torch" else KernelTrainer
                     found = trainer_rate(trainer, request["replicas"], Path(scratch), course)
-            else:
-                found = throughput(kind, course.seconds / 2)
             return {"rate": found, "active": active}
 
         yield rate
@@ -215,58 +252,44 @@ def rate_of(
 
 
 def bench(quick: bool, rounds: int) -> list[dict[str, Any]]:
-    """Return one row per variant: medians of the rate, the ratio to (a) within a round, memory; then machine limits.
+    """Return one row per variant: medians of the rate and of the ratio to (a) within a round, and memory.
 
-    The row of a limit has a ``rate`` in operations (matmul) or values (tanh) per second, and no ratio. Without a
-    compiler there are no rows (d).
+    Without a compiler there are no rows (d).
     """
     course = QUICK if quick else FULL
     wanted = [v for v in VARIANTS if v.kind != "fused" or fused()]
-    limits = ["matmul", "tanh"]
     found: dict[Variant1D, list[dict[str, float]]] = {v: [] for v in wanted}
-    machine: dict[tuple[str, int], list[float]] = {(name, p): [] for name in limits for p in (1, 2)}
     with tempfile.TemporaryDirectory() as scratch:
         prepare(Path(scratch), course)
         for _ in range(rounds):
             for v in wanted:
                 found[v].append(rate_of(v.kind, v.replicas, v.processes, v.threads, Path(scratch), course))
-            for (name, p), rates in machine.items():
-                rates.append(rate_of(name, 1, p, 1, Path(scratch), course)["rate"])
     base = [m["rate"] for m in found[wanted[0]]]
-    peak = {p: statistics.median(machine["matmul", p]) for p in (1, 2)}
-    rows: list[dict[str, Any]] = []
-    for v, each in found.items():
-        rate = statistics.median(m["rate"] for m in each)
-        rows.append({
-            "letter": v.letter, "name": v.name, "processes": v.processes, "threads": v.threads, "rate": rate,
+    return [
+        {
+            "letter": v.letter, "name": v.name, "processes": v.processes, "threads": v.threads,
+            "rate": statistics.median(m["rate"] for m in each),
             "ratio": statistics.median(m["rate"] / b for m, b in zip(each, base, strict=True)),
             "active": each[0]["active"],
-            "of_matmul": rate * flops(each[0]["active"]) / peak[v.processes * v.threads],
             "peak_mib": max(m["peak_mib"] for m in each), "imported_mib": max(m["imported_mib"] for m in each),
-        })  # fmt: skip
-    for (name, p), rates in machine.items():
-        rows.append({"letter": "e", "name": name, "processes": p, "threads": 1, "rate": statistics.median(rates)})
-    return rows
+        }
+        for v, each in found.items()
+    ]  # fmt: skip
 
 
 def table(rows: Sequence[dict[str, Any]], course: TimedSteps) -> str:
     """Format the rows as text."""
     lines = [
         f"1D study, {K} blocks of width {H}, {SAMPLES} samples: from step {course.start:,} of {course.steps:,} on",
-        f"{'':2} {'variant':42} {'proc x thr':>10} {'run-steps/s':>12} {'x (a)':>7} {'active':>6} {'of matmul':>9} "
+        f"{'':2} {'variant':42} {'proc x thr':>10} {'run-steps/s':>12} {'x (a)':>7} {'active':>6} "
         f"{'peak MiB':>8} {'imports':>8}",
     ]
     for row in rows:
         where = f"{row['processes']} x {row['threads']}"
-        if row["letter"] == "e":
-            unit = "GFLOP/s" if row["name"] == "matmul" else "G values/s"
-            lines.append(f"e  {row['name'] + ', float32':42} {where:>10} {row['rate'] / 1e9:12.2f} {unit}")
-        else:
-            lines.append(
-                f"{row['letter']:2} {row['name']:42} {where:>10} {row['rate']:12,.0f} {row['ratio']:7.1f} "
-                f"{row['active']:6.1f} {row['of_matmul']:9.1%} {row['peak_mib']:8.0f} {row['imported_mib']:8.0f}"
-            )
-    lines.append(f"operations counted: {flops(K) / 1e6:.1f} MFLOP per run-step in matrix products with all {K} blocks")
+        lines.append(
+            f"{row['letter']:2} {row['name']:42} {where:>10} {row['rate']:12,.0f} {row['ratio']:7.1f} "
+            f"{row['active']:6.1f} {row['peak_mib']:8.0f} {row['imported_mib']:8.0f}"
+        )
     return "\n".join(lines)
 
 

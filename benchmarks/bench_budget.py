@@ -8,7 +8,7 @@ Trainings under budgets of 50 and 25 % of the parameters take turns, step by ste
 model. Times are processor seconds of all steps over those of the large model; ``learn_sizes`` and ``deploy``, which do
 not depend on the number of steps, have a column of their own. A step is compared with one of the large model while all
 gates are open, and with one of the deployed model, as a plain module, after the commit: medians of ratios within a
-round. Peak memory is that of a process that only trains, without what its imports take.
+round.
 """
 
 from __future__ import annotations
@@ -180,24 +180,7 @@ def trainings(work: Work, steps: int, rounds: int) -> dict[str, float]:
         times = in_turns([plain.step, functools.partial(one.step, 0.9), large.step], rounds)
         found[f"step {share}"] = ratio(times[1], times[0])
         found[f"small {share}"] = ratio(times[0], times[2])
-        found[f"parameters {share}"] = sum(p.numel() for p in small[share].parameters())
-    return {"rate": 0.0, **found, "large": sum(p.numel() for p in large.model.parameters())}
-
-
-def memory(work: Work, share: int | None, small: bool) -> dict[str, float]:
-    """Train for as many steps as the peak needs; of the small model, one cut to even sizes."""
-    model = None
-    if small:
-        assert share is not None
-        learner = ngn.learn_sizes(
-            work.model(), work.sizes, budget=ngn.Budget(parameters=f"{share}%"), example=work.inputs[:2]
-        )
-        learner.set_progress(1.0)
-        model, share = learner.deploy(unsettled="allow"), None
-    one = Training(work, 20, share, model)
-    for _ in range(20):
-        one.step()
-    return {"rate": 0.0}
+    return {"rate": 0.0, **found}
 
 
 @contextlib.contextmanager
@@ -205,16 +188,7 @@ def prepared(request: dict[str, Any]) -> Iterator[Rate]:
     """Measure in one process."""
     torch.manual_seed(0)
     work = WORKS[request["work"]]()
-    if request["what"] == "memory":
-        yield lambda: memory(work, request["share"], request["small"])
-    else:
-        yield lambda: trainings(work, request["steps"], request["rounds"])
-
-
-def peak(name: str, share: int | None, small: bool = False) -> float:
-    """Peak memory of a training without that of its imports, MiB."""
-    found = measure(__file__, {"what": "memory", "work": name, "share": share, "small": small}, 1, 1)
-    return found["peak_mib"] - found["imported_mib"]
+    yield lambda: trainings(work, request["steps"], request["rounds"])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -227,19 +201,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     steps, rounds = (12, 3) if given.quick else (STEPS, 20)
     columns = (
         "model", "budget", "training x large", "goal", "once, s", "all open x large", "committed step x small",
-        "small step x large", "peak MiB: large, ours, small",
+        "small step x large",
     )  # fmt: skip
     print(f"| {' | '.join(columns)} |\n| --- {'| ---: ' * (len(columns) - 1)}|")
     for name in WORKS:
-        request = {"what": "trainings", "work": name, "steps": steps, "rounds": rounds}
+        request = {"work": name, "steps": steps, "rounds": rounds}
         each = [measure(__file__, request, 1, 1) for _ in range(given.rounds)]
         found = {key: statistics.median(one[key] for one in each) for key in each[0]}
-        title, most = WORKS[name]().title, peak(name, None)
+        title = WORKS[name]().title
         for share, goal in zip(SHARES, (0.85, 0.65), strict=True):
             shown = [found[f"whole {share}"], goal, found[f"once {share}"], found["open"], found[f"step {share}"]]
             numbers = " | ".join(f"{value:.2f}" for value in [*shown, found[f"small {share}"]])
-            memory = f"{most:.0f}, {peak(name, share):.0f}, {peak(name, share, True):.0f}"
-            print(f"| {title} | {share} % | {numbers} | {memory} |", flush=True)
+            print(f"| {title} | {share} % | {numbers} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ and neurons, adapted ones half of their components.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import statistics
 import sys
@@ -35,7 +36,6 @@ from torch import Tensor, nn
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from bench_gpu import options
 from processes import TimedStepsDone
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -187,7 +187,13 @@ def answered(model: Callable[..., Any], task: Questions) -> float:
 
 def main(arguments: list[str] | None = None) -> int:
     """Print both tables."""
-    quick, device = options(__doc__, arguments)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
+    given = parser.parse_args(arguments)
+    if given.device == "cuda" and not torch.cuda.is_available():
+        parser.error("torch finds no CUDA device here; --device cpu tries the script")
+    quick, device = given.quick, torch.device(given.device)
     warnings.simplefilter("ignore", FutureWarning)
     task, steps = Questions(llama(SMALL if quick else FULL, device), device), 3 if quick else 20
     size = sum(p.numel() for p in task.base.model.parameters()) / 1e9

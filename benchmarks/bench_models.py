@@ -20,19 +20,14 @@ import torch
 from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
-
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from study_1d import LOSS, data, fused
+from bench_1d import LOSS, data, fused
 
-from experiments.core.config import Config
 from experiments.models.kernels.trainer import KernelTrainer
 from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel
 from experiments.runs import host
-from experiments.runs.phases import learner_of, plan_of
-from experiments.runs.stack import Stack
-from experiments.tasks import make_task
 from ngn.components.base import Bank, OrderedSum
 from ngn.learner import CapacityLearner
 from ngn.methods.fixed import FixedCount
@@ -69,19 +64,6 @@ def trained(bank: Bank, gated: bool, x: Any, y: Tensor, t0: float) -> Callable[[
     return run
 
 
-def fitted(config: Config, kind: type[Trainer], at_once: int) -> Callable[[int], None]:
-    """Return a function that trains the model of a configuration on, ``at_once`` times the given number of steps."""
-    task = make_task(config, torch.device("cpu"))
-    learner = learner_of(Stack.of(config), task)
-
-    def run(steps: int) -> None:
-        train = config.train.model_copy(update={"steps": at_once * steps})
-        plan = plan_of(Stack.of(config.model_copy(update={"train": train})), task.samples(train))
-        kind(learner, task.batches(train, 0), task.loss, plan, progress="never").fit()
-
-    return run
-
-
 def blocks() -> Variants:
     """Compare training with and without the gate in the 1D bank, with all 32 blocks active."""
     x = torch.linspace(-3, 3, 512).unsqueeze(-1)
@@ -111,39 +93,6 @@ def kernel_blocks() -> Variants:
         "ungated, 32 blocks": (kernel_steps(bank(), FixedCount(32)), 1),
         "NGN, 32 active blocks": (kernel_steps(bank(), CountGate(32, t0=32.0)), 1),
     }
-
-
-SIZES = {5: 2, 6: 4, 7: 3, 8: 1}
-"""Count → how many of ten seeds retain it; typical for a fixed phase."""
-
-
-def sizes(steps_of: Callable[[int, int], Callable[[int], None]]) -> Variants:
-    """Compare ten fixed models of four sizes: one stack per size, or one masked stack of the largest size.
-
-    The masked stack is timed with all components open, because a mask does not change the time.
-
-    Args:
-        steps_of: (count, replicas) → function that trains such a stack for a number of steps.
-    """
-    stacks = [steps_of(count, replicas) for count, replicas in SIZES.items()]
-
-    def grouped(steps: int) -> None:
-        for run in stacks:
-            run(steps)
-
-    return {"a stack a size": (grouped, 10), "one stack, masked": (steps_of(max(SIZES), 10), 10)}
-
-
-def torch_stack(count: int, replicas: int) -> Callable[[int], None]:
-    """Train a stack of fixed models in the torch engine."""
-    x = torch.linspace(-3, 3, 512).unsqueeze(-1)
-    bank = MLPBank([1, 16, 16, 2], count, list(range(replicas)))
-    return trained(bank, False, x, torch.randint(2, (512,)), float(count))
-
-
-def kernel_stack(count: int, replicas: int) -> Callable[[int], None]:
-    """Train a stack of fixed models in the compiled kernel, in units of 100 steps."""
-    return kernel_steps(MLPBank([1, 16, 16, 1], count, list(range(replicas))), FixedCount(count, replicas=replicas))
 
 
 def kernel_steps(bank: MLPBank, capacity: CountGate | FixedCount) -> Callable[[int], None]:
@@ -181,8 +130,6 @@ def deployed() -> Variants:
 GROUPS: dict[str, Callable[[], Variants]] = {
     "1D blocks, torch engine: what the gate costs in training": blocks,
     "1D blocks, compiled kernel: what the gate costs in 100 training steps": kernel_blocks,
-    "ten fixed models of 5 to 8 blocks, torch engine: training": lambda: sizes(torch_stack),
-    "the same, compiled kernel, 100 training steps": lambda: sizes(kernel_stack) if fused() else {},
     "1D blocks: 100 forward passes of 512 samples": deployed,
 }
 

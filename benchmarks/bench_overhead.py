@@ -1,14 +1,10 @@
-"""Measure two overheads: of a run in a packed multirun (composing, checking, folder, claim, record), and of a step.
+"""Measure the overhead of a run in a packed multirun: composing, checking, folder, claim, record.
 
     python benchmarks/bench_overhead.py [--quick] [--rounds N]
 
 The same command runs with few and with many seeds, in separate processes. The overhead per run is the difference of
 the two times, minus the time inside the phases (drawing, training, evaluating), over the difference in runs. The rival
 is the time that Hydra needs to compose one such job.
-
-A step in a loop of one's own is measured with half of all components closed: while sizes are learned (soft), fixed and
-masked, and fixed and cut. Each is compared with the step of the deployed model as a plain model. All alternate in one
-process, and the medians of their ratios of processor time are shown.
 """
 
 from __future__ import annotations
@@ -29,8 +25,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from processes import Rate, measure, options
 
 FEW = 10
-STAGES = ("soft", "masked", "cut")
-"""What a step is measured in: sizes that are learned, fixed and masked, fixed and cut in place."""
 
 
 def command(runs: int, folder: Path) -> dict[str, float]:
@@ -76,73 +70,11 @@ def hydra_compose(jobs: int) -> dict[str, float]:
         return {"rate": 0.0, "whole": time.perf_counter() - began, "inside": 0.0}
 
 
-def learners() -> tuple[dict[str, Any], Any]:
-    """Make four residual layers of 256 units at each of the :data:`STAGES`, and the deployed model."""
-    import torch
-    from torch import nn
-
-    import ngn
-
-    class Layer(nn.Sequential):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x + super().forward(x)
-
-    def made(progress: float) -> Any:
-        torch.manual_seed(0)
-        layers = (Layer(nn.LayerNorm(64), nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64)) for _ in range(4))
-        sizes, example = {"*": ngn.Width(16, t0=7.0)}, torch.ones(1, 64)
-        learner = ngn.learn_sizes(nn.Sequential(*layers), sizes, example=example, commit=0.5)
-        learner.set_progress(progress)
-        return learner
-
-    stages = {"soft": made(0.1), "masked": made(0.6), "cut": made(0.6)}
-    return stages, stages["cut"].deploy(unsettled="allow")
-
-
-def training_steps(rounds: int) -> dict[str, float]:
-    """Return the processor time of a step at each of the :data:`STAGES`, over that of the plain small model."""
-    import torch
-
-    stages, small = learners()
-    optimizers = {name: torch.optim.Adam(each.parameters()) for name, each in (*stages.items(), ("small", small))}
-    if not stages["cut"].shrink(optimizers["cut"]):
-        raise RuntimeError("nothing was cut")
-    x = torch.randn(256, 64)
-
-    def step(name: str) -> None:
-        learner = stages.get(name)
-        loss = (small if learner is None else learner)(x).square().mean()
-        if learner is not None:
-            loss = loss + learner.penalty()
-        optimizers[name].zero_grad()
-        loss.backward()
-        optimizers[name].step()
-        if learner is not None:
-            learner.step(0.1 if name == "soft" else 0.6, optimizers[name] if name == "cut" else None)
-
-    def seconds(name: str) -> float:
-        step(name)
-        began = time.process_time()
-        for _ in range(5):
-            step(name)
-        return time.process_time() - began
-
-    ratios: dict[str, list[float]] = {name: [] for name in STAGES}
-    for n in range(rounds):
-        order = [*optimizers]
-        taken = {name: seconds(name) for name in order[n % len(order) :] + order[: n % len(order)]}
-        for name in STAGES:
-            ratios[name].append(taken[name] / taken["small"])
-    return {"rate": 0.0, **{name: statistics.median(values) for name, values in ratios.items()}}
-
-
 @contextlib.contextmanager
 def prepared(request: dict[str, Any]) -> Iterator[Rate]:
     """Measure in one process."""
     with tempfile.TemporaryDirectory() as folder:
-        if request["what"] == "steps":
-            yield lambda: training_steps(request["runs"])
-        elif request["what"] == "hydra":
+        if request["what"] == "hydra":
             yield lambda: hydra_compose(request["runs"])
         else:
             yield lambda: command(request["runs"], Path(folder))
@@ -161,7 +93,7 @@ def bench(many: int, rounds: int) -> tuple[float, float, float]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
-    given = options("What a run of a packed multirun and a step cost beside the training itself.", arguments, prepared)
+    given = options("What a run of a packed multirun costs beside the training itself.", arguments, prepared)
     if given is None:
         return
     hydra, own, whole = bench(30 if given.quick else 410, given.rounds)
@@ -169,10 +101,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"  {'Hydra composes one job':44} {hydra:7.1f} ms")
     print(f"  {'this suite beside training: all that a run needs':44} {own:7.1f} ms  {hydra / own:.1f} times as fast")
     print(f"  {'with drawing, one step and evaluating':44} {whole:7.1f} ms", flush=True)
-    ratios = measure(__file__, {"what": "steps", "runs": 5 if given.quick else 100}, 1, 1)
-    print("processor time of a training step over that of the plain small model; half of all components closed")
-    for name, said in zip(STAGES, ("sizes are learned", "fixed, masked", "fixed, cut in place"), strict=True):
-        print(f"  {said:44} {ratios[name]:7.2f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -113,11 +113,7 @@ def main() -> int:
         timed("tables (build_paper_data.py)", lambda: build_paper_data.main([given, data]), floor)
         timed("figures, all drawn (build_figures.py)", lambda: build_figures.main([given, figures]), floor)
         timed("figures, nothing changed", lambda: build_figures.main([given, figures]), floor)
-        timed(
-            "report (build_report.py)",
-            lambda: build_report.main([given, output]),
-            floor,
-        )
+        timed("report (build_report.py)", lambda: build_report.main([given, output]), floor)
         print(f"the page: {(paper / 'report.html').stat().st_size / 2**20:.1f} MiB")
     return 0
 

@@ -12,14 +12,12 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
 
@@ -95,17 +93,3 @@ def measure(script: str, request: dict[str, Any], processes: int, threads: int) 
             raise RuntimeError(f"{request} ended with code {child.returncode}: {err.strip()[-1000:]}")
     found = [json.loads(out) for out, _ in said]
     return {name: (sum if name == "rate" else max)(one[name] for one in found) for name in found[0]}
-
-
-def throughput(kind: str, seconds: float) -> float:
-    """Measure a limit of the machine: fp32 operations (matmul) or results (tanh) per second."""
-    a = torch.rand(512, 512)
-    z = torch.linspace(-4, 4, 1 << 14)
-    function: Callable[[], Tensor] = {"matmul": lambda: a @ a, "tanh": lambda: torch.tanh(z)}[kind]
-    each = 2 * 512**3 if kind == "matmul" else len(z)
-    function()
-    began, done = time.perf_counter(), 0
-    while (elapsed := time.perf_counter() - began) < seconds:
-        function()
-        done += 1
-    return each * done / elapsed

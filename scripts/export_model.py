@@ -1,15 +1,12 @@
 """Export what a run learned on a pretrained language model to files for other tools, and check them.
 
     python scripts/export_model.py runs/wikisql_easy/RUN_ID.json FOLDER
-    python scripts/export_model.py runs/wikisql_easy/RUN_ID.json FOLDER --merged MODEL  # ranks: also a whole model
-    python scripts/export_model.py runs/wikisql_easy/RUN_ID.json FOLDER --compact  # pruned: per-layer widths
 
 The run needs save=deployed. The format depends on the run:
 
-- gate=lora: a peft folder; with --merged also a whole model, which is scored because its weights are rounded.
+- gate=lora: a peft folder.
 - gate=adapter: safetensors and JSON.
-- gate=prune: a stock model of transformers, padded to its widest layer; with --compact, files for
-  experiments.tasks.language.pruned_files.load_compact.
+- gate=prune: a stock model of transformers, padded to its widest layer.
 
 The script loads the files again and compares the models. It writes all files of a folder or none, and only to folders
 that are empty or not there.
@@ -27,7 +24,6 @@ if __name__ == "__main__":  # first, so that Ctrl-C ends it without a traceback
     until_main()
 
 import argparse
-import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -50,27 +46,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("record", type=Path, help="the run's .json file, with its saved model next to it")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--phase", help="grown, fixed, ... (the first that the record has)")
-    parser.add_argument(
-        "--merged", type=Path, metavar="MODEL", help="gate=lora: folder for a model with the terms merged"
-    )
-    parser.add_argument("--compact", action="store_true", help="gate=prune: per-layer widths instead of a stock model")
     parser.add_argument("--data-root", help="folder of the data sets")
     wanted = parser.parse_args(arguments)
     try:
         config, task, model = load_run(wanted.record, wanted.phase, wanted.data_root)
         if not isinstance(task, AdaptationTask):
             raise ExportError(f"task={config.task.name} adapts no pretrained model")
-        component = config.gate.component
-        for option, of in (("merged", "lora"), ("compact", "prune")):
-            if getattr(wanted, option) and component != of:
-                raise ExportError(f"--{option} is of gate={of}; this run has gate={component}")
-        with contextlib.ExitStack() as folders:
-            merged = folders.enter_context(new_folder(wanted.merged)) if wanted.merged else None
-            folder = folders.enter_context(new_folder(wanted.folder))
-            if component == "lora":
-                said = _ranks(config, task, model, folder, merged)
-            else:
-                said = (_adapters if component == "adapter" else _pruned)(config, task, model, folder, wanted.compact)
+        write = {"lora": _ranks, "adapter": _adapters, "prune": _pruned}[config.gate.component]
+        with new_folder(wanted.folder) as folder:
+            said = write(config, task, model, folder)
     except (ConfigError, DataError, FileError, OSError) as fault:
         print(fault, file=sys.stderr)
         return 2
@@ -83,7 +67,7 @@ def _name(config: Config) -> str:
     return "tiny" if base is None else base.path or base.source or base.name
 
 
-def _adapters(config: Config, task: AdaptationTask, model: Any, folder: Path, _: bool) -> str:
+def _adapters(config: Config, task: AdaptationTask, model: Any, folder: Path) -> str:
     units = export.write_adapters(model, folder, _name(config))
     again, ids = export.load_adapters(task.fresh(), folder), torch.tensor([task.held[0][0]])
     with torch.no_grad():
@@ -92,33 +76,17 @@ def _adapters(config: Config, task: AdaptationTask, model: Any, folder: Path, _:
     return f"{sum(units.values())} units behind {len(units)} layers, read back and equal"
 
 
-def _ranks(config: Config, task: AdaptationTask, model: Any, folder: Path, merged: Path | None) -> str:
+def _ranks(config: Config, task: AdaptationTask, model: Any, folder: Path) -> str:
     ranks = export.write_peft(model, folder, _name(config))
     difference = export.check_peft(folder, task.fresh(), model, torch.tensor([task.held[0][0]]))
-    said = f"{sum(ranks.values())} terms beside {len(ranks)} maps; with peft logits differ by {difference:.1e}"
-    if merged is None:
-        return said
-    whole = export.merge_terms(model)
-    with torch.no_grad():
-        scores = {key: (task.evaluate(model)[key], value) for key, value in task.evaluate(whole).items()}
-    whole.save_pretrained(merged)  # type: ignore[operator]
-    task.base.tokenizer.save_pretrained(merged)
-    lines = [
-        f"{key:20} {float(apart):10.4f} beside the weights, {float(together):10.4f} merged"
-        for key, (apart, together) in scores.items()
-    ]
-    return "\n  ".join([said, *lines])
+    return f"{sum(ranks.values())} terms beside {len(ranks)} maps; with peft logits differ by {difference:.1e}"
 
 
-def _pruned(config: Config, task: AdaptationTask, model: Any, folder: Path, compact: bool) -> str:
-    if compact:
-        pruned_files.write_compact(model, folder)
-        again = pruned_files.load_compact(folder)
-    else:
-        from transformers import AutoModelForCausalLM
+def _pruned(config: Config, task: AdaptationTask, model: Any, folder: Path) -> str:
+    from transformers import AutoModelForCausalLM
 
-        pruned_files.pad_layers(model).save_pretrained(folder)
-        again = AutoModelForCausalLM.from_pretrained(folder, dtype=next(model.parameters()).dtype).eval()
+    pruned_files.pad_layers(model).save_pretrained(folder)
+    again = AutoModelForCausalLM.from_pretrained(folder, dtype=next(model.parameters()).dtype).eval()
     task.base.tokenizer.save_pretrained(folder)
     difference = export.logit_difference(again, model, torch.tensor([task.held[0][0]]))
     count, dense = (sum(p.numel() for p in each.parameters()) for each in (again, task.base.model))

@@ -87,7 +87,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"{name}: {fault}", file=sys.stderr)
             failed = True
         except KeyboardInterrupt:
-            print("\nstopped; the fetched parts are kept, and the next call resumes", file=sys.stderr)
+            print("\nstopped; the next call goes on with the files that are not there", file=sys.stderr)
             return 130
         else:
             print(f"{name}: {'fetched' if fetched else 'present'} in {root} ({info.provenance})")

@@ -29,7 +29,7 @@ class BaseModel(Closed):
     """Its name in records and tables."""
     path: str | None = None
     """A local folder with safetensors, or with the GGUF ``file``."""
-    data: Literal["smollm2", "stories260k", "resnets"] | None = None
+    data: Literal["smollm2", "resnets"] | None = None
     """The data set below the data root that holds it (``make data ARGS=...`` fetches it)."""
     source: Annotated[str, Field(pattern=r"^[\w.-]+/[\w.-]+$")] | None = None
     """Its repository on the Hugging Face hub. If ``path`` or ``data`` is set, this only documents the origin."""

@@ -1,11 +1,7 @@
-"""Read CIFAR-10 from the official binary or python layout, unpacked or from the official archive."""
+"""Read CIFAR-10 from the official binary or python layout."""
 
 from __future__ import annotations
 
-import gzip
-import io
-import tarfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +14,6 @@ from experiments.data.source import Folder, ImageData
 BATCHES = tuple(f"data_batch_{i}" for i in range(1, 6))
 TEST = "test_batch"
 BINARY_ARCHIVE = "cifar-10-binary.tar.gz"
-PYTHON_ARCHIVE = "cifar-10-python.tar.gz"
 BINARY_FOLDER = "cifar-10-batches-bin"
 PYTHON_FOLDER = "cifar-10-batches-py"
 PER_BATCH = 10_000
@@ -27,7 +22,6 @@ RECORD = 1 + 3 * 32 * 32
 
 OFFICIAL = {
     BINARY_ARCHIVE: "md5:c32a1d4ab5d03f1284b67883e8d87530",
-    PYTHON_ARCHIVE: "md5:c58f30108f718f92721af3b95e74349a",
     "data_batch_1": "md5:c99cafc152244af753f735de768cd75f",
     "data_batch_2": "md5:d4bba439e000b95fd0a9bffe97cbabec",
     "data_batch_3": "md5:54ebc095f3ab1f0389bbae665268c751",
@@ -35,33 +29,8 @@ OFFICIAL = {
     "data_batch_5": "md5:482c414d41f54cd18b22e5b47cb7c3cb",
     "test_batch": "md5:40351d587109b95175f43aff81a1287e",
 }
-"""The digests published with the archives; for the python files, those that torchvision checks. The files of the
+"""The digest published with the archive; for the python files, those that torchvision checks. The files of the
 binary layout have no published digests, so unpacking writes a manifest (see ``scripts/fetch_data.py``)."""
-
-
-class _Bounded(gzip.GzipFile):
-    """A stream that reads at most 64 MiB at once, because a damaged tar header may ask for gigabytes."""
-
-    def read(self, size: int | None = -1) -> bytes:
-        return super().read(min(size, 2**26) if size is not None and size >= 0 else 2**26)
-
-
-def members(archive: np.ndarray, where: Path, names: list[str], largest: int) -> Iterator[np.ndarray]:
-    """Yield the content of each named member of a tar.gz, uint8 [bytes], in the given order; write nothing.
-
-    Raises:
-        DataError: if a member is missing, is not a plain file, or has more than ``largest`` bytes.
-    """
-    try:
-        with _Bounded(fileobj=io.BytesIO(archive.data)) as stream, tarfile.open(fileobj=stream, mode="r:") as tar:
-            for name in names:
-                member = tar.getmember(name)
-                content = tar.extractfile(member) if member.isfile() else None
-                if content is None or member.size > largest:
-                    raise DataError(f"{where}: its member {name} is not a plain file of at most {largest} bytes")
-                yield np.frombuffer(bytearray(content.read()), dtype=np.uint8)
-    except (KeyError, OSError, EOFError, tarfile.TarError, zlib.error) as fault:
-        raise DataError(f"{where}: damaged archive ({fault})") from None
 
 
 def _from_binary(content: np.ndarray, where: Path, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -91,16 +60,9 @@ def _batches(folder: Folder, count: int) -> Iterator[tuple[Path, np.ndarray, np.
     bases = (folder.path, folder.root)
     layouts: list[list[tuple[Path]]] = [[(folder.path / name,) for name in files[BINARY_FOLDER]]]
     layouts += [[(base / inner / name,) for name in files[inner]] for inner in files for base in bases]
-    layouts += [[(base / archive,)] for archive in (BINARY_ARCHIVE, PYTHON_ARCHIVE) for base in bases]
     for path in folder.choose(layouts):
-        if path.name not in (BINARY_ARCHIVE, PYTHON_ARCHIVE):
-            reader = _from_binary if path.suffix == ".bin" else _from_pickle
-            yield path, *reader(folder.read(path), path, count)
-            continue
-        inner, reader = (BINARY_FOLDER, _from_binary) if path.name == BINARY_ARCHIVE else (PYTHON_FOLDER, _from_pickle)
-        wanted = [f"{inner}/{name}" for name in files[inner]]
-        for name, content in zip(wanted, members(folder.read(path), path, wanted, 2 * count * RECORD), strict=True):
-            yield path / name, *reader(content, path / name, count)
+        reader = _from_binary if path.suffix == ".bin" else _from_pickle
+        yield path, *reader(folder.read(path), path, count)
 
 
 def read_folder(folder: Folder, per_batch: int = PER_BATCH) -> ImageData:

@@ -1,4 +1,4 @@
-"""Fetch data sets from their official sources: resume, check digests, let one of several processes download."""
+"""Fetch data sets from their official sources: check digests, let one of several processes download."""
 
 from __future__ import annotations
 
@@ -108,38 +108,28 @@ def known_digest(path: Path, root: Path) -> str:
 
 
 def _transfer(url: str, part: Path, progress: Progress, name: str) -> None:
-    """Append the missing rest of the file to ``part``, over one connection.
+    """Write the file at ``url`` to ``part``.
 
     Raises:
-        _AddressFailed: if the connection fails or ends early; ``part`` keeps the bytes received.
+        _AddressFailed: if the connection fails or ends early.
     """
     if url.startswith("pip:"):
         return _from_index(url.removeprefix("pip:"), part, name)
-    have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"User-Agent": "ngn-suite", "Accept-Encoding": "identity"})
-    if have:
-        request.add_header("Range", f"bytes={have}-")
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
-            resumed = answer.status == 206 and answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")
-            if answer.status == 206 and not resumed:
-                raise _AddressFailed("the server sent another range of the file than requested")
-            have = have if resumed else 0
-            length = answer.headers.get("Content-Length")
-            total = have + int(length) if length is not None and length.isdigit() else None
-            with open(part, "ab" if resumed else "wb") as out:
-                while block := answer.read(CHUNK):
-                    out.write(block)
-                    have += len(block)
-                    progress(name, have, total)
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer, open(part, "wb") as out:
+            length, have = answer.headers.get("Content-Length"), 0
+            total = int(length) if length is not None and length.isdigit() else None
+            while block := answer.read(CHUNK):
+                out.write(block)
+                have += len(block)
+                progress(name, have, total)
             # http.client does not report a connection that ends early when it is read in blocks.
             if total is not None and have < total:
                 raise _AddressFailed(f"the connection ended after {have} of {total} bytes")
     except urllib.error.HTTPError as fault:
         fault.close()
-        # 416: the file has no further bytes; the digest decides whether ``part`` is the file.
-        if fault.code != 416:
-            raise _AddressFailed(f"HTTP {fault.code} {fault.reason}") from None
+        raise _AddressFailed(f"HTTP {fault.code} {fault.reason}") from None
     except urllib.error.URLError as fault:
         raise _AddressFailed(str(fault.reason)) from None
     except (OSError, http.client.HTTPException) as fault:
@@ -163,54 +153,31 @@ def _from_index(requirement: str, part: Path, name: str) -> None:
         os.replace(Path(folder) / name, part)
 
 
-def _from_url(url: str, remote: Remote, part: Path, progress: Progress) -> None:
-    """Download into ``part`` until its digest is right, resuming as long as each connection adds bytes.
-
-    Raises:
-        _AddressFailed: if the download fails or the digest is wrong; a wrong ``part`` is removed.
-    """
-    kind = remote.digest.partition(":")[0]
-    while True:
-        before = part.stat().st_size if part.exists() else 0
-        try:
-            _transfer(url, part, progress, remote.file)
-        except _AddressFailed:
-            if part.exists() and part.stat().st_size > before:
-                continue
-            raise
-        found = file_digest(part, kind)
-        if found == remote.digest:
-            return
-        part.unlink()
-        # An earlier call may have left the start of another file in ``part``: try once more from the beginning.
-        if not before:
-            raise _AddressFailed(f"wrong content: {found}, expected {remote.digest}")
-
-
-def download(remote: Remote, folder: Path, progress: Progress) -> Path:
-    """Download a file into a folder, check it, and return its path. The caller holds the lock of the data set.
+def download(remote: Remote, folder: Path, progress: Progress) -> None:
+    """Download a file into a folder, and check it. The caller holds the lock of the data set.
 
     Raises:
         DataError: if another file has this name, or no address gives the file. No partial file is left.
     """
-    target = folder / remote.file
+    target, kind = folder / remote.file, remote.digest.partition(":")[0]
     if target.exists():
-        found = file_digest(target, remote.digest.partition(":")[0])
-        if found != remote.digest:
+        if (found := file_digest(target, kind)) != remote.digest:
             raise DataError(f"{target}: not the official file ({found}, expected {remote.digest}); remove it first")
-        return target
+        return
     part = target.with_name(f"{target.name}.part")
     faults = []
     for url in remote.urls:
         try:
-            _from_url(url, remote, part, progress)
+            _transfer(url, part, progress, remote.file)
+            if (found := file_digest(part, kind)) != remote.digest:
+                raise _AddressFailed(f"wrong content: {found}, expected {remote.digest}")
+            with open(part, "rb+") as stream:
+                os.fsync(stream.fileno())
+            os.replace(part, target)
+            return
         except _AddressFailed as fault:
+            part.unlink(missing_ok=True)
             faults.append(f"  {url}: {fault}")
-            continue
-        with open(part, "rb+") as stream:
-            os.fsync(stream.fileno())
-        os.replace(part, target)
-        return target
     raise DataError(f"{remote.file} could not be fetched:\n" + "\n".join(faults))
 
 
@@ -252,7 +219,7 @@ def fetch(name: str, root: Path, origin: DataOrigin, progress: Progress) -> tupl
     """Fetch a data set into ``root/name`` unless it is there; return what it is and whether this call fetched it.
 
     One of several processes downloads; the others wait. An existing complete data set is checked and not modified.
-    Partial downloads stay in ``root/name/.fetch``, where no reader looks.
+    Files that arrived before a fault stay in ``root/name/.fetch``, where no reader looks.
 
     Raises:
         DataError: if the existing data set is damaged, or it cannot be fetched or written.

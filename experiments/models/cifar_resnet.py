@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from experiments.core.task import DataInfo
 from experiments.data import resnets
+from experiments.data.errors import DataError
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Of red, green and blue in [0, 1]: what the trained networks expect to be subtracted and divided by."""
@@ -90,10 +90,16 @@ class CifarResNet(nn.Module):
         return self.linear(self.layer3(self.layer2(self.layer1(h))).mean((2, 3)))
 
 
-def with_weights(network: resnets.Network, weights: Mapping[str, np.ndarray]) -> CifarResNet:
-    """Make the module of a network, in eval mode, with a copy of these weights."""
-    model = CifarResNet(network.blocks, network.widths, network.classes)
-    model.load_state_dict({name: torch.tensor(array) for name, array in weights.items()})
+def with_weights(model: CifarResNet, weights: Mapping[str, Tensor], where: str) -> CifarResNet:
+    """Put a copy of these weights into the module, and return it in eval mode.
+
+    Raises:
+        DataError: if they are those of another network; the message begins with ``where``.
+    """
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as fault:
+        raise DataError(f"{where}: no weights of such a network ({str(fault).splitlines()[0]})") from None
     return model.eval()
 
 
@@ -104,5 +110,7 @@ def load_trained(name: str, root: Path) -> tuple[CifarResNet, DataInfo]:
         DataError: if the data set ``resnets`` is missing or damaged.
         KeyError: if there is no such network.
     """
-    read = resnets.load_data(root)
-    return with_weights(resnets.NETWORKS[name], read.weights[name]), read.info
+    read, network = resnets.load_data(root), resnets.NETWORKS[name]
+    model = CifarResNet(network.blocks, network.widths, network.classes)
+    weights = {key: torch.from_numpy(array) for key, array in read.weights[name].items()}
+    return with_weights(model, weights, resnets.file_of(name)), read.info

@@ -1,4 +1,4 @@
-"""A local file server with ranges and broken connections, and a data set of one file."""
+"""A local file server with broken connections, and a data set of one file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from experiments.data.source import Folder
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serve ``files`` by path, with ranges. ``cuts``: bytes after which each of the next connections ends."""
+    """Serve ``files`` by path. ``cuts``: bytes after which each of the next connections ends."""
 
     daemon_threads = True
 
@@ -25,8 +25,7 @@ class Server(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.files: dict[str, bytes] = {}
         self.cuts: list[int] = []
-        self.ranges = True
-        self.requests: list[tuple[str, str | None]] = []
+        self.requests: list[str] = []
 
     def url(self, name: str) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}/{name}"
@@ -36,23 +35,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        asked = self.headers.get("Range")
-        self.server.requests.append((self.path, asked))
+        self.server.requests.append(self.path)
         content = self.server.files.get(self.path.lstrip("/"))
         if content is None:
             self.send_error(404)
             return
-        start = int(asked.removeprefix("bytes=").removesuffix("-")) if asked and self.server.ranges else 0
-        if asked and self.server.ranges and start >= len(content):
-            self.send_error(416)
-            return
-        self.send_response(206 if asked and self.server.ranges else 200)
-        if asked and self.server.ranges:
-            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-        self.send_header("Content-Length", str(len(content) - start))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        stop = start + self.server.cuts.pop(0) if self.server.cuts else len(content)
-        self.wfile.write(content[start:stop])
+        self.wfile.write(content[: self.server.cuts.pop(0) if self.server.cuts else len(content)])
 
     def log_message(self, *_: object) -> None:
         """Log nothing; requests are counted instead."""

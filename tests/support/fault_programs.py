@@ -128,15 +128,14 @@ def kill_trainers(folder: Path, count: int) -> Count:
     return kill_anywhere(folder, count, programs, means)
 
 
-RUNS = {"lora": ["gate=lora", "--merged"], "adapter": ["gate=adapter"], "prune": ["gate=prune", "gate.target=both"]}
-"""Exports of three formats: overrides of their runs, and options of the script."""
+RUNS = {"lora": ["gate=lora"], "adapter": ["gate=adapter"], "prune": ["gate=prune", "gate.target=both"]}
+"""Exports of three formats: overrides of their runs."""
 
 
 def _export_of(name: str, folder: Path) -> Program:
     from scripts import export_model
 
-    run = [word for word in RUNS[name] if not word.startswith("--")] + ["gate.t0=2.2"] * (name != "prune")
-    options = [word for word in RUNS[name] if word.startswith("--")]
+    run = RUNS[name] + ["gate.t0=2.2"] * (name != "prune")
 
     def ready(place: Path) -> None:
         run_files.SCRATCH = paths.SCRATCH = folder / name
@@ -144,13 +143,11 @@ def _export_of(name: str, folder: Path) -> Program:
         raise SystemExit(app.main([*line, *run, "threads=1", f"results={place / 'results'}"]))
 
     def work(place: Path) -> None:
-        for whole in (place / "out", place / "merged"):
-            if whole.exists():
-                check_sums(whole)
-                shutil.rmtree(whole)
+        if (place / "out").exists():
+            check_sums(place / "out")
+            shutil.rmtree(place / "out")
         (record,) = (place / "results").rglob("*.json")
-        merged = [word for option in options for word in (option, str(place / "merged"))]
-        raise SystemExit(export_model.main([str(record), str(place / "out"), *merged]))
+        raise SystemExit(export_model.main([str(record), str(place / "out")]))
 
     return Program(f"export of {name}", work, ready)
 
@@ -210,7 +207,7 @@ def kill_scripts(folder: Path, count: int) -> Count:
         origins = {
             "tiny": origin_of(server.url("one.bin")),
             "mnist": DataOrigin(of_mnist, read_digits, sets.install_mnist),
-            "cifar10": DataOrigin((remote(cifar10.BINARY_ARCHIVE),), read_pictures, sets.install_cifar10),
+            "cifar10": DataOrigin((remote(cifar10.BINARY_ARCHIVE),), read_pictures, sets.ORIGINS["cifar10"].install),
         }
 
         def fetch(place: Path) -> None:

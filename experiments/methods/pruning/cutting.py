@@ -232,11 +232,11 @@ def magnitude(work: ModuleRun) -> Staged:
 
     def cut(module: nn.Module) -> nn.Module:
         learner = retained(work, module)
-        orders = {}
-        for name, axis in zip(learner.names, learner.axes, strict=True):
-            norms = sum(part.detach().abs().flatten(1).sum(1) for part in axis.component_parameters())
-            orders[name] = norms.argsort(descending=True).tolist()
-        return cut_evenly(work, module, lambda name, K: orders[name])
+        norms = {
+            name: sum(part.detach().abs().flatten(1).sum(1) for part in axis.component_parameters())
+            for name, axis in zip(learner.names, learner.axes, strict=True)
+        }
+        return cut_evenly(work, module, falling(norms))
 
     return at_the_cut(work, cut)
 
@@ -266,6 +266,11 @@ def of_counts(work: ModuleRun, counts: Sequence[int]) -> Staged:
     if len(counts) != len(keeper.axes):
         raise ConfigError(f"method.count has {len(counts)} entries, but this module has {len(keeper.axes)} sizes")
     return Staged(work, kept(keeper, counts))
+
+
+def falling(scores: Mapping[str, Any]) -> Callable[[str, int], list[int]]:
+    """Return the order of each size: its components by falling score, [K]."""
+    return lambda name, K: scores[name].argsort(descending=True).tolist()
 
 
 def retained(work: ModuleRun, module: nn.Module, order: Any = None, by_importance: Any = None) -> Any:

@@ -14,7 +14,16 @@ from torch import Tensor, nn
 import ngn
 from experiments.methods.l0.capacity import HardConcrete
 from experiments.methods.pruning import HALF
-from experiments.methods.pruning.cutting import ModuleRun, Staged, at_the_cut, cut_evenly, kept, largest, retained
+from experiments.methods.pruning.cutting import (
+    ModuleRun,
+    Staged,
+    at_the_cut,
+    cut_evenly,
+    falling,
+    kept,
+    largest,
+    retained,
+)
 from ngn.cost import Cost
 
 MORPHNET, ALIVE = 1e-2, 1e-2
@@ -98,8 +107,7 @@ def morphnet(work: ModuleRun) -> Staged:
     def cut(trained: nn.Module) -> nn.Module:
         found = [scale.detach().abs() for scale in scales(trained)]
         alive = [int((s > ALIVE).sum()) for s in found]
-        orders = {name: s.argsort(descending=True).tolist() for name, s in zip(whole.names, found, strict=True)}
-        learner = retained(work, trained, lambda name, K: orders[name])
+        learner = retained(work, trained, falling(dict(zip(whole.names, found, strict=True))))
         most = max(len(s) / max(1, n) for s, n in zip(found, alive, strict=True))
 
         def at(part: float) -> nn.Module:
@@ -249,8 +257,6 @@ def minitron(work: ModuleRun) -> Staged:
             module(inputs)
         for hook in hooks:
             hook.remove()
-        scores = {name: torch.cat(means).square().sum(0) for name, means in seen.items()}
-        orders = {name: score.argsort(descending=True).tolist() for name, score in scores.items()}
-        return cut_evenly(work, module, lambda name, K: orders[name])
+        return cut_evenly(work, module, falling({k: torch.cat(means).square().sum(0) for k, means in seen.items()}))
 
     return at_the_cut(work, cut)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -17,7 +18,7 @@ from experiments.core.task import DataInfo, ModuleTask, Seeds
 from experiments.data import cifar10
 from experiments.data.errors import DataError
 from experiments.data.source import data_root
-from experiments.models.cifar_resnet import CifarResNet, load_trained, standardised
+from experiments.models.cifar_resnet import CifarResNet, load_trained, standardised, with_weights
 from experiments.tasks.base import MiniBatches
 from experiments.tasks.images import ChannelsComponent, Cifar10
 from experiments.tasks.images.task import CIFAR10_STATISTICS, ImageTask
@@ -92,13 +93,13 @@ def _trained(config: Config, blocks: int) -> tuple[CifarResNet, DataInfo]:
     assert config.model is not None
     if config.model.path is None:
         return load_trained(config.model.name, data_root(config.data_root))
-    path, whole = Path(config.model.path).expanduser(), CifarResNet(blocks)
+    path = Path(config.model.path).expanduser()
     try:
-        whole.load_state_dict(load_file(path))
-    except (OSError, RuntimeError, ValueError) as fault:
-        reason = str(fault).splitlines()[0]
-        raise DataError(f"model.path={path}: no weights of a network with gate.blocks={blocks} ({reason})") from None
-    return whole.eval(), DataInfo(path.stem, sha256(path.read_bytes()).hexdigest(), "a file that was given")
+        weights = load_file(path)
+    except (OSError, SafetensorError) as fault:
+        raise DataError(f"model.path={path}: cannot be read as safetensors ({fault})") from None
+    whole = with_weights(CifarResNet(blocks), weights, f"model.path={path} with gate.blocks={blocks}")
+    return whole, DataInfo(path.stem, sha256(path.read_bytes()).hexdigest(), "a file that was given")
 
 
 def mirrored(x: Tensor) -> Tensor:

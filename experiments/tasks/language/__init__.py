@@ -23,7 +23,7 @@ class Adaptation(Benchmark):
     training questions and scores on them.
 
     Attributes:
-        corpus: module in ``experiments.tasks.language.corpora`` and ``.scores``.
+        corpus: module in ``experiments.tasks.language.corpora``.
         subset: name of a part of the corpus; None for all.
         stops: strings that end an answer, in addition to the end-of-text token.
     """
@@ -44,8 +44,8 @@ class Adaptation(Benchmark):
     """Number of questions for the scores; null for all."""
     max_new_tokens: Count
     """Most tokens of a generated answer."""
-    prompt: Literal["plain", "chat", "fewshot"] = "plain"
-    """The prompt, by ``tasks/language/prompts.py``: plain text, inside a chat template, or behind examples."""
+    prompt: Literal["plain", "chat"] = "plain"
+    """The prompt, by ``tasks/language/prompts.py``: plain text, or inside a chat template."""
     max_tokens: Count | None = None
     """Most tokens of a training example, prompt and answer; longer ones are dropped. Null for no limit."""
     general: Literal["wikitext2", "pile10k"] = "wikitext2"

@@ -17,7 +17,7 @@ from torch import nn
 from experiments.core.blocks import ConfigError
 from experiments.core.pretrained import BaseModel
 from experiments.core.task import DataInfo
-from experiments.data import resnets, smollm2, stories260k
+from experiments.data import resnets, smollm2
 from experiments.data.errors import DataError
 from experiments.data.fetch import known_digest
 from experiments.data.gguf import convert_to_safetensors
@@ -226,8 +226,7 @@ def digest_of(settings: BaseModel, root: Path) -> str | None:
         return None
     if settings.data == "resnets":
         return resnets.load_data(root).info.sha256
-    files = stories260k.load_data(root).info if settings.data == "stories260k" else _folder(settings, root)[1]
-    return files.sha256
+    return _folder(settings, root)[1].sha256
 
 
 @lru_cache(maxsize=1)
@@ -244,28 +243,22 @@ def load_base(settings: BaseModel, root: Path, device: torch.device) -> Pretrain
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     dtype = getattr(torch, settings.dtype)
-    if settings.data == "stories260k":
-        files = stories260k.load_data(root)
-        info = files.info
-        model, tokenizer = stories260k.build_model(files)
-        model = model.to(dtype)
-    else:
-        folder, info = _folder(settings, root)
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-            read: Any = AutoModelForCausalLM.from_pretrained(
-                folder, dtype=dtype, trust_remote_code=False, use_safetensors=True, attn_implementation="sdpa",
-                output_loading_info=True,
-            )  # fmt: skip
-        except Exception as fault:  # a damaged file can make the readers fail in any way
-            why = f"{type(fault).__name__}: {fault}".splitlines()[0]
-            raise DataError(f"model={settings.name}: {folder} cannot be loaded ({why})") from None
-        model, said = read  # ``said``: which tensors were missing or had another shape
-        if lost := sorted({*said["missing_keys"], *(each[0] for each in said["mismatched_keys"])}):
-            raise DataError(
-                f"model={settings.name}: the files in {folder} lack {len(lost)} tensors of a "
-                f"{type(model).__name__}, such as {lost[0]}"
-            )
+    folder, info = _folder(settings, root)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        read: Any = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=dtype, trust_remote_code=False, use_safetensors=True, attn_implementation="sdpa",
+            output_loading_info=True,
+        )  # fmt: skip
+    except Exception as fault:  # a damaged file can make the readers fail in any way
+        why = f"{type(fault).__name__}: {fault}".splitlines()[0]
+        raise DataError(f"model={settings.name}: {folder} cannot be loaded ({why})") from None
+    model, said = read  # ``said``: which tensors were missing or had another shape
+    if lost := sorted({*said["missing_keys"], *(each[0] for each in said["mismatched_keys"])}):
+        raise DataError(
+            f"model={settings.name}: the files in {folder} lack {len(lost)} tensors of a "
+            f"{type(model).__name__}, such as {lost[0]}"
+        )
     return _base(model, tokenizer, DataInfo(settings.name, info.sha256, info.provenance), device)
 
 

@@ -1,4 +1,4 @@
-"""Export learned low-rank terms as a peft folder or merged into the model, and adapters as safetensors and JSON.
+"""Export learned low-rank terms as a peft folder, and adapters as safetensors and JSON.
 
 peft computes y = W x + (lora_alpha / r) B A x. The export folds the ordering weights w_k into B and sets alpha to r
 for every map. The factor is then one, even for readers that know only one r and one alpha. Maps of rank zero are left
@@ -7,11 +7,9 @@ out.
 
 from __future__ import annotations
 
-import copy
 import json
 import warnings
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,7 @@ import ngn
 from experiments.models.adapter import Adapter, attach_adapters
 from experiments.tasks.language.folders import ExportError, check_sums
 from experiments.tasks.language.fused import KINDS, SplitMap, join_maps
-from ngn.components.low_rank import LowRankLinear, replace
+from ngn.components.low_rank import LowRankLinear
 from ngn.files import write_atomically
 from ngn.tensor_files import read_checked, write_checked
 
@@ -128,27 +126,6 @@ def logit_difference(model: Any, deployed: Any, ids: Tensor, most: float = 1e-5)
     if not found <= max(most, 8 * torch.finfo(next(deployed.parameters()).dtype).eps):
         raise ExportError(f"the model read back gives logits that differ by {found:.1e} of the largest")
     return found
-
-
-@torch.no_grad()
-def merge_terms(deployed: nn.Module) -> nn.Module:
-    """Return a copy with the terms added to the frozen weights, and fused maps whole; it shares all other tensors.
-
-    In bfloat16, rounding loses terms smaller than 1/256 of a weight. Evaluate such a model separately.
-    """
-    shared = {id(tensor): tensor for tensor in (*deployed.parameters(), *deployed.buffers())}
-    model = copy.deepcopy(deployed, shared)
-    for name, part in [*model.named_modules()]:
-        if isinstance(part, LowRankLinear):
-            replace(model, name, partial(_sum, part.up.double() @ part.down.double()))
-    return join_maps(model)
-
-
-def _sum(product: Tensor, terms: Any) -> nn.Linear:
-    linear: nn.Linear = copy.copy(terms.base)
-    linear._parameters = {**terms.base._parameters}
-    linear.weight = nn.Parameter((linear.weight.double() + product).to(linear.weight.dtype), requires_grad=False)
-    return linear
 
 
 def write_adapters(deployed: nn.Module, folder: Path, base: str) -> dict[str, int]:

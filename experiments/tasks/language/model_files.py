@@ -20,10 +20,6 @@ FILES = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.txt")
 """Files read from a folder or a repository; never code."""
 TEMPLATES = "additional_chat_templates"
 """The only folder inside a model's folder that transformers reads."""
-SETTINGS = {"generation_config.json", "special_tokens_map.json", "added_tokens.json"}
-"""Files that transformers leaves out without a word if they are damaged."""
-MOST_LAYERS = 10_000
-"""No model has more layers. A larger number in a configuration would be built before any weight is missed."""
 
 
 def digests_of(folder: Path, root: Path) -> dict[str, str]:
@@ -33,8 +29,7 @@ def digests_of(folder: Path, root: Path) -> dict[str, str]:
         root: the data root, for notes of the digests of large files.
 
     Raises:
-        DataError: if a file cannot be read, lies elsewhere, or names a file that is not among them; if a configuration
-            has an impossible number of layers.
+        DataError: if a file cannot be read, lies elsewhere, or names a file that is not among them.
     """
     top = {path for pattern in FILES for path in folder.glob(pattern)}
     paths = {path.relative_to(folder).as_posix(): path for path in {*top, *(folder / TEMPLATES).glob("*.jinja")}}
@@ -51,11 +46,7 @@ def digests_of(folder: Path, root: Path) -> dict[str, str]:
         if name.endswith(".index.json"):
             for shard in _names(_object(paths[name]).get("weight_map"), paths[name]):
                 _require_named(shard, paths[name], digests, ".safetensors")
-    for name in SETTINGS & paths.keys():
-        _object(paths[name])
-    config = _object(folder / "config.json")
-    _check_layers(config, folder / "config.json")
-    if (weights := config.get("transformers_weights")) is not None:
+    if (weights := _object(folder / "config.json").get("transformers_weights")) is not None:
         _require_named(weights, folder / "config.json", digests, (".safetensors", ".safetensors.index.json"))
     if "tokenizer_config.json" in paths:
         listed = _object(paths["tokenizer_config.json"]).get("fast_tokenizer_files", [])
@@ -96,14 +87,3 @@ def _require_named(name: Any, by: Path, digests: dict[str, str], suffix: str | t
         raise DataError(f"{by}: names {name!r}, but only files of safetensors and JSON are read")
     if name not in digests:
         raise DataError(f"{by}: names {name!r}, which is not a file of this folder")
-
-
-def _check_layers(config: dict[str, Any], path: Path) -> None:
-    """Raise a DataError if a count of layers, also in a part of the configuration, is impossible."""
-    for key, value in config.items():
-        if isinstance(value, dict):
-            _check_layers(value, path)
-        elif "layer" in key and isinstance(value, int) and value > MOST_LAYERS:
-            raise DataError(f"{path}: {key} is {value}, more than any model has ({MOST_LAYERS})")
-        elif key in ("num_hidden_layers", "n_layer") and isinstance(value, int) and value < 1:
-            raise DataError(f"{path}: {key} is {value}, but a model has at least one layer")

@@ -1,35 +1,21 @@
 """The fixed prompts of all tasks, as plain text or as a chat.
 
 ``plain`` is the text below, after the tokenizer's start of text if it has one; the answer follows after one space.
-``chat`` puts the same text into the user's turn of the tokenizer's chat template. ``fewshot`` puts :data:`SHOTS`
-questions with their answers before it.
+``chat`` puts the same text into the user's turn of the tokenizer's chat template.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Literal
 
 from experiments.core.blocks import ConfigError
 
-Style = Literal["plain", "chat", "fewshot"]
-SHOTS = 4
-"""Number of examples in a prompt of ``fewshot``."""
+Style = Literal["plain", "chat"]
 
 WIKISQL = "Columns: {columns}\nQuestion: {question}\nSQL:"
 SPIDER = "Schema: {schema}\nQuestion: {question}\nSQL:"
 GSM8K = "Question: {question}\nAnswer:"
 SQUAD = "Context: {context}\nQuestion: {question}\nAnswer:"
-
-
-def columns(names: Sequence[str]) -> str:
-    """Join the column names of one table."""
-    return ", ".join(names)
-
-
-def with_examples(prompt: str, examples: Sequence[tuple[str, str]]) -> str:
-    """Return a prompt behind (prompt, answer) of the examples, with an empty line after each."""
-    return "".join(f"{asked} {answer}\n\n" for asked, answer in examples) + prompt
 
 
 def prompt_ids(tokenizer: Any, prompt: str, style: Style) -> list[int]:

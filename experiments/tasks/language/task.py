@@ -9,7 +9,6 @@ import copy
 import dataclasses
 import importlib
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,7 +28,7 @@ from experiments.tasks.language.corpora import Corpus, Example
 from experiments.tasks.language.generation import generate_greedy
 from experiments.tasks.language.packing import Packed, Tokens, pack, token_losses
 from experiments.tasks.language.perplexity import documents, perplexity, perplexity_chunks, replay_windows
-from experiments.tasks.language.prompts import SHOTS, prompt_ids, target_ids, with_examples
+from experiments.tasks.language.prompts import prompt_ids, target_ids
 from ngn.components.low_rank import attach_low_rank
 from ngn.contract import Learner
 from ngn.methods.batch import GateBatch
@@ -76,7 +75,6 @@ class AdaptationTask(Task[Attached]):
     Attributes:
         base: the frozen model, loaded once per process.
         home: the device on which models are built.
-        shots: the training questions in every prompt of ``task.prompt=fewshot``; no others train on them.
         examples, held: the questions for the scores, and their tokens.
         train: tokens of the training questions.
         chunks: tokens of general text, for the perplexity.
@@ -87,7 +85,6 @@ class AdaptationTask(Task[Attached]):
     """
 
     base: PretrainedModel
-    shots: Sequence[Example] = ()
     scored = ("truncated", "soft")
 
     def __init__(self, settings: Adaptation, config: Config, device: torch.device) -> None:
@@ -108,8 +105,7 @@ class AdaptationTask(Task[Attached]):
         self.trained: dict[int, PretrainedModel] = {}
         self.prunes = self.keeps_frozen = isinstance(config.gate, PruneComponent)
         corpora = importlib.import_module(f"experiments.tasks.language.corpora.{settings.corpus}")
-        scores = importlib.import_module(f"experiments.tasks.language.scores.{settings.corpus}")
-        self._score = scores.score
+        self._score = corpora.score
         source = synthetic_texts.TEXTS[settings.corpus] if smoke else texts.SETS[settings.corpus].load_data(root)
         general = synthetic_texts.TEXTS["general"] if smoke else texts.SETS[settings.general].load_data(root)
         corpus = corpora.make_corpus(source, *(() if settings.subset is None else (settings.subset,)))
@@ -127,18 +123,15 @@ class AdaptationTask(Task[Attached]):
         self.base_info = self.base.info
         answers = sum(len(target) for _, target in self.held)
         predicted = sum(len(chunk) - 1 for chunk in self.chunks)
-        self.n = {name: len(self.examples) for name in scores.NAMES} | {"nats": answers, "perplexity": predicted}
+        self.n = {name: len(self.examples) for name in corpora.NAMES} | {"nats": answers, "perplexity": predicted}
 
     def _tokens(self, example: Example) -> Tokens:
         tokenizer, style = self.base.tokenizer, self.settings.prompt
-        prompt = with_examples(example.prompt, [(shot.prompt, shot.target) for shot in self.shots])
-        return prompt_ids(tokenizer, prompt, style), target_ids(tokenizer, example.target, style)
+        return prompt_ids(tokenizer, example.prompt, style), target_ids(tokenizer, example.target, style)
 
     def _chosen(self, corpus: Corpus) -> tuple[list[Example], list[Tokens]]:
         """Return the questions for the scores, and the tokens of the training questions."""
         settings, held, pool = self.settings, corpus.test, corpus.train
-        if settings.prompt == "fewshot":
-            self.shots, pool = pool[:SHOTS], pool[SHOTS:]
         count = len(held) if settings.eval_examples is None else min(settings.eval_examples, len(held))
         if settings.split == "validation":
             # The last ones, so that the first training questions stay the same as without validation.

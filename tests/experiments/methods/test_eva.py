@@ -79,20 +79,6 @@ def test_only_the_allotted_terms_are_trained():
         assert float(loss(small, (X, Y))) < float(loss(plain(), (X, Y)))
 
 
-@pytest.mark.parametrize("total", [0, 3 * K])
-def test_nothing_and_everything_can_be_allotted(total):
-    learner = made(total)
-    learner.prepare(Halves())
-    assert int(learner.count().sum()) == total
-
-
-def test_a_total_out_of_reach_and_other_capacities_are_refused():
-    with pytest.raises(ValueError, match="between 0 and 12"):
-        made(13)
-    with pytest.raises(ValueError, match="Allotted capacity"):
-        made(capacity=lambda number: ngn.Retained(K))
-
-
 def test_ranks_are_those_of_peft():
     peft = pytest.importorskip("peft")
     learner = made()

@@ -12,19 +12,18 @@ import torch
 
 from experiments.cli.app import prepare
 from experiments.config.compose import compose
-from experiments.config.identity import run_id
 from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
 from experiments.methods import METHODS
 from experiments.methods.pruning import cutting, published
-from experiments.methods.pruning.cutting import ModuleRun, largest
+from experiments.methods.pruning.cutting import ModuleRun
 from experiments.runs import launch
 from experiments.runs.models import load_model
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.store.records import Store
 from experiments.tasks import make_task
-from experiments.tasks.images.resnets import mirrored, shifted
+from experiments.tasks.images.resnets import shifted
 from ngn.train.trainer import Trainer
 
 CPU = torch.device("cpu")
@@ -153,16 +152,6 @@ def test_a_model_to_make_smaller_chooses_its_gate_and_is_trained_from_its_cut() 
     assert config.method.cut_at(config) == 0  # type: ignore[attr-defined]
 
 
-def test_the_limit_names_a_run_and_prices_do_not() -> None:
-    def id_of(method: str, **changes: Any) -> str:
-        return run_id(configuration("cifar10", method, **changes))
-
-    for method in ("ngn", "magnitude"):
-        assert id_of(method) == id_of(method, **{"schedule.lambda0": 1.0, "gate.t0": 0.5})
-        assert id_of(method) != id_of(method, **{"limit.parameters": "51%"})
-    assert id_of("dense") == id_of("dense", **{"limit.parameters": "51%"})
-
-
 def test_sizes_of_the_transformer_part_on_held_out_text() -> None:
     config = configuration("tinystories", "ngn", **{"schedule.commit": 0.5})
     task = make_task(config, CPU)
@@ -172,21 +161,6 @@ def test_sizes_of_the_transformer_part_on_held_out_text() -> None:
         progress="never", shrink=True,
     ).fit()  # fmt: skip
     assert bool(learner.confirmation.given)
-
-
-def test_largest_part() -> None:
-    assert largest(lambda part: int(1000 * part), 250) == 0.25
-    assert largest(lambda part: int(1000 * part), 249) < 0.25
-    assert largest(lambda part: 1000 if part < 0.3 else int(1000 * part), 400) == 205 / 512, "it grows again below"
-    assert largest(lambda part: 10, 10) == 1.0
-
-
-def test_images_keep_their_places() -> None:
-    x = torch.arange(12.0).view(3, 1, 2, 2)
-    before = x.clone()
-    after = mirrored(x)
-    assert torch.equal(after[::2], before[::2])
-    assert torch.equal(after[1, 0], before[1, 0].flip(1))
 
 
 def test_images_are_moved_by_at_most_four_pixels() -> None:

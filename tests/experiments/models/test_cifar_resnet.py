@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from experiments.data import resnets
+from experiments.data import DataError
 from experiments.models.cifar_resnet import CifarResNet, standardised, with_weights
 
-TINY = resnets.Network("", "", blocks=2, widths=(2, 4, 8), classes=3)
+BLOCKS, WIDTHS = 2, (2, 4, 8)
 
 
-def made() -> dict[str, np.ndarray]:
+def made() -> dict[str, Tensor]:
     rng = np.random.default_rng(6)
     # Variances have to be positive.
     return {
-        name: (rng.random(shape) + 0.1 if name.endswith("var") else rng.normal(size=shape)).astype(np.float32)
-        for name, shape in TINY.shapes().items()
+        name: torch.tensor(rng.random(v.shape) + 0.1 if name.endswith("var") else rng.normal(size=v.shape)).float()
+        for name, v in CifarResNet(BLOCKS, WIDTHS, 3).state_dict().items()
+        if "num_batches" not in name
     }
 
 
-def reference(x: Tensor, given: dict[str, np.ndarray]) -> Tensor:
+def reference(x: Tensor, given: dict[str, Tensor]) -> Tensor:
     """The same network without modules, in float64."""
-    state = {name: torch.tensor(array, dtype=torch.float64) for name, array in given.items()}
+    state = {name: value.double() for name, value in given.items()}
 
     def layer(h: Tensor, conv: str, norm: str, stride: int = 1) -> Tensor:
         h = F.conv2d(h, state[f"{conv}.weight"], stride=stride, padding=1)
@@ -34,8 +36,8 @@ def reference(x: Tensor, given: dict[str, np.ndarray]) -> Tensor:
         return (h - mean) / (variance + 1e-5).sqrt() * weight + bias
 
     h = layer(x.double(), "conv1", "bn1").clamp(min=0)
-    for stage, width in enumerate(TINY.widths, start=1):
-        for block in range(TINY.blocks):
+    for stage, width in enumerate(WIDTHS, start=1):
+        for block in range(BLOCKS):
             place = f"layer{stage}.{block}"
             down = stage > 1 and block == 0
             inner = layer(h, f"{place}.conv1", f"{place}.bn1", 2 if down else 1).clamp(min=0)
@@ -50,25 +52,14 @@ def test_the_outputs_are_those_of_a_network_written_by_hand():
     x = torch.randn(3, 3, 16, 16, generator=torch.Generator().manual_seed(0))
     expected = reference(x, made())
     with torch.no_grad():
-        found = with_weights(TINY, made())(x)
+        found = with_weights(CifarResNet(BLOCKS, WIDTHS, 3), made(), "here")(x)
     assert expected.std() > 0
     torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-4 * float(expected.abs().max()))
 
 
-def test_the_tensors_of_the_data_set_are_those_of_the_module():
-    for network in resnets.NETWORKS.values():
-        state = CifarResNet(network.blocks, network.widths, network.classes).state_dict()
-        shapes = {name: tuple(value.shape) for name, value in state.items() if "num_batches" not in name}
-        assert shapes == network.shapes()
-
-
-def test_a_model_has_weights_of_its_own():
-    weights = made()
-    model = with_weights(TINY, weights)
-    assert not model.training
-    with torch.no_grad():
-        model.linear.weight.zero_()
-    assert weights["linear.weight"].any()
+def test_weights_of_another_network_are_refused():
+    with pytest.raises(DataError, match=r"here: no weights of such a network"):
+        with_weights(CifarResNet(3, WIDTHS, 3), made(), "here")
 
 
 def test_pixels_are_standardised_by_channel():

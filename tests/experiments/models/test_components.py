@@ -1,12 +1,9 @@
 """Ordered components against plain torch and torch-geometric modules."""
 
-from typing import ClassVar
-
 import pytest
 import torch
 from structures import EDGES, STRUCTURES, awake
 from torch import nn
-from torch.overrides import TorchFunctionMode
 
 from experiments.models.conv import ConvBank
 from experiments.models.depth import ChainBank, TanhBank
@@ -126,17 +123,6 @@ def test_a_replica_of_a_stack_equals_the_plain_bank(structure, dtype):
             assert torch.allclose(getattr(stack, name).grad[r], p.grad, atol=10 * tight * float(p.grad.abs().max()))
 
 
-def test_each_replica_may_have_its_own_samples():
-    for structure in [s for s in STRUCTURES if s.name != "gcn"]:
-        bank = awake(structure.bank(2, [0, 1]).double())
-        x = structure.x(torch.float64)
-        both = torch.stack([x, 2 * x])
-        c = torch.ones(2, 2, dtype=torch.float64)
-        got = bank(both, c)
-        assert torch.allclose(got[0], bank(x, c)[0], atol=1e-12)
-        assert torch.allclose(got[1], bank(2 * x, c)[1], atol=1e-12)
-
-
 def test_the_propagated_neighbourhood_is_exact():
     """Nodes that do not reach the targets can be left out without any change."""
     x = torch.randn(9, 6, dtype=torch.float64)
@@ -148,30 +134,6 @@ def test_the_propagated_neighbourhood_is_exact():
     assert torch.allclose(bank(some, c), everything[[7, 1]], atol=1e-12)
 
 
-@pytest.mark.parametrize("channels", [1, 3])
-def test_images_are_convolved_in_channels_last(channels):
-    """Images of one channel are contiguous in both layouts, and torch uses the slow one by default."""
-    bank = awake(ConvBank((channels, 8, 8), (2, 3), 4, 2, 0))
-    x, ones = torch.randn(5, channels, 8, 8), torch.ones(2)
-
-    class Pooled(TorchFunctionMode):
-        maps: ClassVar[list[torch.Tensor]] = []
-
-        def __torch_function__(self, function, types, args=(), kwargs=None):
-            if function in (nn.functional.max_pool2d, torch.max_pool2d):
-                self.maps.append(args[0])
-            return function(*args, **(kwargs or {}))
-
-    with Pooled():
-        bank(x, ones)
-        bank.components(x)
-        bank(x, None)
-    assert len(Pooled.maps) == 3 * 2 * 2
-    for pooled in Pooled.maps:
-        assert pooled.is_contiguous(memory_format=torch.channels_last)
-        assert not pooled.is_contiguous()
-
-
 def test_summed_output_biases_become_one_bias_when_deployed():
     for structure in STRUCTURES:
         bank = awake(structure.bank(4, 1).double())
@@ -179,21 +141,3 @@ def test_summed_output_biases_become_one_bias_when_deployed():
         for (name, p), q in zip(bank.named_parameters(), small.parameters(), strict=True):
             kept = 1 if name in bank.merged else 3 - getattr(bank, "identity", False)
             assert q.shape == (kept, *p.shape[1:]), name
-
-
-def test_a_bank_can_take_existing_weights():
-    W1, b1, W2, b2 = torch.randn(6, 2, 5), torch.randn(6, 5), torch.randn(6, 5, 3), torch.randn(6, 3)
-    bank = MLPBank([2, 5, 3], 6, 0).take(W1=W1, b1=b1, W2=W2, b2=b2)
-    x = torch.randn(7, 2)
-    assert torch.allclose(
-        bank(x, None), sum(torch.tanh(x @ W1[k] + b1[k]) @ W2[k] + b2[k] for k in range(6)), atol=1e-5
-    )
-    with pytest.raises(ValueError, match="MLPBank needs"):
-        bank.take(W1=W1)
-
-
-def test_invalid_sizes_are_refused():
-    with pytest.raises(ValueError, match="cannot be halved"):
-        ConvBank((1, 4, 4), (2, 2, 2), 3, 1, 0)
-    with pytest.raises(ValueError, match="input and an output"):
-        MLPBank([3], 1, 0)

@@ -6,10 +6,9 @@ from torch.distributions import Normal, kl_divergence
 
 from experiments.config.compose import compose
 from experiments.core.blocks import ConfigError
-from experiments.methods.l0.capacity import HardConcrete
 from experiments.models.latent import GatedBottleneck, RankOneBank, divergence
 from experiments.tasks import make_task
-from experiments.tasks.manifold.task import RANK_THRESHOLD, FreshBatches, rotation
+from experiments.tasks.manifold.task import RANK_THRESHOLD, rotation
 from ngn.methods.ngn import CountGate
 
 K, WIDTH, N = 5, 3, 17
@@ -118,20 +117,6 @@ def test_seed_step_and_micro_batch_determine_the_noise():
     assert torch.equal(noise_of(single, 2), first)
 
 
-def test_other_capacities_also_gate_the_posterior():
-    """Hard-concrete gates are independent and have no weights: a closed one gives noise, an open one its code."""
-    gate = HardConcrete(2, 0)
-    group = GatedBottleneck(RankOneBank(WIDTH, WIDTH, 2, 0), gate).double()
-    with torch.no_grad():
-        group.bank.B.fill_(1.0)
-        gate.log_alpha.copy_(torch.tensor([9.0, -9.0]))
-    group.before_step(None)
-    mean, excess = group.posterior(points())
-    assert torch.allclose(mean[:, 0], points() @ group.bank.A[0])
-    assert torch.count_nonzero(mean[:, 1]) == 0
-    assert float(excess[1].detach()) == 0.0
-
-
 def test_a_gated_posterior_without_a_preset_K_is_refused():
     gate = CountGate(None)
     with pytest.raises(ValueError, match="preset K"):
@@ -168,17 +153,3 @@ def test_the_points_lie_on_the_manifold():
     other = make_task(compose({"task": "manifold"}, {"task.D": 2, "seed.value": 5}), torch.device("cpu"))
     assert torch.equal(other.held.inputs, task.held.inputs)
     assert other.info == task.info
-
-
-def test_every_batch_is_new_and_reproducible():
-    def embed(z):
-        return z
-
-    batches, stack = FreshBatches(4, 8, 3, embed), FreshBatches([2, 4], 8, 3, embed)
-    first, target = batches.at(0)
-    assert first is target
-    assert first.shape == (8, 3)
-    assert not torch.equal(first, batches.at(1)[0])
-    assert torch.equal(first, FreshBatches(4, 8, 3, embed).at(0)[0])
-    assert torch.equal(stack.at(0)[0][1], first)
-    assert not torch.equal(stack.at(0)[0][0], first)

@@ -1,4 +1,8 @@
-"""Questions with target answers and references for scoring, one module per corpus."""
+"""Questions with target answers, and scores of answers, one module per corpus.
+
+``score(prediction, example)`` returns named numbers in [0, 1]. The first name of ``NAMES`` is the task's score in
+tables. An answer that cannot be parsed is wrong.
+"""
 
 from __future__ import annotations
 

@@ -1,12 +1,17 @@
-"""Spider: questions over the schema of a database, each answered by one query."""
+"""Spider: questions over the schema of a database, each answered by one query.
+
+The score: compare queries as normalised texts, which is stricter than set match and execution.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from experiments.data.texts import Texts
 from experiments.tasks.language import prompts
 from experiments.tasks.language.corpora import Corpus, Example, shuffled
+from experiments.tasks.language.corpora.wikisql import first_statement
 
 
 def schema_of(database: dict[str, Any]) -> str:
@@ -16,7 +21,7 @@ def schema_of(database: dict[str, Any]) -> str:
         if table >= 0:
             columns[table].append(name)
     names = enumerate(database["table_names_original"])
-    return " | ".join(f"{name}: {prompts.columns(columns[number])}" for number, name in names)
+    return " | ".join(f"{name}: {', '.join(columns[number])}" for number, name in names)
 
 
 def make_corpus(texts: Texts) -> Corpus:
@@ -32,3 +37,26 @@ def make_corpus(texts: Texts) -> Corpus:
         return tuple(shuffled(made, f"spider/{part}"))
 
     return Corpus(examples("train_spider"), examples("dev"), texts.info)
+
+
+NAMES = ("exact_match", "string_match")
+
+
+def normalised(query: str) -> str:
+    """Normalise a query: lower case and single spaces outside values, single quotes, no final semicolon."""
+    query = query.strip().removesuffix(";")
+    out = []
+    for piece in re.findall(r"'[^']*'|\"[^\"]*\"|[^'\"]+|['\"]", query):
+        if len(piece) > 1 and piece[0] in "'\"":
+            out.append(f"'{piece[1:-1]}'")
+        else:
+            spaced = re.sub(r"(<=|>=|!=|<>|[=<>(),])", r" \1 ", piece.lower())
+            out += spaced.split()
+    return " ".join(out)
+
+
+def score(prediction: str, example: Example) -> dict[str, float]:
+    """Return ``exact_match`` (equal when normalised) and ``string_match`` (identical text)."""
+    same = prediction.strip() == example.target.strip()
+    alike = same or normalised(first_statement(prediction)) == normalised(example.reference)
+    return {"exact_match": float(alike), "string_match": float(same)}

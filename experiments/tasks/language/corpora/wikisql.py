@@ -1,7 +1,12 @@
-"""WikiSQL: questions over the columns of one table, each answered by one query."""
+"""WikiSQL: questions over the columns of one table, each answered by one query.
+
+The score: compare queries by their parts (logical form) and letter by letter.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -36,7 +41,7 @@ def example(record: dict[str, Any], header: list[str], name: str) -> Example:
     sql = record["sql"]
     conditions = tuple((column, OPERATORS[operator], str(value)) for column, operator, value in sql["conds"])
     query = Query(sql["sel"], AGGREGATES[sql["agg"]], conditions, tuple(header))
-    prompt = prompts.WIKISQL.format(columns=prompts.columns(header), question=record["question"].strip())
+    prompt = prompts.WIKISQL.format(columns=", ".join(header), question=record["question"].strip())
     return Example(prompt, query.text(), query, name)
 
 
@@ -65,3 +70,78 @@ def make_corpus(texts: Texts, subset: Subset) -> Corpus:
         train, test = split_by(examples("dev"), lambda each: tables[each.id], "wikisql")
         info = replace(info, provenance=f"{info.provenance}; dev questions, 80/20 by table for training and testing")
     return Corpus(tuple(subset_of(train, subset, "train")), tuple(subset_of(test, subset, "test")), info)
+
+
+NAMES = ("exact_match", "string_match")
+Parts = tuple[str, str, frozenset[tuple[str, str, str]]]
+"""Column, aggregate and set of conditions, all normalised."""
+
+_QUOTE = "['\"`]"
+
+
+def normalised(text: str) -> str:
+    """Return the text in lower case, with single spaces."""
+    return " ".join(text.lower().split())
+
+
+def first_statement(text: str) -> str:
+    """Return the first SQL statement of an answer: up to the end of a line, or to a semicolon outside quotes."""
+    line = next(iter(text.strip().splitlines()), "")
+    inside = {"'": False, '"': False}
+    for at, letter in enumerate(line):
+        if letter in inside:
+            inside[letter] = not inside[letter]
+        elif letter == ";" and not any(inside.values()):
+            return line[:at]
+    return line
+
+
+def query_parts(query: Query) -> Parts:
+    """Return the parts of a query that the score compares."""
+    names = [normalised(name) for name in query.header]
+    conditions = frozenset((names[column], operator, normalised(value)) for column, operator, value in query.conditions)
+    return names[query.column], query.aggregate.lower(), conditions
+
+
+def parse(text: str, header: Sequence[str]) -> Parts | None:
+    """Parse a query in the canonical form; return None for another form or an unknown column.
+
+    Letter case, spaces and the kind of quotes do not matter. A value without quotes extends to the next condition.
+    """
+    names = sorted({normalised(name) for name in header}, key=len, reverse=True)
+    column = "|".join(re.escape(name) for name in names)
+    quoted = f"{_QUOTE}?(?P<column>{column}){_QUOTE}?"
+    aggregate = "|".join(name.lower() for name in AGGREGATES if name)
+    rest = normalised(first_statement(text))
+    head = re.match(rf"select (?:(?P<aggregate>{aggregate}) ?\( ?{quoted} ?\)) from {_QUOTE}?table{_QUOTE}?", rest)
+    head = head or re.match(rf"select {quoted} from {_QUOTE}?table{_QUOTE}?", rest)
+    if head is None:
+        return None
+    where, conditions = rest[head.end() :], set()
+    if where:
+        another = rf" and {_QUOTE}?(?:{column}){_QUOTE}? ?[=<>]"
+        value = rf"(?:(?P<mark>{_QUOTE})(?P<inside>.*?)(?P=mark)|(?P<bare>[^'\"`].*?))"
+        condition = re.compile(rf"{quoted} ?(?P<operator>[=<>]) ?{value}(?= ?$|{another})")
+        if not where.startswith(" where "):
+            return None
+        at, end = len(" where "), len(where.rstrip())
+        while True:
+            found = condition.match(where, at)
+            if found is None:
+                return None
+            inside = found["bare"] if found["mark"] is None else found["inside"]
+            conditions.add((found["column"], found["operator"], normalised(inside)))
+            if found.end() >= end:
+                break
+            at = found.end() + len(" and ")
+    return head["column"], head.groupdict().get("aggregate") or "", frozenset(conditions)
+
+
+def score(prediction: str, example: Example) -> dict[str, float]:
+    """Return ``exact_match`` (same column, aggregate and set of conditions) and ``string_match`` (identical text).
+
+    The identical text also matches by its parts, even where it cannot be parsed: a column's name may have a semicolon.
+    """
+    same = prediction.strip() == example.target.strip()
+    by_parts = same or parse(prediction, example.reference.header) == query_parts(example.reference)
+    return {"exact_match": float(by_parts), "string_match": float(same)}

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from experiments.core.task import DataInfo
 from experiments.data.synthetic_texts import TEXTS
-from experiments.data.texts import Texts
-from experiments.tasks.language.corpora import gsm8k, shuffled, spider, split_by, squad, wikisql
+from experiments.tasks.language.corpora import gsm8k, spider, split_by, squad, wikisql
 
 
 def test_what_belongs_together_stays_together():
@@ -16,10 +14,6 @@ def test_what_belongs_together_stays_together():
     assert len(first) == 120
     assert split_by(items, lambda item: item[0], "x") == (first, rest)
     assert split_by(items, lambda item: item[0], "y") != (first, rest)
-
-
-def test_the_order_is_fixed_and_shuffled():
-    assert shuffled(range(20), "a") == shuffled(range(20), "a") != list(range(20))
 
 
 def test_wikisql_is_split_by_table_and_says_so():
@@ -34,17 +28,6 @@ def test_wikisql_is_split_by_table_and_says_so():
     for part in (hard.train, hard.test):
         several = [each for each in part if len(each.reference.conditions) > 1]
         assert len(part) == 2 * len(several) > 0
-
-
-def test_questions_without_a_condition_are_left_out():
-    table = {"id": "t", "header": ["a"]}
-    question = {"table_id": "t", "question": "?", "sql": {"sel": 0, "agg": 0, "conds": []}}
-    names = ("train.jsonl", "train.tables.jsonl", "test.jsonl", "test.tables.jsonl")
-    texts = Texts(dict(zip(names, ([question], [table]) * 2, strict=True)), DataInfo("x", "", "official"))
-    for subset in ("easy", "hard"):
-        corpus = wikisql.make_corpus(texts, subset)
-        assert corpus.train == corpus.test == ()
-        assert corpus.info.provenance == "official"
 
 
 def test_prompts_and_answers():

@@ -1,6 +1,5 @@
 """Exported folders are whole or absent, whatever happens while they are written."""
 
-import os
 import re
 import resource
 import signal
@@ -31,12 +30,6 @@ def test_a_folder_has_its_name_once_all_is_there(tmp_path):
     check_sums(tmp_path / "deep" / "out")
 
 
-def test_after_an_error_nothing_is_there(tmp_path):
-    with pytest.raises(ZeroDivisionError), new_folder(tmp_path / "out") as folder:
-        (folder / "a").write_text(str(1 // 0))
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize("what", ["file", "folder", "link"])
 def test_what_is_there_stays(tmp_path, what):
     out = tmp_path / "out"
@@ -50,38 +43,6 @@ def test_what_is_there_stays(tmp_path, what):
     with pytest.raises(ExportError, match="out: exists and is not an empty folder"):
         fill(out)
     assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_of_four_at_once_one_writes_the_folder(tmp_path):
-    def one(number: int) -> None:
-        while not (tmp_path / "go").exists():
-            os.sched_yield()
-        with new_folder(tmp_path / "out") as folder:
-            for name in "abc":
-                (folder / name).write_text(str(number))
-
-    children = []
-    for number in range(4):
-        if (pid := os.fork()) == 0:
-            os._exit(child(lambda number=number: one(number), Path(os.devnull)))
-        children.append(pid)
-    (tmp_path / "go").touch()
-    ended = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children]
-    assert sorted(ended) == [0, 1, 1, 1]
-    assert {(tmp_path / "out" / name).read_text() for name in "abc"} == {str(ended.index(0))}
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["go", "out"]
-
-
-def test_a_killed_export_leaves_no_folder_and_the_next_removes_its_files(tmp_path):
-    def dies() -> None:
-        with new_folder(tmp_path / "out") as folder:
-            (folder / "a").write_text("half")
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    assert child(dies) == -signal.SIGKILL
-    assert not (tmp_path / "out").exists()
-    fill(tmp_path / "out")
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 WRITERS = {

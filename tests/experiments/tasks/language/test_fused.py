@@ -74,14 +74,3 @@ def test_stock_peft_reads_the_terms_as_those_of_one_map(base, tmp_path):
     ranks = export.write_peft(small, tmp_path, "the/base")
     assert list(ranks.values()) == [3, 3]
     assert export.check_peft(tmp_path, base.taken_apart().shared_copy(), small, IDS) < 1e-6
-
-
-@torch.no_grad()
-def test_merged_terms_give_the_class_and_the_keys_of_the_model(base):
-    model, names = with_terms(base)
-    small = ngn.deploy(model, share_frozen=True)
-    merged = export.merge_terms(small)
-    assert merged.state_dict().keys() == base.model.state_dict().keys()
-    assert small.get_submodule(names[0]).down.shape[0] == 2  # the deployed model stays
-    assert export.logit_difference(merged, small, IDS) < 1e-5
-    assert float((merged(IDS).logits - base.model(IDS).logits).abs().max()) > 0.01

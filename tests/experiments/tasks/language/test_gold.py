@@ -6,16 +6,11 @@ import pytest
 
 from experiments.data import MissingData, data_root
 from experiments.data.source import Folder
-from experiments.data.synthetic_texts import TEXTS
 from experiments.data.texts import SETS
 from experiments.tasks.language.corpora import Example, gsm8k, spider, squad, wikisql
 from experiments.tasks.language.corpora.wikisql import Query
-from experiments.tasks.language.scores import gsm8k as gsm8k_scores
-from experiments.tasks.language.scores import spider as spider_scores
-from experiments.tasks.language.scores import squad as squad_scores
-from experiments.tasks.language.scores import wikisql as wikisql_scores
 
-SCORES = {"wikisql": wikisql_scores, "gsm8k": gsm8k_scores, "spider": spider_scores, "squad": squad_scores}
+SCORES = {"wikisql": wikisql, "gsm8k": gsm8k, "spider": spider, "squad": squad}
 
 
 def examples(name, texts):
@@ -32,11 +27,6 @@ def examples(name, texts):
 
 def failing(name, texts):
     return [e for e in examples(name, texts) if set(SCORES[name].score(e.target, e).values()) != {1.0}]
-
-
-@pytest.mark.parametrize("name", SCORES)
-def test_every_made_up_gold_answer_is_right(name):
-    assert not failing(name, TEXTS[name])
 
 
 @pytest.mark.slow
@@ -58,12 +48,8 @@ def test_a_query_of_hostile_names_and_values_matches_itself(value, aggregate):
     for column in range(len(HEADER)):
         query = Query(column, aggregate, ((0, "=", value), (column, ">", value)), HEADER)
         gold = query.text()
-        assert wikisql_scores.score(gold, Example("", gold, query, "")) == {"exact_match": 1, "string_match": 1}
-        assert spider_scores.score(gold, Example("", gold, gold, "")) == {"exact_match": 1, "string_match": 1}
-
-
-def test_a_reference_of_two_lines_matches_itself():
-    assert squad_scores.score("a\nb", Example("", "a\nb", ("a\nb", "c"), "")) == {"exact_match": 1, "f1": 1}
+        assert wikisql.score(gold, Example("", gold, query, "")) == {"exact_match": 1, "string_match": 1}
+        assert spider.score(gold, Example("", gold, gold, "")) == {"exact_match": 1, "string_match": 1}
 
 
 LONG = 300_000
@@ -75,10 +61,10 @@ def test_long_answers_are_scored(part):
     query = Query(0, "", ((1, "=", "3"),), ("Town", "No."))
     for start in ("", "SELECT Town FROM table WHERE No. = "):
         answer = start + part * (LONG // len(part))
-        assert wikisql_scores.score(answer, Example("", "", query, ""))["exact_match"] == 0
-        assert gsm8k_scores.score(answer, Example("", "", "3", ""))["decimal"] == 0
-        assert spider_scores.score(answer, Example("", "", "select", ""))["exact_match"] == 0
-        assert squad_scores.score(answer, Example("", "", ("b",), ""))["exact_match"] == 0
+        assert wikisql.score(answer, Example("", "", query, ""))["exact_match"] == 0
+        assert gsm8k.score(answer, Example("", "", "3", ""))["decimal"] == 0
+        assert spider.score(answer, Example("", "", "select", ""))["exact_match"] == 0
+        assert squad.score(answer, Example("", "", ("b",), ""))["exact_match"] == 0
     spaces = "=" + " " * LONG + "x"
-    assert spider_scores.score(spaces, Example("", "", "= x", ""))["exact_match"] == 1
-    assert gsm8k_scores.normalised("9" * LONG) == "9" * LONG
+    assert spider.score(spaces, Example("", "", "= x", ""))["exact_match"] == 1
+    assert gsm8k.normalised("9" * LONG) == "9" * LONG

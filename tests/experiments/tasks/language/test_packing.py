@@ -76,34 +76,6 @@ def test_what_looks_back_less_is_refused_where_that_matters():
         token_losses(model, pack([(tokens[:2], tokens[2:])], CPU))
 
 
-def test_gradients_of_packed_sequences_are_as_one_by_one(base):
-    together = sequences(base, 3)
-
-    def gradient(batches) -> torch.Tensor:
-        model = base.shared_copy()
-        weight = torch.nn.Parameter(model.model.layers[0].self_attn.q_proj.weight.clone())
-        model.model.layers[0].self_attn.q_proj.weight = weight
-        sum(token_losses(model, batch).sum() for batch in batches).backward()
-        return weight.grad
-
-    torch.testing.assert_close(
-        gradient([pack(together, CPU)]), gradient([pack([each], CPU) for each in together]), atol=1e-5, rtol=1e-5
-    )
-
-
-def test_targets_are_told_by_place_and_not_by_what_they_are(base):
-    end = base.end[0]
-    batch = pack([([5, end], [end, 6, end]), ([7], [end])], CPU)
-    assert batch.targets.tolist() == [end, 6, end, end]
-    assert batch.before.tolist() == [1, 2, 3, 5]
-    assert batch.positions.tolist() == [[0, 1, 2, 3, 4, 0, 1]]
-
-
-def test_a_prompt_has_a_token(base):
-    with pytest.raises(ValueError, match="at least one token"):
-        pack([([], [1])], CPU)
-
-
 @pytest.mark.parametrize("rows", [2, 8])
 def test_a_batch_gives_each_prompt_its_single_answer(base, rows):
     prompts = [base.tokenizer(text)["input_ids"] for text in ("a", "what is it?", "bb", "a longer one than the others")]
@@ -147,11 +119,6 @@ def test_answers_end_at_the_end_of_text_or_a_stop_string_and_cost_no_more_then(b
     prompts = [base.tokenizer(text)["input_ids"] for text in "abc"]
     assert generate_greedy(model, base, prompts, longest=20, stops=("\n",)) == ["one", "four five", "x"]
     assert model.widths == [3, 3, 2, 2, 1, 1, 1, 1, 1, 1]
-
-
-def test_an_empty_line_before_the_answer_does_not_end_it(base):
-    model = Scripted(base, {"a": "\n\n one\ntwo"})
-    assert generate_greedy(model, base, [base.tokenizer("a")["input_ids"]], longest=20, stops=("\n",)) == ["one"]
 
 
 def test_a_stop_string_may_come_first():

@@ -164,12 +164,6 @@ def test_wandas_scores_are_those_of_single_weights_in_double_precision(family: s
         torch.testing.assert_close(found[part.map], single.double().mean(0), rtol=1e-6, atol=0.0)
 
 
-def test_a_group_of_heads_has_the_sum_of_its_columns_and_ties_stay_in_order() -> None:
-    scores = torch.tensor([1.0, 1.0, 5.0, 0.0, 1.0, 1.0], dtype=torch.float64)
-    assert pruning.order_by_score(scores, 3).tolist() == [1, 0, 2]
-    assert pruning.order_by_score(scores, 6).tolist() == [2, 0, 1, 4, 5, 3]
-
-
 def kept_neurons(task: AdaptationTask, model: nn.Module, layer: int) -> list[int]:
     """Find the base model's neurons in a layer of ``model`` by their columns of the map that reads them."""
     name = task.base.maps(["down"])[layer]
@@ -223,7 +217,7 @@ def documents_of(task: AdaptationTask) -> list[str]:
 
 @pytest.mark.parametrize("family", ["llama", "neox"])
 @pytest.mark.parametrize("counts", [[1, 3, 2, 2], [1, 1, 1, 4]])
-def test_both_forms_are_read_back_as_the_hard_model(family: str, counts: list[int], tmp_path: Path) -> None:
+def test_the_padded_form_is_read_back_as_the_hard_model(family: str, counts: list[int], tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM
 
     task, config = made(family, backbone="frozen")
@@ -246,14 +240,7 @@ def test_both_forms_are_read_back_as_the_hard_model(family: str, counts: list[in
     ids = torch.tensor([[3, 1, 4, 1, 5]])
     assert again.generate(ids, max_new_tokens=5).tolist() == deployed.generate(ids, max_new_tokens=5).tolist()
 
-    pruned_files.write_compact(deployed, tmp_path / "compact")
-    compact = pruned_files.load_compact(str(tmp_path / "compact"))
-    torch.testing.assert_close(logits(compact), hard, atol=1e-6, rtol=1e-5)
-    sizes = {name: p.shape for name, p in compact.named_parameters()}
-    assert sizes == {name: p.shape for name, p in deployed.named_parameters()}
-    for other in (again, compact):
-        assert (other.generation_config.eos_token_id, other.generation_config.repetition_penalty) == (ends, 1.5)
-    assert sum(p.numel() for p in compact.parameters()) < sum(p.numel() for p in again.parameters())
-    assert logit_difference(compact, deployed, ids) < 1e-6
+    assert (again.generation_config.eos_token_id, again.generation_config.repetition_penalty) == (ends, 1.5)
+    assert logit_difference(again, deployed, ids) < 1e-6
     with pytest.raises(ExportError, match="differ by"):
         logit_difference(task.base.model, deployed, ids)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.tasks.language.corpora import Example
-from experiments.tasks.language.corpora.wikisql import Query, example
-from experiments.tasks.language.scores import gsm8k, spider, squad, wikisql
+from experiments.tasks.language.corpora import Example, gsm8k, spider, squad, wikisql
+from experiments.tasks.language.corpora.wikisql import Query
 
 HEADER = ("No.", "School/Club Team", "Year and Town", "Town", "O'Brien")
 
@@ -62,12 +61,6 @@ def test_forms_of_the_same_query_match(prediction):
 )
 def test_other_queries_do_not(prediction):
     assert wikisql.score(prediction, sql()) == {"exact_match": 0, "string_match": 0}
-
-
-def test_two_columns_of_one_name_cannot_be_told_apart():
-    record = {"sql": {"sel": 1, "agg": 0, "conds": []}, "question": "?"}
-    each = example(record, ["Year", "Year"], "")
-    assert wikisql.score("SELECT Year FROM table", each)["exact_match"] == 1
 
 
 def spider_example(query: str) -> Example:

@@ -80,16 +80,6 @@ def packs(task: AdaptationTask) -> list:
     return [pack([each], torch.device("cpu")) for each in task.held]
 
 
-def test_batches_are_addressed_by_seed_and_epoch():
-    task, _ = made(config())
-    batches, again = task.batches(TRAIN, 3), task.batches(TRAIN, 3)
-    per_epoch = len(task.train) // 8
-    for index in (per_epoch + 1, 0, 2 * per_epoch):
-        assert torch.equal(batches.at(index)[0].ids, again.at(index)[0].ids)
-    assert not torch.equal(batches.at(0)[0].ids, batches.at(per_epoch)[0].ids)
-    assert not torch.equal(batches.at(0)[0].ids, task.batches(TRAIN, 4).at(0)[0].ids)
-
-
 def test_a_run_that_was_stopped_in_mid_epoch_ends_bit_equal(tmp_path):
     steps = 11  # an epoch has eight
 
@@ -106,18 +96,6 @@ def test_a_run_that_was_stopped_in_mid_epoch_ends_bit_equal(tmp_path):
     assert resumed.resumed == 1
     assert (resumed.curves["task"] == whole.curves["task"]).all()
     assert all(torch.equal(found[name], value) for name, value in expected.items())
-
-
-def test_micro_batches_count_by_their_tokens():
-    def gradient(batch: int, accumulate: int) -> torch.Tensor:
-        task, learner = made(config())
-        seen = []
-        fit = trainer(task, learner, 1, batch=batch, accumulate=accumulate)
-        learner.after_backward = lambda step: seen.append([p.grad.clone() for p in learner.body_parameters()])
-        fit.fit()
-        return torch.cat([each.flatten() for each in seen[0]])
-
-    torch.testing.assert_close(gradient(4, 2), gradient(8, 1), atol=1e-6, rtol=1e-4)
 
 
 def test_validation_questions_are_held_out_of_the_training_questions(monkeypatch):
@@ -139,11 +117,6 @@ def test_limits_on_tokens_take_the_first_that_fit(monkeypatch):
         made(config(max_tokens=1))
 
 
-def test_another_number_of_layers_is_refused():
-    with pytest.raises(ConfigError, match=r"gate\.layers=3, but tiny has 2 decoder layers"):
-        made(config(gate=LORA.model_copy(update={"layers": 3})))
-
-
 def test_gradient_checkpointing_changes_nothing_but_memory():
     plain, checkpointed = config(), config()
     checkpointed.model = SimpleNamespace(gradient_checkpointing=True)
@@ -154,13 +127,3 @@ def test_gradient_checkpointing_changes_nothing_but_memory():
         return torch.cat([p.grad.flatten() for p in learner.body_parameters()])
 
     torch.testing.assert_close(gradient(checkpointed), gradient(plain))
-
-
-def test_examples_stand_before_each_prompt_and_are_not_trained_on(monkeypatch):
-    monkeypatch.setattr("experiments.tasks.language.task.SMOKE", {"train_examples": None, "eval_examples": 4})
-    plain, few = (made(config(prompt=prompt))[0] for prompt in ("plain", "fewshot"))
-    text = few.base.tokenizer.decode
-    shots = "".join(text([*prompt, *target[:-1]]) + "\n\n" for prompt, target in plain.train[:4])
-    assert [text(prompt) for prompt, _ in few.held] == [shots + text(prompt) for prompt, _ in plain.held]
-    assert [target for _, target in few.held] == [target for _, target in plain.held]
-    assert [text(prompt) for prompt, _ in few.train] == [shots + text(prompt) for prompt, _ in plain.train[4:]]
