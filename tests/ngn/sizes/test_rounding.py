@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from sizable import Layers, chain
 from torch import Tensor, nn
 
 import ngn
@@ -48,6 +49,33 @@ def test_a_wrong_cut_is_found_beside_such_rounding() -> None:
     made[2].off = 0.01  # type: ignore[assignment]
     with pytest.raises(ValueError, match="the model computes something else"):
         ngn.learn_sizes(made, {"0": ngn.Width(64)}, example=X)
+
+
+class Sharp(nn.Module):
+    """A layer that amplifies what rounding moves 32 times, as sharp cosine attention does."""
+
+    def __init__(self, *between: nn.Module) -> None:
+        super().__init__()
+        self.mlp = chain(16, 32, *between, 16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (32 * (x + self.mlp(x))).sin()
+
+
+class Wrong(nn.Module):
+    """Computes something else of fewer units, by less than the layers behind it make of rounding."""
+
+    def forward(self, h: Tensor) -> Tensor:
+        return h.tanh() * (1 + 1e-4 * (h.shape[-1] < 32))
+
+
+def test_float64_tells_a_wrong_cut_from_rounding_that_is_larger() -> None:
+    made = Layers(Sharp(), Sharp(Wrong()), Sharp())
+    before = made.state_dict(keep_vars=True)
+    learner = ngn.learn_sizes(made, {"layers.*.mlp": ngn.Width(4)}, example=X[:8])
+    assert learner.names == ["layers.0.mlp", "layers.2.mlp"]
+    after = learner.model.state_dict(keep_vars=True)
+    assert all(after[name] is value and value.dtype == torch.float32 for name, value in before.items())
 
 
 def test_bounds_are_of_the_size_of_rounding_and_no_decision_makes_them_large() -> None:
