@@ -88,3 +88,41 @@ def test_a_weight_comes_back_after_an_error():
     with pytest.raises(RuntimeError, match="mat1 and mat2"):
         consumer(torch.randn(64, 12, dtype=torch.float64))
     assert consumer.weight is own
+
+
+def test_a_tied_weight_is_whole_in_its_other_place():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.mlp, self.other = nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 8)), nn.Linear(6, 8)
+            self.other.weight = self.mlp[2].weight
+
+        def forward(self, x):
+            return self.mlp(x) + self.other(x[..., :6])
+
+    torch.manual_seed(0)
+    model = Tied().double()
+    up, down = model.mlp[0], model.mlp[2]
+    gate = ngn.CountGate(6, t0=2.3, r=1.0)
+    from ngn.sizes.hooked import HookedAxis, call_before
+
+    axis = HookedAxis(gate, [*ngn.outputs(up), *ngn.inputs(down)])
+    call_before(axis, down)
+    twin = copy.deepcopy(model)
+    axis.in_weights = True
+    for each in (model, twin):
+        each(X).square().mean().backward()
+    for (path, p), q in zip(model.named_parameters(), twin.named_parameters(), strict=True):
+        torch.testing.assert_close(p.grad, q[1].grad, rtol=1e-9, atol=1e-12, msg=path)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_recomputed_activations(reentrant):
+    from torch.utils.checkpoint import checkpoint
+
+    learner, twin, x, _ = both("units")
+    x = x.clone().requires_grad_()
+    checkpoint(learner, x, use_reentrant=reentrant).square().mean().backward()
+    twin(x).square().mean().backward()
+    for (path, p), q in zip(learner.named_parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(p.grad, q.grad, rtol=1e-9, atol=1e-12, msg=path)

@@ -332,3 +332,10 @@ def test_sizes_that_fail_their_trial_are_found_in_few_trials(bad, most):
 
     assert _culprits(range(32), differs) == {each: f"[{each}]" for each in bad}
     assert len(asked) <= most
+
+
+def test_of_sizes_that_are_wrong_only_together_the_later_one_fails():
+    def differs(some):
+        return "both" if {3, 12} <= {*some} else "one" if 7 in some else None
+
+    assert _culprits(range(16), differs) == {7: "one", 12: "both"}

@@ -51,6 +51,13 @@ def test_a_wrong_cut_is_found_beside_such_rounding() -> None:
         ngn.learn_sizes(made, {"0": ngn.Width(64)}, example=X)
 
 
+def test_a_model_that_rounds_little_allows_no_more_than_usual() -> None:
+    made = model()
+    made[2].off = 1e-4  # type: ignore[assignment]
+    with pytest.raises(ValueError, match="the model computes something else"):
+        ngn.learn_sizes(made, {"0": ngn.Width(64)}, example=X)
+
+
 class Sharp(nn.Module):
     """A layer that amplifies what rounding moves 32 times, as sharp cosine attention does."""
 
@@ -108,3 +115,21 @@ def test_hooks_and_modes_are_as_before() -> None:
     assert made.training
     assert torch.equal(made(X), before)
     assert not any(part._forward_hooks for part in made.modules())
+
+
+class Listed(nn.Module):
+    """Returns the numbers above a threshold that one of them has in an exact run: how many depends on rounding."""
+
+    def __init__(self, at: float) -> None:
+        super().__init__()
+        self.at = at
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[x >= self.at]
+
+
+def test_where_rounding_changes_a_length_nothing_more_is_allowed() -> None:
+    made = model(Coarse())
+    at = float(made(X).detach().median())
+    listed = nn.Sequential(made, Listed(at))
+    assert rounding_bounds(listed, lambda: outputs_on(listed, X)) == [0.0]

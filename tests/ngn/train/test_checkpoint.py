@@ -140,6 +140,13 @@ def test_a_changed_json_file_is_skipped_for_the_previous_one(tmp_path, change, c
     assert "cannot be used" in caplog.text
 
 
+@pytest.mark.parametrize("content", ["[" * 100_000, '"' + "x" * 20, "\xff"])
+def test_an_unreadable_json_file_is_skipped_for_the_previous_one(tmp_path, content):
+    write(tmp_path, 100, 200)
+    (tmp_path / "step-0000000200.json").write_text(content)
+    assert checkpoint.latest(tmp_path)[0] == 100
+
+
 def test_an_invalid_tensor_file_is_skipped_though_its_digest_matches(tmp_path):
     write(tmp_path, 100, 200)
     (tmp_path / "step-0000000200.safetensors").write_bytes(b"junk")
