@@ -199,13 +199,14 @@ class ModelEma(nn.Module):
 
 
 class ByName(dict):
-    """An average by hand: a dictionary of tensors by name."""
+    """An average by hand: a dictionary of tensors by name, of the parameters or of the state."""
 
-    def __init__(self, tensors):
-        super().__init__({name: value.detach().clone() for name, value in tensors})
+    def __init__(self, model, tensors):
+        super().__init__({name: value.detach().clone() for name, value in tensors(model).items()})
+        self.tensors = tensors
 
-    def update_from(self, tensors):
-        for name, value in tensors:
+    def update_parameters(self, model):
+        for name, value in self.tensors(model).items():
             self[name] = 0.7 * self[name] + 0.3 * value.detach()
 
 
@@ -224,8 +225,8 @@ AVERAGES = {
     "model, buffers": lambda learner: torch.optim.swa_utils.AveragedModel(learner.model, use_buffers=True),
     "model": lambda learner: torch.optim.swa_utils.AveragedModel(learner.model),
     "timm, model": lambda learner: ModelEma(learner.model),
-    "by name": lambda learner: ByName(learner.named_parameters()),
-    "state by name": lambda learner: ByName(learner.model.state_dict().items()),
+    "by name": lambda learner: ByName(learner, lambda part: dict(part.named_parameters())),
+    "state of the model by name": lambda learner: ByName(learner.model, lambda part: part.state_dict()),
 }
 
 
@@ -240,12 +241,7 @@ def test_averages_are_cut_with_the_model(name, told):
         optimizer = optimizer_of(each)
         for n in range(6):
             steps(each, optimizer, X, 1)
-            if name == "by name":
-                average.update_from(each.named_parameters())
-            elif name == "state by name":
-                average.update_from(each.model.state_dict().items())
-            else:
-                average.update_parameters(each.model if "model" in name else each)
+            average.update_parameters(each.model if "model" in name else each)
             passed = [average] if told == "step" else []
             each.step((n + 1) / 6, optimizer if each is learner else None, passed if each is learner else [])
     assert len(learner.model.layers) < 4

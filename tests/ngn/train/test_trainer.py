@@ -156,29 +156,19 @@ def test_a_diverging_replica_is_named_and_the_others_are_untouched():
 @pytest.mark.parametrize("cut", [1, 20, 40])
 @pytest.mark.parametrize("seeds", [3, [3, 5]])
 def test_resumed_training_is_bit_equal(tmp_path, cut, seeds):
-    whole = learner_of(seeds)
-    expected = trainer_of(whole).fit()
+    """Also with a rate for each replica."""
+    whole, lr = learner_of(seeds), 1e-2 if seeds == 3 else torch.tensor([1e-2, 1e-3], dtype=torch.float64)
+    expected = trainer_of(whole, lr=lr).fit()
     first = learner_of(seeds)
     with pytest.raises(Stop) if cut < 40 else nullcontext():  # 40: stopped after the training, before its use
-        trainer_of(first, folder=tmp_path, on_step=stop_after(cut)).fit()
+        trainer_of(first, lr=lr, folder=tmp_path, on_step=stop_after(cut)).fit()
     second = learner_of(seeds)
-    history = trainer_of(second, folder=tmp_path).fit()
+    history = trainer_of(second, lr=lr, folder=tmp_path).fit()
     assert history.resumed == 1
     for name, value in state(whole).items():
         assert torch.equal(value, state(second)[name]), name
     for name, curve in expected.curves.items():
         assert (curve == history.curves[name]).all(), name
-
-
-def test_resuming_keeps_each_replicas_rate(tmp_path):
-    rates = torch.tensor([1e-2, 1e-3], dtype=torch.float64)
-    whole, first, second = learner_of([1, 2]), learner_of([1, 2]), learner_of([1, 2])
-    trainer_of(whole, lr=rates).fit()
-    with pytest.raises(Stop):
-        trainer_of(first, lr=rates, folder=tmp_path, on_step=stop_after(10)).fit()
-    trainer_of(second, lr=rates, folder=tmp_path).fit()
-    for name, value in state(whole).items():
-        assert torch.equal(value, state(second)[name]), name
 
 
 def test_accumulation_averages_its_micro_batches():
