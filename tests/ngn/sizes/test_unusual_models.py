@@ -7,7 +7,7 @@ import weakref
 import numpy as np
 import pytest
 import torch
-from sizable import Layers, chain, convs
+from sizable import Layers, chain
 from torch import nn
 from torch.nn.utils.parametrizations import orthogonal, spectral_norm, weight_norm
 
@@ -311,14 +311,6 @@ def test_parametrised_maps_are_cut_saved_and_loaded(norm, way, tmp_path):
     ngn.save(small, tmp_path / "small.safetensors")
     fresh = ngn.learn_sizes(model(), sizes, budget=budget, example=X)
     assert torch.equal(ngn.load(fresh, tmp_path / "small.safetensors")(X), small(X))
-
-
-def test_channels_of_parametrised_convolutions_are_found():
-    model = convs(nn.ReLU(), nn.Conv2d(6, 3, 1))
-    weight_norm(model[0])
-    x = torch.randn(2, model[0].in_channels, 7, 7)
-    small = ngn.learn_sizes(model, {"0": ngn.Channels(t0=2.0)}, example=x).deploy(example=x, unsettled="allow")
-    assert small[0].out_channels == 3
 
 
 def test_an_example_is_left_as_it_is_and_may_be_written_into():
