@@ -63,6 +63,8 @@ def test_weighted_micro_batches_have_the_gradient_of_one_batch(counts):
 
 
 def test_equal_weights_change_no_bit():
+    """And without weights, two halves of a batch give the gradient of the whole."""
+
     class Halves:
         def at(self, index):
             half = slice(0, 16) if index % 2 == 0 else slice(16, 32)
@@ -75,6 +77,10 @@ def test_equal_weights_change_no_bit():
         history = Trainer(learner, Halves(), MSE, plan, weight=weight, progress="never").fit()
         states.append([*learner.state().values(), torch.from_numpy(history.curves["loss"])])
     assert all(torch.equal(a, b) for a, b in zip(*states, strict=True))
+    whole = CapacityLearner(model())
+    Trainer(whole, IteratedBatches([(X, Y)]), MSE, TrainPlan(steps=10, lr=1e-2), progress="never").fit()
+    for name, value in whole.named_parameters():
+        torch.testing.assert_close(value, dict(learner.named_parameters())[name], rtol=1e-3, atol=1e-5)
 
 
 def test_batches_may_be_a_data_loader_a_list_or_whole_tensors():

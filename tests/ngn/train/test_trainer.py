@@ -171,22 +171,6 @@ def test_resumed_training_is_bit_equal(tmp_path, cut, seeds):
         assert (curve == history.curves[name]).all(), name
 
 
-def test_accumulation_averages_its_micro_batches():
-    """Two halves of a batch give the gradient of the whole."""
-
-    class Halves:
-        def at(self, index):
-            half = slice(0, 16) if index % 2 == 0 else slice(16, 32)
-            return X[half], Y[half]
-
-    ours, reference = learner_of(0), learner_of(0)
-    plan = TrainPlan(steps=10, lr=1e-2, accumulate=2)
-    Trainer(ours, Halves(), MSE, plan, progress="never").fit()
-    Trainer(reference, FullBatches(Split(X[:32], Y[:32])), MSE, TrainPlan(steps=10, lr=1e-2), progress="never").fit()
-    for name, value in state(reference).items():
-        assert torch.allclose(value, state(ours)[name], rtol=1e-3, atol=1e-5), name
-
-
 def test_autocast_keeps_the_boundary_in_float64():
     learner = learner_of(0)
     history = trainer_of(learner, autocast="bf16").fit()
