@@ -104,7 +104,8 @@ def _double(value: Any) -> Any:
 def _in_float64(*models: nn.Module) -> Iterator[None]:
     """Let modules hold float64 copies of parameters and buffers in float32; the tensors themselves stay as they are."""
     parts = {part: None for model in models for part in _hookable(model)}
-    held = [(table, dict(table)) for part in parts for table in (part._parameters, part._buffers)]
+    tables: list[dict[str, Any]] = [table for part in parts for table in (part._parameters, part._buffers)]
+    held = [(table, dict(table)) for table in tables]
     values = {id(value): value for _, own in held for value in own.values()}
     with torch.no_grad():
         copies = {key: _double(value) for key, value in values.items()}
