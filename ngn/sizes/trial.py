@@ -14,7 +14,16 @@ from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
 from ngn.checks import FAULTS, ExampleError, calls_of, enter, outputs_on, summary, untouched
-from ngn.comparison import apart, beyond, compare, compare_varied, in_training, rounding_bounds
+from ngn.comparison import (
+    DifferentError,
+    apart,
+    beside_rounding,
+    beyond,
+    compare,
+    compare_varied,
+    in_training,
+    rounding_bounds,
+)
 from ngn.copying import CopyError
 from ngn.cutting import is_stack, owned
 from ngn.methods.base import Capacity
@@ -196,12 +205,15 @@ def difference(
     try:
         with _at(axes, count):
             small = deploy_axes(model, axes, share_frozen=True)
-            for call in calls_of(example, also):
+
+            def equal(call: tuple[str, Any]) -> None:
                 with _activations(model, small, axes) as (pairs, forget):
                     compare(model, small, call)
-                    if reason := _activation_apart(small, call, pairs, forget):
-                        return reason
+                    _compare_activations(small, call, pairs, forget)
                 compare_varied(model, small, call)
+
+            for call in calls_of(example, also):
+                beside_rounding(equal, call, model, small)
                 fault, _ = in_training(model, small, call)
                 if fault is not None and in_training(model, model, call)[0] is None:
                     return f"it fails in train mode: {fault}"
@@ -225,14 +237,14 @@ def _at(axes: Sequence[OrderedAxis], count: Callable[[OrderedAxis], int]) -> Ite
             axis.capacity, axis.mode = capacity, "soft"
 
 
-def _activation_apart(small: nn.Module, call: tuple[str, Any], pairs: Pairs, forget: Callable[[], None]) -> str | None:
-    """Say which activation of the cut copy differs from the model's, and how; None if none does."""
+def _compare_activations(small: nn.Module, call: tuple[str, Any], pairs: Pairs, forget: Callable[[], None]) -> None:
+    """Refuse activations of the cut copy that differ from the model's."""
     found = pairs()
     for name, want, got in found:
         if want.shape != got.shape:
-            return f"the activation of {name} has the shape {list(got.shape)}, not {list(want.shape)}"
+            raise ValueError(f"the activation of {name} has the shape {list(got.shape)}, not {list(want.shape)}")
     if all(apart(want, got) is None for _, want, got in found):
-        return None
+        return
 
     def again() -> list[Tensor]:
         forget()
@@ -241,8 +253,7 @@ def _activation_apart(small: nn.Module, call: tuple[str, Any], pairs: Pairs, for
 
     for (name, want, got), bound in zip(found, rounding_bounds(small, again), strict=True):
         if (worst := beyond(apart(want, got), bound)) is not None:
-            return f"the activation of {name} differs by {worst:.1e}"
-    return None
+            raise DifferentError(f"the activation of {name} differs by {worst:.1e}")
 
 
 def _leading(learned: Capacity, count: int) -> Capacity:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import ngn
-from ngn.allocation import SPEED, BudgetLearner
+from ngn.allocation import BLIND, SPEED, BudgetLearner
 from ngn.confirmation import PARTS, Confirmation
 from ngn.evidence import AVERAGE, BoundaryEvidence
 from ngn.methods.batch import boundary_slopes
@@ -243,6 +243,14 @@ def test_training_from_few_components_ends_with_all_of_the_budget(t0):
     assert learner.count().tolist() == [16, 15], "what is closed on the way up is not cut"
 
 
+def test_a_rank_that_starts_at_nothing_reaches_its_budget():
+    layer = ngn.LowRankLinear(nn.Linear(1, 1), ngn.CountGate(64, t0=1e-4, delta=-0.5), seed=0, name="map")
+    learner = ngn.BudgetLearner(layer, ngn.Budget(parameters=2 + 2 * 48))
+    for step in range(400):
+        learner.set_progress(step / 1000)
+    assert float(learner.sizes) > 47.0, "before sizes are fixed"
+
+
 def noise(step):
     return torch.tensor(0.01 * math.sin(37.0 * step), dtype=torch.float64)
 
@@ -265,6 +273,15 @@ def test_held_out_data_confirm_learning_or_capacity(loss, gain, confirmed):
     assert bool(test.confirms(3.0)) == confirmed
     test.clear()
     assert not bool(test.given)
+
+
+def test_nothing_is_learned_before_the_first_share_of_the_way():
+    learner = two()
+    learner.set_progress(0.0)
+    for moments in (learner.evidence.importance, learner.evidence.slope):
+        moments.moments[0], moments.weights[:] = 1.0, 1.0
+    learner.set_progress(0.99 * BLIND * 0.4)
+    assert bool((learner.lead == 0).all())
 
 
 def test_held_out_data_need_a_budget():

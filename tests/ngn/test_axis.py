@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import functools
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from experiments.models.mlp import MLPBank
 from ngn.axis import OrderedAxis, inputs, outputs
 from ngn.comparison import check_equal
 from ngn.components.base import OrderedSum
+from ngn.copying import reached
 from ngn.methods.ngn import CountGate
 
 
@@ -102,6 +104,29 @@ def test_axes_in_plain_lists_are_truncated_or_refused():
         ngn.CapacityLearner(Listed(registered=False))
 
 
+def closures(model):
+    """Functions of each kind that hold the axis of a model."""
+    axis, inner = model[2], functools.partial(lambda axis, h: axis(h), model[2])
+    return {
+        "closure": lambda h: axis(h),
+        "method": (lambda call: lambda h: call(h))(axis.forward),
+        "default": lambda h, axis=axis: axis(h),
+        "list": (lambda parts: lambda h: parts[0](h))([axis]),
+        "nested": lambda h: inner(h),
+    }
+
+
+@pytest.mark.parametrize("kind", ["closure", "method", "default", "list", "nested"])
+def test_functions_that_hold_an_axis_hold_that_of_the_copy(kind):
+    attribute, hook = (model_of("neurons", CountGate(K, t0=1.2)) for _ in range(2))
+    attribute.act, function = closures(attribute)[kind], closures(hook)[kind]
+    hook[0].register_forward_hook(lambda module, args, output: function(output))
+    for model in (attribute, hook):
+        small = ngn.CapacityLearner(model).deploy()
+        assert reached(small).keys() & {id(module) for module in model.modules()} == set()
+        assert small(X).shape == model(X).shape
+
+
 def test_a_parametrised_tensor_is_deployed_as_what_it_stands_for():
     for bound in (parametrizations.weight_norm, parametrizations.spectral_norm, parametrizations.orthogonal):
         up, down = nn.Linear(8, 2 * K), bound(nn.Linear(2 * K, 8))
@@ -185,6 +210,16 @@ def test_outputs_are_compared_by_what_their_type_can_hold(dtype, near, far):
         check_equal(answers[0], answers[2], X)
     with pytest.raises(ValueError, match="no floating-point tensor on the example"):
         check_equal(Told("yes"), Told("no"), X)
+
+
+def test_what_draws_random_numbers_draws_the_same():
+    class Noisy(nn.Module):
+        def forward(self, x):
+            return x + torch.randn(3)
+
+    state = torch.random.get_rng_state()
+    check_equal(Noisy(), Noisy(), torch.zeros(3))
+    assert torch.equal(torch.random.get_rng_state(), state)
 
 
 def test_modes_of_training_are_left_as_they_are():

@@ -8,6 +8,7 @@ from torch import nn
 
 import ngn
 from ngn.allocation import BudgetLearner
+from ngn.cost import cut_to
 from ngn.measuring import multiply_adds
 from ngn.train.trainer import Trainer
 
@@ -181,3 +182,14 @@ def test_sizes_fixed_under_another_budget_are_not_deployed():
     tight.load_state_dict(loose.state_dict())
     with pytest.raises(ValueError, match=r"above the budget of .*: these sizes were fixed under another budget"):
         tight.deploy()
+
+
+def test_costs_are_measured_on_models_that_share_what_is_not_cut():
+    model = nn.Sequential(nn.Linear(8, 64), nn.GELU(), nn.Linear(64, 8), nn.Linear(8, 8))
+    learner = ngn.learn_sizes(
+        model, {"0": ngn.Width(16)}, budget=ngn.Budget(parameters="60%"), example=torch.ones(1, 8)
+    )
+    small = cut_to(model, learner.axes, [4])
+    assert small[3].weight is model[3].weight
+    assert small[0].weight.shape == (16, 8)
+    assert model[0].weight.shape == (64, 8)

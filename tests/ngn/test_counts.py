@@ -114,6 +114,23 @@ def test_sizes_give_way_evenly():
     assert largest([40.0, 20.0], [range(1, 65)] * 2, sum, sum, 30) == (20, 10)
 
 
+def test_heads_and_units_of_many_layers_give_way_together():
+    """24 layers, a head of 8 units' worth: one head less in nine layers would pay for what all have to give."""
+    layers, sizes = 24, [1.64, 13.1]
+
+    def cost(counts):
+        return sum(8 * heads + units for heads, units in zip(counts[::2], counts[1::2], strict=True))
+
+    def distance(counts):
+        return sum(math.log(n / size) ** 2 for n, size in zip(counts, sizes * layers, strict=True))
+
+    counts = largest(sizes * layers, [range(1, 5), range(1, 33)] * layers, cost, cost, 26 * layers)
+    assert cost(counts) == 26 * layers
+    units_alone, heads_alone = (2, 10) * layers, (1, 13) * 9 + (2, 13) * 15
+    assert cost(units_alone) == cost(heads_alone) == 26 * layers
+    assert distance(counts) < 0.9 * min(distance(units_alone), distance(heads_alone))
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_counts_are_the_nearest_of_those_that_leave_no_room(seed):
     """Against all counts near the sizes; the search is greedy, so it may miss one by a little."""

@@ -5,6 +5,8 @@ import os
 import random
 import signal
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,8 +16,9 @@ from sizable import Adding, Layers
 from torch import nn
 
 import ngn
+from experiments.core.paths import ROOT
 from ngn import files
-from ngn.tensor_files import write_checked
+from ngn.tensor_files import contents_digest, write_checked
 
 
 def net(**kind):
@@ -98,6 +101,12 @@ def test_neither_devices_nor_folders_nor_circles_are_replaced(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["circle", "folder", "pipe"]
 
 
+@pytest.mark.parametrize("name", ["x" * 255, "ü" * 127])
+def test_a_name_may_be_as_long_as_the_file_system_allows(tmp_path, name):
+    ngn.save(net(), tmp_path / name)
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+
+
 def test_what_a_killed_save_left_is_removed_by_the_next(tmp_path):
     if (pid := os.fork()) == 0:
         os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
@@ -116,6 +125,26 @@ def test_equal_models_give_equal_files(tmp_path):
     for name, tensors in {"one": net().state_dict(), "other": dict([*net().state_dict().items()][::-1])}.items():
         write_checked(tmp_path / name, {key: torch.zeros_like(value) for key, value in tensors.items()}, said)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
+
+
+WRITTEN = """
+import sys, torch, ngn
+from torch import nn
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Linear(3, 5))
+model[2].weight = model[0].weight
+model[1].requires_grad_(False)
+ngn.save(model, sys.argv[1], frozen=False)
+"""
+
+
+@pytest.mark.slow
+def test_equal_models_give_equal_files_in_other_processes(tmp_path):
+    for seed in "12":
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": seed}
+        subprocess.run([sys.executable, "-c", WRITTEN, tmp_path / seed], check=True, env=environment)
+    assert len({(tmp_path / seed).read_bytes() for seed in "12"}) == 1
+    assert len({contents_digest(tmp_path / seed) for seed in "12"}) == 1
 
 
 class Embedded(nn.Module):
@@ -147,6 +176,20 @@ class Square(nn.Module):
         return self.o(self.b(self.m(self.a(h)).relu()).relu())
 
 
+class Named(nn.Module):
+    """One layer, and one weight, under two names."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Sequential(nn.Linear(8, 48), nn.GELU(), nn.Linear(48, 8))
+        self.b, self.w, self.o = self.a, nn.Parameter(torch.randn(32, 8)), nn.Linear(32, 3)
+        self.register_parameter("v", self.w)
+
+    def forward(self, x):
+        x = self.b(x + self.a(x))
+        return self.o(nn.functional.linear(x, self.w).relu() + nn.functional.linear(x, self.v).tanh())
+
+
 def same_layers():
     """Layers with the same weights: a file has those of the first alone."""
     model = Layers(*(Adding(8, 8) for _ in range(4)))
@@ -160,7 +203,7 @@ def holders(model):
     return sorted(map(held.count, set(held)))
 
 
-@pytest.mark.parametrize("kind", [Embedded, Square, same_layers])
+@pytest.mark.parametrize("kind", [Embedded, Square, Named, same_layers])
 def test_a_tensor_of_several_holders_counts_once(kind, tmp_path):
     x, sizes = torch.randn(6, 8), {"layers": ngn.Depth()} if kind is same_layers else None
     torch.manual_seed(0)
@@ -201,6 +244,17 @@ def test_a_file_of_another_model_says_what_to_do(tmp_path):
         ngn.load(fresh, tmp_path / "small")
     with pytest.raises(ValueError, match=r"only the model has 3\.bias, 3\.weight\. Build the model"):
         ngn.load(nn.Sequential(*fresh, nn.Linear(2, 2)), tmp_path / "small")
+
+
+def test_dimensions_may_count_from_the_end(tmp_path):
+    def made():
+        model = nn.ModuleList([nn.Linear(8, 6), nn.Linear(8, 6)])
+        model[1].weight = model[0].weight
+        cuts = [ngn.Cut(model[0], "weight", 0), ngn.Cut(model[1], "weight", -2), ngn.Cut(model[0], "bias", -1)]
+        return nn.ModuleList([*model, ngn.OrderedAxis(ngn.CountGate(6, t0=3.2), [*cuts, ngn.Cut(model[1], "bias", 0)])])
+
+    ngn.save(ngn.deploy(made()), tmp_path / "small")
+    assert [tuple(layer.weight.shape) for layer in ngn.load(made(), tmp_path / "small")[:2]] == [(4, 8)] * 2
 
 
 def test_a_state_that_is_no_tensor_is_named(tmp_path):

@@ -91,6 +91,17 @@ def test_resumed_growth_is_bit_equal(tmp_path):
         assert torch.equal(a, b), name
 
 
+def test_a_diverged_replica_does_not_stop_the_growth_of_the_others():
+    calm, wild = learner_of(STRUCTURES[0], None, [1, 2]), learner_of(STRUCTURES[0], None, [1, 2])
+    with torch.no_grad():
+        wild.axes[0].capacity.tau[1] = float("nan")
+    trainer_of(calm, STRUCTURES[0]).fit()
+    history = trainer_of(wild, STRUCTURES[0]).fit()
+    assert history.diverged_at.tolist() == [-1, 0]
+    assert torch.allclose(calm.size()[0], wild.size()[0], atol=1e-9)
+    assert wild.axes[0].bank.K >= 8
+
+
 def test_growth_stops_with_a_message():
     with pytest.raises(CapacityExceeded, match=r"K_max = 9 components; raise K_max"):
         trainer_of(learner_of(STRUCTURES[0], None, 0, K_max=9), STRUCTURES[0]).fit()

@@ -12,6 +12,7 @@ import ngn
 from experiments.methods.decay.capacity import DecayGate
 from experiments.models.kernels.supported import unsupported
 from ngn.train.losses import Supervised, mean_squared_error
+from ngn.train.trainer import Trainer
 
 K, R = 6, 0.7
 RANKS = (1, 2, 4, 6)
@@ -114,6 +115,21 @@ def test_the_expected_loss_of_nested_dropout_is_that_of_all_prefixes(ranks):
     learner.before_step(None)
     with torch.no_grad():
         assert float(learner(x).square().mean()) == pytest.approx(losses[-1], rel=1e-12)
+
+
+def test_a_replica_is_cut_alone_as_in_a_stack():
+    def trained(seeds):
+        of = ngn.Order("nested_dropout", seeds=seeds)
+        learner = BANK.learner(seeds, order=of)
+        BANK.train(Trainer, learner, plan(12))
+        return learner
+
+    stack, alone = trained([3, 8]), trained(8)
+    one, other = (dict(one.named_parameters()) for one in (stack, alone))
+    for name, p in one.items():
+        torch.testing.assert_close(p[1], other[name], rtol=1e-4, atol=1e-6)
+    both = ngn.Order("nested_dropout", seeds=[3, 8]).uniform(7)
+    assert both[0] != both[1] == ngn.Order("nested_dropout", seeds=8).uniform(7)
 
 
 @pytest.mark.parametrize("kind", FORMULAS)

@@ -15,9 +15,10 @@ from structures import STRUCTURES, awake
 from structures import model_of as stack_of
 from torch import nn
 from torch.nn.utils import parametrizations
-from traceable import C2f, DenseNet, UNet, example_of, network
+from traceable import AttentionUNet, C2f, DenseNet, Inception, UNet, example_of, network
 
 import ngn
+from ngn.shrinking import shrink
 from ngn.train.batches import FullBatches, Split
 from ngn.train.optim import adam
 
@@ -184,14 +185,28 @@ def test_our_adam_with_a_rate_for_each_replica_is_cut():
     torch.testing.assert_close(learner(x), twin(x), rtol=1e-9, atol=1e-11)
 
 
+class ModelEma(nn.Module):
+    """An average like timm's: a copy, updated by the places of tensors in the state."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.module = copy.deepcopy(model)
+
+    @torch.no_grad()
+    def update_parameters(self, model):
+        for mine, other in zip(self.module.state_dict().values(), model.state_dict().values(), strict=True):
+            mine.lerp_(other, 0.3)
+
+
 class ByName(dict):
-    """An average by hand: a dictionary of tensors by name."""
+    """An average by hand: a dictionary of tensors by name, of the parameters or of the state."""
 
-    def __init__(self, tensors):
-        super().__init__({name: value.detach().clone() for name, value in tensors})
+    def __init__(self, model, tensors):
+        super().__init__({name: value.detach().clone() for name, value in tensors(model).items()})
+        self.tensors = tensors
 
-    def update_from(self, tensors):
-        for name, value in tensors:
+    def update_parameters(self, model):
+        for name, value in self.tensors(model).items():
             self[name] = 0.7 * self[name] + 0.3 * value.detach()
 
 
@@ -209,7 +224,9 @@ AVERAGES = {
     "learner": lambda learner: torch.optim.swa_utils.AveragedModel(learner),
     "model, buffers": lambda learner: torch.optim.swa_utils.AveragedModel(learner.model, use_buffers=True),
     "model": lambda learner: torch.optim.swa_utils.AveragedModel(learner.model),
-    "by name": lambda learner: ByName(learner.named_parameters()),
+    "timm, model": lambda learner: ModelEma(learner.model),
+    "by name": lambda learner: ByName(learner, lambda part: dict(part.named_parameters())),
+    "state of the model by name": lambda learner: ByName(learner.model, lambda part: part.state_dict()),
 }
 
 
@@ -224,15 +241,32 @@ def test_averages_are_cut_with_the_model(name, told):
         optimizer = optimizer_of(each)
         for n in range(6):
             steps(each, optimizer, X, 1)
-            if name == "by name":
-                average.update_from(each.named_parameters())
-            else:
-                average.update_parameters(each.model if "model" in name else each)
+            average.update_parameters(each.model if "model" in name else each)
             passed = [average] if told == "step" else []
             each.step((n + 1) / 6, optimizer if each is learner else None, passed if each is learner else [])
     assert len(learner.model.layers) < 4
     one, two = (averaged(*each) for each in zip(averages, (learner.model, twin.model), strict=True))
     torch.testing.assert_close(one(X), two(X), rtol=1e-9, atol=1e-11)
+
+
+def test_a_loop_goes_on_behind_the_removal_of_layers(recwarn):
+    learners = learner, again = stack(), stack(seed=2)
+    optimizer = torch.optim.Adam(learner.parameters(), 1e-2)
+    steps(learner, optimizer, X)
+    learner.step(0.6, optimizer)
+    assert len(learner.model.layers) < 4
+    again.load_state_dict(learner.state_dict())
+    second = torch.optim.Adam(again.parameters(), 1e-2)
+    second.load_state_dict(copy.deepcopy(optimizer.state_dict()))  # by number
+    again.resume(1, 0.6)
+    for each, its in zip(learners, (optimizer, second), strict=True):
+        names = {p: name for name, p in each.named_parameters()}
+        assert [names.get(p) for p in its.param_groups[0]["params"]] == [*names.values()]
+        steps(each, its, X)
+        each.step(1.0, its)
+    one, two = (each.deploy(example=X) for each in learners)
+    assert torch.equal(one(X), two(X))
+    assert not [str(w.message) for w in recwarn if "never part" in str(w.message)]
 
 
 @pytest.mark.slow
@@ -314,9 +348,9 @@ def test_muon_beside_adamw_trains_on_with_small_matrices():
 
 
 @pytest.mark.parametrize("way", ["fit", "own loop"])
-@pytest.mark.parametrize("kind", [DenseNet, UNet, C2f], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [DenseNet, UNet, C2f, AttentionUNet, Inception], ids=lambda kind: kind.__name__)
 def test_branches_of_a_concatenation_are_cut_one_before_the_other(kind, way):
-    model, x, steps = network(kind), example_of(kind), 20
+    model, x, steps = network(kind), example_of(kind), 12 if kind is AttentionUNet else 20
     learner = ngn.learn_sizes(model, example=x, budget=ngn.Budget(parameters="30%"))
     if way == "fit":
         ngn.fit(learner, [x], None, lambda m, b: m(b).square().mean(), ngn.TrainPlan(steps=steps), progress="never")
@@ -474,6 +508,26 @@ def test_a_schedule_that_starts_again_goes_on_from_what_is_left():
     learner.set_progress(0.6)
     assert learner.shrink()
     assert learner.model[0].out_features == 2
+
+
+def test_the_matryoshka_of_a_cut_gate_is_that_of_all_candidates():
+    order = ngn.Order("nested_dropout", ranks=None)
+    gates = [ngn.CountGate(8, t0=2.0, commit=0.5, order=order, r=0.9) for _ in range(2)]
+    gates[0].set_progress(0.6)
+    gates[0].shrink(3)
+    for gate in gates:
+        gate.set_progress(0.7)
+    assert torch.equal(gates[0].law, gates[1].law[:3])
+    assert not gates[0].all_open
+
+
+def test_shrink_cuts_axes_of_any_model():
+    model = model_of("heads-fused", ngn.CountGate(K, t0=9.0, r=1.0))
+    axes = [model.axis]
+    assert shrink(model, axes, [3])
+    assert shrink(model, axes, [2])  # the starts of the parts of a fused map have moved
+    other = model_of("heads-fused", ngn.CountGate(K, t0=1.0, r=1.0))
+    torch.testing.assert_close(model(X), ngn.deploy(other)(X), rtol=1e-4, atol=1e-6)
 
 
 def trainer_of(learner, folder=None, stop=None, steps=20):

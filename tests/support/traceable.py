@@ -125,6 +125,54 @@ class UNet(nn.Module):
         return self.head(F.relu(self.merge(torch.cat([first, self.up(deep)], 1))))
 
 
+class AttentionGate(nn.Module):
+    """The skip connection, times a map from it and from what comes from below."""
+
+    def __init__(self, below: int, skip: int, inner: int) -> None:
+        super().__init__()
+        self.of_below, self.of_skip = nn.Conv2d(below, inner, 1), nn.Conv2d(skip, inner, 1)
+        self.norm, self.to_map = nn.BatchNorm2d(inner), nn.Conv2d(inner, 1, 1)
+
+    def forward(self, below, skip):
+        return skip * self.to_map(F.relu(self.norm(self.of_below(below) + self.of_skip(skip)))).sigmoid()
+
+
+class AttentionUNet(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.down1, self.down2 = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 16, 3, padding=1)
+        self.up, self.gate = nn.ConvTranspose2d(16, 20, 2, stride=2), AttentionGate(20, 8, 6)
+        self.merge, self.head = nn.Conv2d(28, 8, 3, padding=1), nn.Conv2d(8, 2, 1)
+
+    def forward(self, x):
+        first = F.relu(self.down1(x))
+        up = self.up(F.relu(self.down2(F.max_pool2d(first, 2))))
+        return self.head(F.relu(self.merge(torch.cat([self.gate(up, first), up], 1))))
+
+
+class Inception(nn.Module):
+    """Two blocks of GoogLeNet: branches of unequal length and width, concatenated."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(
+            nn.ModuleList(
+                [
+                    nn.Conv2d(into, 6, 1),
+                    nn.Sequential(nn.Conv2d(into, 5, 1), nn.ReLU(), nn.Conv2d(5, 20, 3, padding=1)),
+                    nn.Sequential(nn.AvgPool2d(3, 1, 1), nn.Conv2d(into, 4, 1)),
+                ]
+            )
+            for into in (3, 30)
+        )
+        self.norm, self.head = nn.BatchNorm2d(30), nn.Linear(30, 5)
+
+    def forward(self, x):
+        for branches in self.blocks:
+            x = F.relu(torch.cat([branch(x) for branch in branches], 1))
+        return self.head(self.norm(x).mean((2, 3)))
+
+
 class ConvNeXtBlock(nn.Module):
     def __init__(self, channels: int) -> None:
         super().__init__()

@@ -99,6 +99,29 @@ def test_what_moves_between_passes_counts_however_it_moved():
     torch.testing.assert_close(one(X), other(X))
 
 
+def test_parts_of_the_model_called_by_themselves():
+    one = learner()
+    other = alone(one)
+    one(X)
+    for each in (one, other):
+        each.axes[0].capacity.tau.data.add_(0.5)
+        each.model.b(each.model.a(X)).square().mean().backward()
+    same_gradients(one, other)
+
+
+def test_two_backward_passes_through_one_forward_pass():
+    one = learner()
+    other = alone(one)
+    for each in (one, other):
+        kept = []
+        handle = each.model.a.register_forward_hook(lambda module, args, h, kept=kept: kept.append(h))
+        y = each(X)
+        handle.remove()
+        kept[0].square().sum().backward(retain_graph=True)
+        y.square().sum().backward()
+    same_gradients(one, other)
+
+
 @pytest.mark.parametrize("reentrant", [True, False])
 def test_recomputed_activations(reentrant):
     class Recomputed(Two):
@@ -113,6 +136,11 @@ def test_recomputed_activations(reentrant):
     for each in (one, other):
         each(X.clone().requires_grad_()).square().mean().backward()
     same_gradients(one, other)
+
+
+def test_functions_of_torch_func_use_single_gates():
+    one = learner()
+    torch.testing.assert_close(torch.func.vmap(one)(X), one(X))
 
 
 def test_an_error_in_a_pass_ends_it():

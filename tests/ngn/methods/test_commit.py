@@ -130,6 +130,20 @@ def test_a_fresh_learner_takes_the_state_of_a_committed_one(commit):
         assert float(again.size()) == pytest.approx(2.4 if commit is None else 2.0)
 
 
+@pytest.mark.parametrize("order", ["geometric", "matryoshka"])
+def test_an_average_of_models_is_committed_with_them(order):
+    """An average copies buffers in place and calls no method of the gate."""
+    gate = ngn.CountGate(6, t0=2.4, commit=0.5, order=ngn.Order(order))
+    ema = torch.optim.swa_utils.AveragedModel(gate, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9))
+    for progress in (0.0, 0.4, 0.6, 1.0):
+        gate.set_progress(progress)
+        ema.update_parameters(gate)
+        for mode in ("soft", "hard", "kept"):
+            c = [torch.nn.functional.pad(g.coefficients(mode), (0, 6))[:6] for g in (ema.module, gate)]
+            assert torch.allclose(*c, rtol=1e-6), (progress, mode)
+    assert float(ema.module.size()) == 2.0
+
+
 @pytest.mark.parametrize("decay", [0.5, 0.999])
 @pytest.mark.parametrize("t0", [2.4, 0.2])
 def test_an_average_of_buffers_is_committed_too(decay, t0):

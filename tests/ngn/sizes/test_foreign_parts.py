@@ -180,6 +180,38 @@ def test_heads_of_flexible_attention_are_found():
     assert difference(model, learner.axes, x, lambda axis: 2) is None
 
 
+class Energy(nn.Module):
+    """The output is a gradient: forces of an energy."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mlp = chain(8, 16, 1)
+
+    def forward(self, x):
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            return torch.autograd.grad(self.mlp(x).sum(), x, create_graph=True)[0]
+
+
+@pytest.mark.parametrize("way", ["a gradient", "a transform"])
+def test_losses_of_gradients_have_gradients(way):
+    """As if the gates were written out: the gradient of every weight and of the boundary is that of c(tau) W."""
+    model = Energy() if way == "a gradient" else Parts(torch.vmap(torch.tanh))
+    learner = ngn.learn_sizes(model, example=X, t0=3.3, by_importance=None)
+    wanted = [p.detach().clone() for p in learner.parameters()]
+    for p in learner.controller_parameters():
+        with torch.no_grad():
+            p.add_(1e-5)
+            above = learner(X).detach().square().sum().item()
+            p.sub_(2e-5)
+            below = learner(X).detach().square().sum().item()
+            p.add_(1e-5)
+        learner.zero_grad()
+        learner(X).square().sum().backward()
+        assert p.grad.item() == pytest.approx((above - below) / 2e-5, rel=0.05, abs=1e-3)
+    assert all(torch.allclose(p, was) for p, was in zip(learner.parameters(), wanted, strict=True))
+
+
 def test_what_python_cannot_copy_is_named():
     model = chain(8, 16, 8)
     model.lock = threading.Lock()

@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
+from sizable import Fused
 from stopping import Stop, stop_after
 from torch import nn
 from traceable import Experts, ResNet, ShuffleNet, Swin, example_of, network
@@ -94,6 +95,15 @@ def test_the_magnitude_is_the_norm_over_all_members_of_a_group():
         conv[k].square().sum() + norm[k].square() + last[:, 16 * k : 16 * k + 16].square().sum() for k in range(8)
     ]
     assert torch.equal(learner.axes[0].ranks, ranked(torch.stack(scores).sqrt(), 8))
+
+
+def test_a_head_is_one_unit():
+    model, x = Fused(), torch.randn(2, 5, 8)
+    learner = ngn.learn_sizes(model, example=x, by_importance="magnitude")
+    heads = next(axis for axis in learner.axes if axis.K == 4)
+    qkv = model.qkv.weight.view(3, 4, -1).square().sum((0, 2))
+    out = model.proj.weight.view(8, 4, 2).square().sum((0, 2))
+    assert torch.equal(heads.ranks, ranked((qkv + out).sqrt(), 4))
 
 
 def test_wanda_is_the_weight_times_the_norm_of_what_it_reads():

@@ -7,8 +7,10 @@ import torch
 from sizable import Fused, Gated, convs
 from torch import nn
 from torch.nn.utils import parametrizations
+from torch.utils.checkpoint import checkpoint
 
 import ngn
+from ngn.sizes.hooked import HookedAxis, call_before
 
 X, IMAGES = torch.randn(64, 5, 8, dtype=torch.float64), torch.randn(4, 3, 4, 4, dtype=torch.float64)
 CASES = {
@@ -50,6 +52,13 @@ def weights_used(learner, name, x):
     return seen[0] is not consumer.weight
 
 
+def same_gradients(one, twin, x):
+    """Refuse gradients of ``one`` that are not those of its twin in a plain pass."""
+    twin(x).square().mean().backward()
+    for (path, p), q in zip(one.named_parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(p.grad, q.grad, rtol=1e-9, atol=1e-12, msg=path)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_outputs_and_gradients_are_the_same(case):
     learner, twin, x, name = both(case)
@@ -58,10 +67,8 @@ def test_outputs_and_gradients_are_the_same(case):
     assert weights_used(learner, name, x)
     assert not weights_used(twin, name, x)
     torch.testing.assert_close(learner(x), twin(x), rtol=1e-10, atol=1e-12)
-    for each in (learner, twin):
-        each(x).square().mean().backward()
-    for (path, p), q in zip(learner.named_parameters(), twin.parameters(), strict=True):
-        torch.testing.assert_close(p.grad, q.grad, rtol=1e-9, atol=1e-12, msg=path)
+    learner(x).square().mean().backward()
+    same_gradients(learner, twin, x)
     assert consumer.weight is own
     small = learner.deploy(unsettled="allow")
     assert not any(m._forward_hooks or m._forward_hooks_always_called for m in small.modules())
@@ -88,3 +95,33 @@ def test_a_weight_comes_back_after_an_error():
     with pytest.raises(RuntimeError, match="mat1 and mat2"):
         consumer(torch.randn(64, 12, dtype=torch.float64))
     assert consumer.weight is own
+
+
+def test_a_tied_weight_is_whole_in_its_other_place():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.mlp, self.other = nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 8)), nn.Linear(6, 8)
+            self.other.weight = self.mlp[2].weight
+
+        def forward(self, x):
+            return self.mlp(x) + self.other(x[..., :6])
+
+    torch.manual_seed(0)
+    model = Tied().double()
+    up, down = model.mlp[0], model.mlp[2]
+    gate = ngn.CountGate(6, t0=2.3, r=1.0)
+    axis = HookedAxis(gate, [*ngn.outputs(up), *ngn.inputs(down)])
+    call_before(axis, down)
+    twin = copy.deepcopy(model)
+    axis.in_weights = True
+    model(X).square().mean().backward()
+    same_gradients(model, twin, X)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_recomputed_activations(reentrant):
+    learner, twin, x, _ = both("units")
+    x = x.clone().requires_grad_()
+    checkpoint(learner, x, use_reentrant=reentrant).square().mean().backward()
+    same_gradients(learner, twin, x)

@@ -10,6 +10,7 @@ from torch import nn
 import ngn
 from experiments.models.mlp import MLPBank
 from ngn.checks import axes_of
+from ngn.gate import softplus_inverse
 from ngn.report import SizeReport
 
 X = torch.linspace(-2, 2, 64).unsqueeze(-1)
@@ -81,6 +82,15 @@ def test_a_weight_that_is_read_past_its_module_is_met():
 
     learner = trained(Around(*network()))
     assert learner.deploy(example=X)[2].in_features < 12
+
+
+def test_a_sum_beside_sizes_by_name_is_met_by_the_forward_pass():
+    bank = ngn.OrderedSum(MLPBank([1, 3, 1], K=3, seeds=0), ngn.CountGate(3, t0=2.0))
+    learner = trained(nn.Sequential(bank, network()), steps=4, where="1")
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        learner.deploy()
+    assert not any("no forward pass" in str(warning.message) for warning in said)
 
 
 @pytest.mark.parametrize("score", [None, "magnitude"])
@@ -234,6 +244,17 @@ def test_large_numbers_are_short(n, text):
     assert f"-{text} parameters" in str(SizeReport("a", "heads", 1.0, 4, 2, 64, n))
 
 
+def test_a_boundary_that_only_went_back_and_forth_has_moved():
+    learner = ngn.learn_sizes(network(), {"": ngn.Width(12, t0=8.0)}, example=X, lambda0=1.0, commit=None)
+    (tau,) = learner.controller_parameters()
+    learner(X).sum().backward()
+    learner.penalty().sum().backward()
+    for t in (7.5, 8.0):
+        tau.data.copy_(softplus_inverse(t))
+        learner.step(0.5)
+    assert learner.watch.missing() == []
+
+
 def test_sizes_that_were_on_their_way_when_they_were_fixed_are_said():
     with pytest.warns(
         UserWarning, match=r"1 of 1 were still moving when fixed, model from t = [\d.]+ to [\d.]+ in the last fifth"
@@ -278,6 +299,16 @@ def test_frozen_boundaries_and_early_states_are_said():
         p.requires_grad_(False)
     with pytest.warns(UserWarning, match="all boundaries are frozen"):
         learner.deploy()
+
+
+def test_a_model_whose_parts_are_compiled_is_deployed():
+    model = network()
+    learner = ngn.learn_sizes(model, {"": ngn.Width(12, t0=3.0)}, example=X)
+    model.compile(backend="eager")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's own, of tensors that it looks at
+        model(X)
+    assert learner.deploy(example=X, unsettled="allow")[0].out_features == 4
 
 
 def test_a_cast_leaves_price_and_progress_of_a_budget():

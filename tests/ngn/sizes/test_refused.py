@@ -239,15 +239,10 @@ def test_what_a_wildcard_matches_and_K_does_not_divide_is_listed_and_left(size):
     assert learner.names == ["0"]
     reasons = {fixed.members: fixed.reason for fixed in learner.found.fixed}
     assert "do not divide 12" in reasons["1.0", "1.2"]
+    assert ngn.learn_sizes(copy.deepcopy(model), {"*": size, "1": None}, example=x).names == ["0"]
     learner = ngn.learn_sizes(model, {"*": size, "1": ngn.Width(4)}, example=x)
     assert learner.names == ["0", "1"]
     assert not any("divide" in fixed.reason for fixed in learner.found.fixed)
-
-
-def test_none_leaves_modules_out():
-    model, x = nn.Sequential(*(chain(8, 12, 8) for _ in range(4))), torch.randn(5, 8)
-    learner = ngn.learn_sizes(model, {"*": ngn.Width(4), "0": None, "3": None}, example=x)
-    assert learner.names == ["1", "2"]
 
 
 @pytest.mark.parametrize(
@@ -300,14 +295,10 @@ class Independent(ngn.Capacity):
     "made", [ngn.CountGate, ngn.FixedCount, ngn.Retained, Independent], ids=lambda made: made.__name__
 )
 def test_every_capacity_is_tried_on_the_example(made):
-    def capacity(name, K):
-        return made(K)
-
-    x, sizes = torch.randn(5, 8), {"": ngn.Width(6)}
-    mixing = chain(8, 12, Unseen(), 8)
+    how = {"sizes": {"": ngn.Width(6)}, "example": torch.randn(5, 8), "capacity": lambda name, K: made(K)}
     with pytest.raises(ValueError, match="cut to half, the model computes something else"):
-        ngn.learn_sizes(mixing, sizes, example=x, capacity=capacity)
-    learner = ngn.learn_sizes(chain(8, 12, 8), sizes, example=x, capacity=capacity)
+        ngn.learn_sizes(chain(8, 12, Unseen(), 8), **how)
+    learner = ngn.learn_sizes(chain(8, 12, 8), **how)
     assert [type(axis.capacity) for axis in learner.axes] == [made]  # the trial's capacity is gone
     assert [axis.mode for axis in learner.axes] == ["soft"]
 
@@ -332,3 +323,10 @@ def test_sizes_that_fail_their_trial_are_found_in_few_trials(bad, most):
 
     assert _culprits(range(32), differs) == {each: f"[{each}]" for each in bad}
     assert len(asked) <= most
+
+
+def test_of_sizes_that_are_wrong_only_together_the_later_one_fails():
+    def differs(some):
+        return "both" if {3, 12} <= {*some} else "one" if 7 in some else None
+
+    assert _culprits(range(16), differs) == {7: "one", 12: "both"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from sizable import Layers, chain
 from torch import Tensor, nn
 
 import ngn
@@ -50,6 +51,40 @@ def test_a_wrong_cut_is_found_beside_such_rounding() -> None:
         ngn.learn_sizes(made, {"0": ngn.Width(64)}, example=X)
 
 
+def test_a_model_that_rounds_little_allows_no_more_than_usual() -> None:
+    made = model()
+    made[2].off = 1e-4  # type: ignore[assignment]
+    with pytest.raises(ValueError, match="the model computes something else"):
+        ngn.learn_sizes(made, {"0": ngn.Width(64)}, example=X)
+
+
+class Sharp(nn.Module):
+    """A layer that amplifies what rounding moves 32 times, as sharp cosine attention does."""
+
+    def __init__(self, *between: nn.Module) -> None:
+        super().__init__()
+        self.mlp = chain(16, 32, *between, 16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (32 * (x + self.mlp(x))).sin()
+
+
+class Wrong(nn.Module):
+    """Computes something else of fewer units, by less than the layers behind it make of rounding."""
+
+    def forward(self, h: Tensor) -> Tensor:
+        return h.tanh() * (1 + 1e-4 * (h.shape[-1] < 32))
+
+
+def test_float64_tells_a_wrong_cut_from_rounding_that_is_larger() -> None:
+    made = Layers(Sharp(), Sharp(Wrong()), Sharp())
+    before = made.state_dict(keep_vars=True)
+    learner = ngn.learn_sizes(made, {"layers.*.mlp": ngn.Width(4)}, example=X[:8])
+    assert learner.names == ["layers.0.mlp", "layers.2.mlp"]
+    after = learner.model.state_dict(keep_vars=True)
+    assert all(after[name] is value and value.dtype == torch.float32 for name, value in before.items())
+
+
 def test_bounds_are_of_the_size_of_rounding_and_no_decision_makes_them_large() -> None:
     def bound(made: nn.Module) -> float:
         return rounding_bounds(made, lambda: outputs_on(made, X))[0]
@@ -80,3 +115,21 @@ def test_hooks_and_modes_are_as_before() -> None:
     assert made.training
     assert torch.equal(made(X), before)
     assert not any(part._forward_hooks for part in made.modules())
+
+
+class Listed(nn.Module):
+    """Returns the numbers above a threshold that one of them has in an exact run: how many depends on rounding."""
+
+    def __init__(self, at: float) -> None:
+        super().__init__()
+        self.at = at
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[x >= self.at]
+
+
+def test_where_rounding_changes_a_length_nothing_more_is_allowed() -> None:
+    made = model(Coarse())
+    at = float(made(X).detach().median())
+    listed = nn.Sequential(made, Listed(at))
+    assert rounding_bounds(listed, lambda: outputs_on(listed, X)) == [0.0]

@@ -1,6 +1,7 @@
 """Models that hold, hide or share their parts in ways that a cut could silently miss."""
 
 import functools
+import types
 import weakref
 
 import numpy as np
@@ -25,10 +26,15 @@ class Holding(nn.Module):
         self.mlp = chain(8, 16, 8)
         if way == "weak reference":
             self.reached = weakref.ref(self.mlp)
+        elif way == "weak table":
+            table = weakref.WeakKeyDictionary({self: weakref.WeakValueDictionary({"mlp": self.mlp})})
+            self.reached = lambda: table[self]["mlp"]
         elif way == "cache":
             self.reached = functools.lru_cache(maxsize=1)(lambda: self.mlp)
         elif way == "closure":
             self.forward = functools.wraps(self.forward)(lambda x: self.mlp(x))
+        elif way == "method":
+            self.forward = types.MethodType(lambda own, x: self.mlp(x), self)
         elif way == "compiled":
             self.reached = torch.compile(lambda: self.mlp, backend="eager")
         elif way == "object":
@@ -44,7 +50,7 @@ class Holding(nn.Module):
 HELD: dict[str, nn.Module] = {}
 
 
-@pytest.mark.parametrize("way", ["weak reference", "cache", "closure", "compiled", "object"])
+@pytest.mark.parametrize("way", ["weak reference", "weak table", "cache", "closure", "method", "compiled", "object"])
 def test_a_copy_calls_its_own_modules_only(way):
     model = Holding(way)
     small = ngn.learn_sizes(model, {"mlp": ngn.Width(16, t0=2.0)}, example=X).deploy(example=X, unsettled="allow")
@@ -70,23 +76,28 @@ class Tapped(nn.Module):
     def __init__(self, way: str) -> None:
         super().__init__()
         self.first, self.mlp, self.last = nn.Linear(8, 8), chain(8, 16, 8), nn.Linear(16, 3)
-        self.taps, held = {}, {}
-        if way == "closure":
-            taps = self.taps
-            self.first.register_forward_hook(lambda module, args, output: taps.update(h=output))
-        elif way == "partial":
-            keep = functools.partial(lambda held, module, args, output: held.update(h=output), self.taps)
-            self.first.register_forward_hook(keep)
-        else:
+        self.taps = taps = {}
+        held, keep, add = {}, functools.partial(lambda held, m, args, out: held.update(h=out), taps), taps.update
+        if way == "before":
+            self.mlp.register_forward_pre_hook(lambda module, args: taps.update(h=args[0]))
+        elif way == "between hooks":
             self.first.register_forward_hook(lambda module, args, output: held.update(h=output))
             self.last.register_forward_pre_hook(lambda module, args: torch.cat([args[0][:, :8], held["h"]], -1))
+        else:
+            hooks = {
+                "closure": lambda module, args, output: taps.update(h=output),
+                "default": lambda module, args, output, held=taps: held.update(h=output),
+                "method": lambda module, args, output: add(h=output),
+                "partial": keep,
+            }
+            self.first.register_forward_hook(hooks[way])
 
     def forward(self, x):
         y = self.mlp(self.first(x))
         return self.last(torch.cat([y, self.taps.get("h", y)], -1))
 
 
-@pytest.mark.parametrize("way", ["closure", "partial", "between hooks"])
+@pytest.mark.parametrize("way", ["closure", "default", "method", "partial", "before", "between hooks"])
 def test_what_hooks_keep_is_that_of_the_copy(way):
     model, x = Tapped(way), torch.randn(6, 8)
     learner = ngn.learn_sizes(model, {"mlp": ngn.Width(16, t0=2.0)}, example=x)
@@ -159,6 +170,16 @@ def test_the_trial_looks_at_the_axis_itself(gain):
     with pytest.raises(ValueError, match=r"mlp: cut to half, .*differs"):
         ngn.learn_sizes(Scaled(Hidden(), gain), {"mlp": ngn.Width(16)}, example=X)
     ngn.learn_sizes(Scaled(nn.Tanh(), gain), {"mlp": ngn.Width(16)}, example=X)
+
+
+def test_the_trial_looks_within_layers_of_a_learned_depth():
+    def stack(between):
+        return Layers(*(Scaled(between, 0.0) for _ in range(3)))
+
+    sizes = {"layers": ngn.Depth(t0=0.6), "layers.*.mlp": ngn.Width(16)}
+    with pytest.raises(ValueError, match=r"layers\.\d\.mlp: cut to half, .*differs"):
+        ngn.learn_sizes(stack(Hidden()), sizes, example=X)
+    ngn.learn_sizes(stack(nn.Tanh()), sizes, example=X)
 
 
 class Parting(nn.Module):
@@ -248,6 +269,19 @@ def test_layers_that_something_else_calls_are_refused():
         ngn.learn_sizes(layers(0), {"layers": ngn.Depth()})
 
 
+class Equalised(nn.Linear):
+    """A linear layer that divides by its own size."""
+
+    def forward(self, x):
+        return super().forward(x) / self.in_features
+
+
+def test_maps_with_a_forward_pass_of_their_own_take_an_example():
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), Equalised(16, 8))
+    with pytest.raises(ValueError, match="cut to half, the model computes something else"):
+        ngn.learn_sizes(model, {"": ngn.Width(16)}, example=X)
+
+
 def test_a_lazy_map_is_said():
     with pytest.raises(ValueError, match="0 has no shapes yet: call the model once"):
         ngn.learn_sizes(nn.Sequential(nn.LazyLinear(16), nn.Tanh(), nn.Linear(16, 8)), {"": ngn.Width(16)})
@@ -295,6 +329,20 @@ def test_an_example_is_left_as_it_is_and_may_be_written_into():
     learner.deploy(example=(x, held), unsettled="allow")
     assert torch.equal(x, X + 1.0)
     assert held == {}
+
+
+def test_rows_without_numbers_are_equal():
+    """As attention gives them where every key is masked."""
+
+    class Masked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.mlp = chain(8, 16, 8)
+
+        def forward(self, x):
+            return torch.cat([self.mlp(x), torch.full((1, 8), torch.nan)])
+
+    ngn.learn_sizes(Masked(), {"mlp": ngn.Width(16)}, example=X)
 
 
 def test_complex_outputs_are_compared():

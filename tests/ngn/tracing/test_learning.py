@@ -70,3 +70,16 @@ def test_the_start_is_the_model_and_all_weights_are_trained():
     learner = ngn.learn_sizes(model, example=x, lambda0=0.1, t0=3.0)
     (learner(x).square().mean() + learner.penalty()).backward()
     assert all(p.grad is not None and bool(p.grad.isfinite().all()) for p in learner.parameters() if p.requires_grad)
+
+
+def test_torchs_encoder_with_and_without_its_heads():
+    layer = nn.TransformerEncoderLayer(8, 4, 24, batch_first=True)
+    x = torch.randn(2, 5, 8)
+    wanted = ["layers.0.linear1", "layers.0.self_attn", "layers.1.linear1", "layers.1.self_attn"]
+    model = nn.TransformerEncoder(layer, 2).eval()
+    found = ngn.find_sizes(model, x)
+    assert sorted(group.name for group in found) == wanted
+    assert ngn.learn_sizes(model, found.without("**.self_attn")).names == wanted[::2]
+    learner = ngn.learn_sizes(nn.TransformerEncoder(layer, 2), example=x, t0=1.2)
+    assert sorted(learner.names) == wanted
+    assert learner.deploy(example=x, unsettled="allow").layers[1].self_attn.num_heads == 2

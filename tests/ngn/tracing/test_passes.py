@@ -53,9 +53,19 @@ class Merging(nn.Linear):
         return y if self.merged else y + x @ self.A.T @ self.B.T
 
 
+class Replacing(Merging):
+    def train(self, mode=True):
+        nn.Linear.train(self, mode)
+        if mode == self.merged:
+            self.weight.data = self.weight.data + (self.B @ self.A) * (-1 if mode else 1)
+            self.merged = not mode
+        return self
+
+
+@pytest.mark.parametrize("kind", [Merging, Replacing])
 @pytest.mark.parametrize("inner", [True, False])
-def test_layers_that_merge_in_eval_mode_are_as_they_were(inner):
-    model = nn.Sequential(nn.Sequential(Merging(8, 12), nn.ReLU()), Merging(12, 3)).train()
+def test_layers_that_merge_in_eval_mode_are_as_they_were(kind, inner):
+    model = nn.Sequential(nn.Sequential(kind(8, 12), nn.ReLU()), kind(12, 3)).train()
     model[0].train(inner)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     modes = [module.training for module in model.modules()]
@@ -65,6 +75,18 @@ def test_layers_that_merge_in_eval_mode_are_as_they_were(inner):
     assert all(torch.equal(model.state_dict()[name], value) for name, value in before.items())
     model(X).sum().backward()
     assert (model[0][0].B.grad is None, model[1].B.grad is None) == (not inner, False)
+
+
+def test_a_module_that_is_held_in_eval_mode_stays_so():
+    class Frozen(nn.BatchNorm1d):
+        def train(self, mode=True):
+            return super().train(False)
+
+    model = nn.Sequential(nn.Linear(8, 12), Frozen(12), nn.BatchNorm1d(12).eval(), nn.Linear(12, 3)).train()
+    model[1].training = True  # whatever it was, it is again
+    modes = [module.training for module in model.modules()]
+    ngn.find_sizes(model, X)
+    assert [module.training for module in model.modules()] == modes
 
 
 class Busy(nn.Module):
@@ -183,6 +205,33 @@ def test_a_teacher_is_cut_with_its_student(way):
     _, small = trained_through_the_commit(Teacher(way))
     assert small.teacher[0].out_features == small.student[0].out_features
     small.train()(X)
+
+
+def test_parameters_that_are_paired_by_their_order_are_said():
+    class Paired(Teacher):
+        @torch.no_grad()
+        def follow(self):
+            torch._foreach_lerp_([*self.teacher.parameters()], [*self.student.parameters()], 0.1)
+
+    class Silent(nn.Module):
+        """One parameter is written with the number of a size, which fits any shape."""
+
+        def __init__(self):
+            super().__init__()
+            self.student, self.teacher = (nn.Sequential(*(nn.Linear(8, 8, False) for _ in range(3))) for _ in range(2))
+
+        def forward(self, x):
+            if self.training:
+                for theirs, own in zip(self.teacher.parameters(), self.student.parameters(), strict=False):
+                    theirs.data.mul_(0.9).add_(own.data, alpha=0.1)
+            return self.student(x) - self.teacher(x)
+
+    with pytest.raises(ValueError, match="it writes other values"):
+        ngn.learn_sizes(Silent(), example=X)
+    model = Paired("")
+    with pytest.raises(ValueError, match=r"with learned sizes the model fails in train mode: .*Pair them by name"):
+        ngn.learn_sizes(model, example=X)
+    assert ngn.find_sizes(model, X)["student.0"].members == ("student.0", "teacher.0", "teacher.2", "student.2")
 
 
 class Experts(nn.Module):

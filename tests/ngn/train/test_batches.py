@@ -1,11 +1,13 @@
 """Batches are addressed by index, whatever their source. Micro-batches have weights. Losses fit the batches."""
 
+import copy
 import warnings
 
 import pytest
 import torch
 from torch import nn
 
+import ngn
 from experiments.models.mlp import MLPBank
 from ngn.components.base import OrderedSum
 from ngn.learner import CapacityLearner
@@ -61,6 +63,8 @@ def test_weighted_micro_batches_have_the_gradient_of_one_batch(counts):
 
 
 def test_equal_weights_change_no_bit():
+    """And without weights, two halves of a batch give the gradient of the whole."""
+
     class Halves:
         def at(self, index):
             half = slice(0, 16) if index % 2 == 0 else slice(16, 32)
@@ -73,6 +77,10 @@ def test_equal_weights_change_no_bit():
         history = Trainer(learner, Halves(), MSE, plan, weight=weight, progress="never").fit()
         states.append([*learner.state().values(), torch.from_numpy(history.curves["loss"])])
     assert all(torch.equal(a, b) for a, b in zip(*states, strict=True))
+    whole = CapacityLearner(model())
+    Trainer(whole, IteratedBatches([(X, Y)]), MSE, TrainPlan(steps=10, lr=1e-2), progress="never").fit()
+    for name, value in whole.named_parameters():
+        torch.testing.assert_close(value, dict(learner.named_parameters())[name], rtol=1e-3, atol=1e-5)
 
 
 def test_batches_may_be_a_data_loader_a_list_or_whole_tensors():
@@ -201,3 +209,10 @@ def test_the_loss_may_be_that_of_the_models_output():
     for wrong, why in ({"values": X}, "with logits has none. A batch is a dict with values"), ((X, Y), "a tuple of 2"):
         with pytest.raises(TypeError, match=why):
             fit(CapacityLearner(WithLoss()), [wrong], plan=TrainPlan(steps=3), progress="never")
+
+
+def test_an_order_by_importance_takes_both_losses():
+    net, pairs = nn.Sequential(nn.Linear(1, 6), nn.Tanh(), nn.Linear(6, 1)), [(X, Y)]
+    how = {"example": X, "by_importance": "taylor", "calibration": pairs}
+    learners = [ngn.learn_sizes(copy.deepcopy(net), **how, loss=loss) for loss in (MSE, of_output, of_model)]
+    assert all(torch.equal(learners[0].axes[0].ranks, learner.axes[0].ranks) for learner in learners[1:])

@@ -130,12 +130,16 @@ def test_write_atomically_replaces_a_file_only_with_replace(tmp_path):
         lambda facts: {key: value for key, value in facts.items() if key != "seal"},
         lambda facts: None,
         lambda facts: [],
+        "[" * 100_000,
+        '"' + "x" * 20,
+        "\xff",
     ],
 )
 def test_a_changed_json_file_is_skipped_for_the_previous_one(tmp_path, change, caplog):
     write(tmp_path, 100, 200)
     described = tmp_path / "step-0000000200.json"
-    described.write_text(json.dumps(change(json.loads(described.read_text()))))
+    text = change if isinstance(change, str) else json.dumps(change(json.loads(described.read_text())))
+    described.write_text(text)
     assert checkpoint.latest(tmp_path)[0] == 100
     assert "cannot be used" in caplog.text
 

@@ -2,12 +2,14 @@
 
 import itertools
 
+import numpy as np
 import pytest
 import torch
 from modes import hard_output
 from stopping import Stop, stop_after
 from torch import nn
 
+import ngn
 from experiments.models.mlp import MLPBank
 from ngn.components.base import OrderedSum
 from ngn.learner import CapacityLearner
@@ -222,3 +224,18 @@ def test_a_training_that_diverges_is_warned_of():
     target[0] = float("inf")
     with pytest.warns(UserWarning, match="no longer finite at step 0"):
         fit(noisy(), X, target, mean_squared_error, TrainPlan(steps=5), progress="never")
+
+
+def test_a_compiled_model_trains_as_the_model_does():
+    x = torch.linspace(-1, 1, 32).unsqueeze(-1)
+
+    def trained(**compiled):
+        torch.manual_seed(0)
+        learner = ngn.CapacityLearner(ngn.LowRankLinear(nn.Linear(1, 1), ngn.CountGate(3, t0=2.0), 0, "map"))
+        settings = {"model": torch.compile(learner, **compiled)} if compiled else {}
+        pairs = torch.nn.functional.mse_loss
+        return ngn.fit(learner, x, x.sin(), pairs, ngn.TrainPlan(steps=3), progress="never", **settings).curves
+
+    plain, fast = trained(), trained(backend="eager", fullgraph=True)
+    for key in ("task", "t"):
+        np.testing.assert_allclose(fast[key], plain[key], rtol=1e-6)

@@ -11,6 +11,7 @@ from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel
 from experiments.tasks.base import SupervisedTask
 from ngn.components.base import OrderedSum
+from ngn.components.low_rank import attach_low_rank
 from ngn.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
 from ngn.schedules import CONSTANT, COSINE, POWER_DECAY
@@ -155,45 +156,19 @@ def test_a_diverging_replica_is_named_and_the_others_are_untouched():
 @pytest.mark.parametrize("cut", [1, 20, 40])
 @pytest.mark.parametrize("seeds", [3, [3, 5]])
 def test_resumed_training_is_bit_equal(tmp_path, cut, seeds):
-    whole = learner_of(seeds)
-    expected = trainer_of(whole).fit()
+    """Also with a rate for each replica."""
+    whole, lr = learner_of(seeds), 1e-2 if seeds == 3 else torch.tensor([1e-2, 1e-3], dtype=torch.float64)
+    expected = trainer_of(whole, lr=lr).fit()
     first = learner_of(seeds)
     with pytest.raises(Stop) if cut < 40 else nullcontext():  # 40: stopped after the training, before its use
-        trainer_of(first, folder=tmp_path, on_step=stop_after(cut)).fit()
+        trainer_of(first, lr=lr, folder=tmp_path, on_step=stop_after(cut)).fit()
     second = learner_of(seeds)
-    history = trainer_of(second, folder=tmp_path).fit()
+    history = trainer_of(second, lr=lr, folder=tmp_path).fit()
     assert history.resumed == 1
     for name, value in state(whole).items():
         assert torch.equal(value, state(second)[name]), name
     for name, curve in expected.curves.items():
         assert (curve == history.curves[name]).all(), name
-
-
-def test_resuming_keeps_each_replicas_rate(tmp_path):
-    rates = torch.tensor([1e-2, 1e-3], dtype=torch.float64)
-    whole, first, second = learner_of([1, 2]), learner_of([1, 2]), learner_of([1, 2])
-    trainer_of(whole, lr=rates).fit()
-    with pytest.raises(Stop):
-        trainer_of(first, lr=rates, folder=tmp_path, on_step=stop_after(10)).fit()
-    trainer_of(second, lr=rates, folder=tmp_path).fit()
-    for name, value in state(whole).items():
-        assert torch.equal(value, state(second)[name]), name
-
-
-def test_accumulation_averages_its_micro_batches():
-    """Two halves of a batch give the gradient of the whole."""
-
-    class Halves:
-        def at(self, index):
-            half = slice(0, 16) if index % 2 == 0 else slice(16, 32)
-            return X[half], Y[half]
-
-    ours, reference = learner_of(0), learner_of(0)
-    plan = TrainPlan(steps=10, lr=1e-2, accumulate=2)
-    Trainer(ours, Halves(), MSE, plan, progress="never").fit()
-    Trainer(reference, FullBatches(Split(X[:32], Y[:32])), MSE, TrainPlan(steps=10, lr=1e-2), progress="never").fit()
-    for name, value in state(reference).items():
-        assert torch.allclose(value, state(ours)[name], rtol=1e-3, atol=1e-5), name
 
 
 def test_autocast_keeps_the_boundary_in_float64():
@@ -216,6 +191,17 @@ def test_cross_entropy_of_stacks_with_shared_and_own_targets():
         got = cross_entropy(output, y)
         want = [torch.nn.functional.cross_entropy(output[r], y if y.dim() == 1 else y[r]) for r in range(3)]
         assert torch.allclose(got, torch.stack(want))
+
+
+def test_frozen_weights_are_read_before_the_first_step(tmp_path, monkeypatch):
+    model = torch.nn.Sequential(torch.nn.Linear(1, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)).requires_grad_(False)
+    attach_low_rank(model, ["0"], lambda number: CountGate(2), seed=0)
+    learner, seen = CapacityLearner(model), []
+    trainer = trainer_of(learner, steps=3, folder=tmp_path, on_step=lambda _: seen.append(learner._frozen))
+    trainer.loss = lambda model, batch: (model(X) - Y).square().mean()
+    trainer.fit()
+    assert seen[0] is not None
+    assert seen[0] is seen[-1], "and not again"
 
 
 def test_an_evaluation_computes_each_gate_once(monkeypatch):
