@@ -32,6 +32,8 @@ PACKAGES = (
     "transformers",
     "tokenizers",
     "peft",
+    "torchvision",
+    "timm",
 )
 
 

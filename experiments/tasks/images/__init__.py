@@ -30,14 +30,22 @@ class ConvComponent(Component):
 
 
 class ChannelsComponent(ModuleComponent):
-    """Channels inside the blocks of a residual network of 6 ``blocks`` + 2 layers; ``model=none`` is untrained."""
+    """Channels inside the blocks of a residual network of 6 ``blocks`` + 2 layers; ``model=none`` is untrained.
+
+    Of a model of torchvision or timm (``blocks: null``) all sizes that the library finds, but heads; each unit counts.
+    """
 
     component: Literal["channels"]
-    blocks: Count
+    blocks: Count | None
     shortcuts: Literal["pads", "maps"] = "pads"
     """Between stages: zeros by index, as in the trained networks, or 1 x 1 convolutions."""
 
     def check(self, config: Config) -> None:
+        packaged = config.model is not None and config.model.package is not None
+        if packaged != (self.blocks is None):
+            raise ValueError("gate.blocks is null for model=torchvision and model=timm, and a number for other networks")
+        if packaged and config.method.name in ("fixed", "morphnet"):
+            raise ValueError(f"method={config.method.name} needs a network of the suite, such as model=resnet20")
         if config.model is not None and self.shortcuts == "maps":
             raise ValueError("the trained networks have gate.shortcuts=pads")
         if config.model is not None and config.model.data is not None and config.task.split == "validation":  # type: ignore[attr-defined]
@@ -48,7 +56,7 @@ class ChannelsComponent(ModuleComponent):
 
     @property
     def groups(self) -> int:
-        return 3 * self.blocks
+        return 1 if self.blocks is None else 3 * self.blocks
 
 
 class Mnist(Benchmark):
@@ -82,6 +90,10 @@ class Cifar10(Benchmark):
     name: Literal["cifar10"]
 
     def make(self, config: Config, device: torch.device) -> ImageTask:
+        if config.model is not None and config.model.package is not None:
+            from experiments.tasks.images.constructed import ConstructedTask
+
+            return ConstructedTask(self, config, device)
         if config.gate.given:
             from experiments.tasks.images.resnets import ResNetTask
 

@@ -133,7 +133,7 @@ def test_a_training_resumes_bit_by_bit_before_and_after_its_cut(method: str, sto
         ("task=cifar10 gate=channels limit.macs=null", "add limit.macs=50% or limit.parameters=50%"),
         ("task=cifar10 gate=channels limit.macs=150%", "limits nothing"),
         ("task=cifar10 gate=channels phases=[grown,from_high]", "remove from_high"),
-        ("task=cifar10 model=resnet20 method=width", "trained weights have one width"),
+        ("task=cifar10 model=resnet20 method=width", "a given one has one width"),
         ("task=mnist model=resnet20", "adapts no pretrained model"),
         ("task=cifar10 gate=conv model=resnet20", "use gate=channels"),
     ],
