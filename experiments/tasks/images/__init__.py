@@ -32,18 +32,16 @@ class ConvComponent(Component):
 class ChannelsComponent(ModuleComponent):
     """Channels inside the blocks of a residual network of 6 ``blocks`` + 2 layers; ``model=none`` is untrained.
 
-    Of a model of torchvision or timm (``blocks: null``) all sizes that the library finds, but heads; each unit counts.
+    Of a model of torchvision or timm all sizes that the library finds, but heads. It reads no other key of this block.
     """
 
     component: Literal["channels"]
-    blocks: Count | None
+    blocks: Count
     shortcuts: Literal["pads", "maps"] = "pads"
     """Between stages: zeros by index, as in the trained networks, or 1 x 1 convolutions."""
 
     def check(self, config: Config) -> None:
         packaged = config.model is not None and config.model.package is not None
-        if packaged != (self.blocks is None):
-            raise ValueError("gate.blocks is null for model=torchvision and model=timm, and a number for other networks")
         if packaged and config.method.name in ("fixed", "morphnet"):
             raise ValueError(f"method={config.method.name} needs a network of the suite, such as model=resnet20")
         if config.model is not None and self.shortcuts == "maps":
@@ -56,7 +54,7 @@ class ChannelsComponent(ModuleComponent):
 
     @property
     def groups(self) -> int:
-        return 1 if self.blocks is None else 3 * self.blocks
+        return 3 * self.blocks
 
 
 class Mnist(Benchmark):

@@ -43,7 +43,9 @@ def maker_of(model: BaseModel) -> Any:
     try:
         found: Any = importlib.import_module(package)
     except (ImportError, RuntimeError, OSError) as fault:  # built for another torch
-        raise ConfigError(f"model={package}: {package} cannot be imported ({fault}); install one for this torch") from None
+        raise ConfigError(
+            f"model={package}: install a {package} for this torch; it cannot be imported ({fault})"
+        ) from None
     known: Sequence[str]
     if package == "torchvision":
         known, make = found.models.list_models(module=found.models), found.models.get_model

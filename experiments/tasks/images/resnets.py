@@ -49,7 +49,6 @@ class ResNetTask(ModuleTask[ChannelsComponent], ImageTask):  # type: ignore[misc
     def build(self, config: Config) -> None:
         """Make or read the network, and name what is cut."""
         assert isinstance(config.gate, ChannelsComponent)
-        assert config.gate.blocks is not None
         self.maps = config.gate.shortcuts == "maps"
         smoke = config.profile == "smoke"
         self.blocks, self.widths = config.gate.blocks, (16, 16, 16) if smoke else WIDTHS
