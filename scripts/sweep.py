@@ -60,7 +60,7 @@ def _fetch_data(sweep: Sweep, runs: list[Run]) -> None:
 
     for name in sorted(set().union(*(data_sets_of(run.config) for run in runs))):
         fetch(name, data_root(sweep.data_root), sets.ORIGINS[name], lambda *_: None)
-    models = {run.config.model for run in runs if run.config.model is not None and run.config.model.data is None}
+    models = {model for run in runs if (model := run.config.model) and model.data is None and model.package is None}
     if models:
         from experiments.tasks.language.base import find_folder  # imports torch
 

@@ -157,6 +157,10 @@ def check_packages(config: Config) -> None:
     for what, modules in wanted.items():
         if (name := missing(*modules)) is not None:
             raise ConfigError(sentence(what, name) or f"{what} needs the package {name}")
+    if config.model is not None and config.model.package is not None:
+        from experiments.tasks.images.constructed import maker_of  # imports torch, as the model does
+
+        maker_of(config.model)
 
 
 def _autocast(config: Config) -> None:

@@ -60,6 +60,8 @@ ADDED_LATER: dict[str, Any] = {
     "train.matmul": "highest",
     "limit.parameters": None,
     "limit.macs": None,
+    "model.package": None,
+    "model.constructor": None,
 }
 """Dotted key → default, for every scientific key added after the first release. Append; never edit or remove."""
 
@@ -69,7 +71,7 @@ EXECUTION_KEYS = (
     "model.hidden", "model.head_dim", "model.vocab",
 )  # fmt: skip
 """Keys of scientific blocks that do not change what is computed. The record holds the digest of the model's weights.
-For ``model=local``, the first key does count, because only the path identifies the model."""
+For ``model=local``, and models of a package, the first key does count, as only the path identifies the weights."""
 
 
 def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -90,7 +92,9 @@ def scientific(config: Config) -> dict[str, Any]:
 
 def identity_keys(config: Config) -> dict[str, Any]:
     """Return the flattened keys that determine the run id."""
-    execution = EXECUTION_KEYS if config.model is None or config.model.name != "local" else EXECUTION_KEYS[1:]
+    model = config.model
+    by_path = model is not None and (model.name == "local" or model.package is not None)
+    execution = EXECUTION_KEYS[1:] if by_path else EXECUTION_KEYS
     omitted = tuple(
         key for key in (*config.method.unused, *config.gate.unused, *execution) if key not in config.gate.sized_by
     )

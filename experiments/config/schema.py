@@ -69,7 +69,10 @@ class CheckedConfig(Config):
         task, wanted = self.task, self.task.usual_model != "none"
         if self.model is not None and not wanted and not self.gate.given:
             raise ValueError(f"task={task.name} adapts no pretrained model: remove model=")
-        if self.model is not None and self.profile == "smoke":
+        if self.model is not None and self.model.package is not None:
+            if self.gate.component != "channels":
+                raise ValueError(f"model={self.model.name} makes classifiers of images: use task=cifar10 gate=channels")
+        elif self.model is not None and self.profile == "smoke":
             raise ValueError("profile=smoke has its own small model: remove model=")
         if wanted and self.model is None and self.profile == "full":
             raise ValueError(f"task={task.name} adapts a pretrained model: add one, such as model={task.usual_model}")

@@ -327,6 +327,11 @@ class Config(Closed):
     checkpoint_seconds: Positive = 60.0
     allow_many_jobs: StrictBool = False
 
+    @property
+    def trained(self) -> bool:
+        """Whether the run begins with trained weights."""
+        return self.model is not None and (self.model.package is None or self.model.path is not None)
+
 
 class Replicas(Protocol):
     """Runs trained as one model, as methods receive them: ``experiments.runs.stack.Stack``."""

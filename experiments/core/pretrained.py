@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StrictBool, model_validator
+from pydantic_core import PydanticCustomError
 
 from experiments.core.blocks import Closed, Count
 
@@ -35,6 +36,10 @@ class BaseModel(Closed):
     """Its repository on the Hugging Face hub. If ``path`` or ``data`` is set, this only documents the origin."""
     revision: str | None = None
     """Branch, tag or commit of the repository; null for ``main``."""
+    package: Literal["torchvision", "timm"] | None = None
+    """The package that makes a classifier of images; ``path`` is then a file of weights, and null for new ones."""
+    constructor: Annotated[str, Field(pattern=r"^\w[\w.-]*$")] | None = None
+    """The name of the model in ``package``, such as ``resnet18``."""
     file: Annotated[str, AfterValidator(_in_the_folder)] | None = None
     """The GGUF file in ``path``. It is converted once, into the data root."""
     parameters: Count | None = None
@@ -56,6 +61,14 @@ class BaseModel(Closed):
 
     @model_validator(mode="after")
     def _has_a_place(self) -> BaseModel:
+        if self.package is not None and self.constructor is None:
+            raise PydanticCustomError(
+                "incomplete", f"model={self.name} makes many models: add one, such as model.constructor=resnet18"
+            )
+        if self.package is not None:
+            return self
+        if self.constructor is not None:
+            raise ValueError(f"model={self.name} has no constructors: use model=torchvision or model=timm")
         if self.path is None and self.data is None and self.source is None:
             raise ValueError(f"model {self.name} has no source: type model.path=FOLDER or model.source=OWNER/NAME")
         if self.file is not None and self.path is None:

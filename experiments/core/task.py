@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from ngn.methods.base import Capacity
     from ngn.sizes.base import Size
+    from ngn.tracing.found import FoundSizes
     from ngn.train.batches import Batches
 
 Seeds = int | Sequence[int]
@@ -128,8 +129,13 @@ class ModuleTask(Task[Gate]):
         """
 
     @abstractmethod
-    def sizes(self, K: int | None, order: Any = None) -> Mapping[str, Size]:
-        """Return the sizes to learn, as ``ngn.learn_sizes`` takes them, of at most ``K`` components in an ``order``."""
+    def sizes(self, module: nn.Module, K: int | None, order: Any = None) -> Mapping[str, Size] | FoundSizes:
+        """Return the sizes of ``module`` to learn, as ``ngn.learn_sizes`` takes them.
+
+        Args:
+            K: most components of a size that has a choice of them; None for one a unit.
+            order: function (name, K) → components, the most important first; None for the module's order.
+        """
 
     @abstractmethod
     def counts(self, module: nn.Module) -> list[int]:

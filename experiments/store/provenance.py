@@ -33,6 +33,8 @@ PACKAGES = (
     "transformers",
     "tokenizers",
     "peft",
+    "torchvision",
+    "timm",
 )
 
 

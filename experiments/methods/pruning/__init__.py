@@ -79,7 +79,7 @@ class AsGiven(OfModules):
 
     def check(self, config: Config) -> None:
         super().check(config)
-        if config.model is None and config.profile == "full":
+        if not config.trained and config.profile == "full":
             raise ValueError("method=given scores trained weights: add a model, such as model=resnet20")
 
 
@@ -91,7 +91,7 @@ class CutOnce(OfModules, ABC):
 
     def cut_at(self, config: Config) -> float:
         """Return :attr:`at`, or its default for this configuration."""
-        return self.at if self.at is not None else 0.0 if config.model is not None else HALF
+        return self.at if self.at is not None else 0.0 if config.trained else HALF
 
 
 class UniformWidth(OfModules):
@@ -102,7 +102,7 @@ class UniformWidth(OfModules):
     def check(self, config: Config) -> None:
         super().check(config)
         if config.model is not None:
-            raise ValueError("method=width trains another module from the start: trained weights have one width")
+            raise ValueError("method=width trains another module from the start: a given one has one width")
 
 
 class Even(CutOnce):

@@ -191,6 +191,9 @@ def shaped(module: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
             if wanted.shape != value.shape:
                 empty = torch.empty_like(wanted, device=value.device)
                 setattr(part, own, nn.Parameter(empty) if isinstance(value, nn.Parameter) else empty)
+        if isinstance(part, nn.Conv2d) and part.groups == part.out_channels > 1:  # a filter for each channel
+            part.groups = part.in_channels = part.out_channels = len(part.weight)
+            continue
         for kind, attributes in SHAPE.items():
             if isinstance(part, kind):
                 for attribute, length in zip(attributes, part.weight.shape, strict=False):
@@ -245,10 +248,11 @@ def learned(work: ModuleRun, significance: float = 3.0) -> ngn.CapacityLearner:
     """Learn the sizes with the weights, within the limit, by the library."""
     limit: Any = {str(work.kind): work.within}
     budget = ngn.Budget(**limit, example=work.example[:1], significance=significance)
-    sizes, order = work.task.sizes(work.config.gate.K), work.ordering(work.task.by_importance)
+    module, order = work.module(), work.ordering(work.task.by_importance)
+    sizes = work.task.sizes(module, work.config.gate.K)
     commit: Any = {"commit": work.config.schedule.commit}
     try:
-        return ngn.learn_sizes(work.module(), sizes, budget=budget, example=work.example, **commit, **order)
+        return ngn.learn_sizes(module, sizes, budget=budget, example=work.example, **commit, **order)
     except ValueError as out_of_reach:
         raise ConfigError(f"limit.{work.kind}: {out_of_reach}") from None
 
@@ -261,7 +265,8 @@ def gradual(work: ModuleRun) -> ngn.CapacityLearner:
 def of_counts(work: ModuleRun, counts: Sequence[int]) -> Staged:
     """Train a module that is cut to counts at once, in the order in which NGN learns its sizes."""
     order = RETAINED | work.ordering(work.task.by_importance)
-    sizes, module = work.task.sizes(work.config.gate.K), work.module()
+    module = work.module()
+    sizes = work.task.sizes(module, work.config.gate.K)
     keeper = ngn.learn_sizes(module, sizes, example=work.example, **order)
     if len(counts) != len(keeper.axes):
         raise ConfigError(f"method.count has {len(counts)} entries, but this module has {len(keeper.axes)} sizes")
@@ -276,7 +281,8 @@ def falling(scores: Mapping[str, Any]) -> Callable[[str, int], list[int]]:
 def retained(work: ModuleRun, module: nn.Module, order: Any = None, by_importance: Any = None) -> Any:
     """Copy ``module`` and make its sizes cuttable to a prefix of ``order``, or of the order of importance."""
     more = work.ordering(by_importance) | RETAINED
-    return ngn.learn_sizes(copy.deepcopy(module), work.task.sizes(None, order), example=work.example, **more)
+    own = copy.deepcopy(module)
+    return ngn.learn_sizes(own, work.task.sizes(own, None, order), example=work.example, **more)
 
 
 def kept(learner: Any, counts: Sequence[int]) -> nn.Module:

@@ -171,7 +171,7 @@ class Gated(Staged):
         module = work.module()
         costs = cost_per_unit(work, retained(work, module))
         learner = ngn.learn_sizes(
-            module, work.task.sizes(None), example=work.example, by_importance=None, capacity=capacity
+            module, work.task.sizes(module, None), example=work.example, by_importance=None, capacity=capacity
         )
         super().__init__(work, learner, self._within, HALF)
         gates: list[Any] = [axis.capacity for axis in learner.axes]

@@ -30,7 +30,10 @@ class ConvComponent(Component):
 
 
 class ChannelsComponent(ModuleComponent):
-    """Channels inside the blocks of a residual network of 6 ``blocks`` + 2 layers; ``model=none`` is untrained."""
+    """Channels inside the blocks of a residual network of 6 ``blocks`` + 2 layers; ``model=none`` is untrained.
+
+    Of a model of torchvision or timm all sizes that the library finds, but heads. It reads no other key of this block.
+    """
 
     component: Literal["channels"]
     blocks: Count
@@ -38,6 +41,9 @@ class ChannelsComponent(ModuleComponent):
     """Between stages: zeros by index, as in the trained networks, or 1 x 1 convolutions."""
 
     def check(self, config: Config) -> None:
+        packaged = config.model is not None and config.model.package is not None
+        if packaged and config.method.name in ("fixed", "morphnet"):
+            raise ValueError(f"method={config.method.name} needs a network of the suite, such as model=resnet20")
         if config.model is not None and self.shortcuts == "maps":
             raise ValueError("the trained networks have gate.shortcuts=pads")
         if config.model is not None and config.model.data is not None and config.task.split == "validation":  # type: ignore[attr-defined]
@@ -82,6 +88,10 @@ class Cifar10(Benchmark):
     name: Literal["cifar10"]
 
     def make(self, config: Config, device: torch.device) -> ImageTask:
+        if config.model is not None and config.model.package is not None:
+            from experiments.tasks.images.constructed import ConstructedTask
+
+            return ConstructedTask(self, config, device)
         if config.gate.given:
             from experiments.tasks.images.resnets import ResNetTask
 

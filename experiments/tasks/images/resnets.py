@@ -45,10 +45,15 @@ class ResNetTask(ModuleTask[ChannelsComponent], ImageTask):  # type: ignore[misc
         if settings.split == "test":
             kept = len(self.train) * 9 // 10
             self.train = Split(self.train.inputs[:kept], self.train.targets[:kept])
+        self.build(config)
+
+    def build(self, config: Config) -> None:
+        """Make or read the network, and name what is cut."""
+        assert isinstance(config.gate, ChannelsComponent)
         self.maps = config.gate.shortcuts == "maps"
         smoke = config.profile == "smoke"
         self.blocks, self.widths = config.gate.blocks, (16, 16, 16) if smoke else WIDTHS
-        self.trained: CifarResNet | None = None
+        self.trained: nn.Module | None = None
         if config.model is not None:
             self.trained, self.base_info = _trained(config, self.blocks)
             self.by_importance = "magnitude"
@@ -77,7 +82,7 @@ class ResNetTask(ModuleTask[ChannelsComponent], ImageTask):  # type: ignore[misc
             widths = [max(1, int(width * channels)) for channels in self.widths]
             return CifarResNet(self.blocks, widths, maps=self.maps)
 
-    def sizes(self, K: int | None, order: Any = None) -> dict[str, ngn.Channels]:
+    def sizes(self, module: nn.Module, K: int | None, order: Any = None) -> Any:
         return {name: ngn.Channels(K, order) for name in self.inside}
 
     def counts(self, module: nn.Module) -> list[int]:

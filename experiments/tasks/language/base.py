@@ -220,8 +220,8 @@ def digest_of(settings: BaseModel, root: Path) -> str | None:
     Raises:
         DataError: if a file is damaged.
     """
-    if settings.path is not None and not Path(settings.path).expanduser().is_dir():
-        return None
+    if settings.path is not None and not (path := Path(settings.path).expanduser()).is_dir():
+        return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
     if settings.path is None and settings.data is None:
         return None
     if settings.data == "resnets":

@@ -89,7 +89,7 @@ class UnitsTask(ModuleTask[UnitsComponent], StoriesTask):  # type: ignore[misc]
             torch.manual_seed(seed)
             return Transformer(len(self.characters), context, gate.width, gate.heads, gate.layers, width)
 
-    def sizes(self, K: int | None, order: Any = None) -> dict[str, ngn.Width | ngn.Heads]:
+    def sizes(self, module: nn.Module, K: int | None, order: Any = None) -> dict[str, ngn.Width | ngn.Heads]:
         return {"layers.*.mlp": ngn.Width(K, order), "layers.*.attn": ngn.Heads(order)}
 
     def counts(self, module: nn.Module) -> list[int]:

@@ -55,7 +55,7 @@ class HealingTask(ModuleTask[NeuronsComponent]):
         made: nn.Module = copy.deepcopy(self.base).float().requires_grad_(True)
         return made
 
-    def sizes(self, K: int | None, order: Any = None) -> dict[str, ngn.Width]:
+    def sizes(self, module: nn.Module, K: int | None, order: Any = None) -> dict[str, ngn.Width]:
         return {"model.layers.*.mlp": ngn.Width(K, order)}
 
     def counts(self, module: nn.Module) -> list[int]:

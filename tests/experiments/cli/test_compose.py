@@ -31,6 +31,7 @@ PRETRAINED = {("budget", "cpu"), *(("method", name) for name in ("base", "sora",
 """Groups of choices for tasks on a pretrained model."""
 EXTRA = {
     **{name: {"method.count": 2} for name in ("fixed", "budget")},
+    **{name: {"model.constructor": "resnet18"} for name in ("torchvision", "timm")},
     "local": {"model.path": "some/folder", "gate.layers": 24},
     **{name: {"method.target": 2} for name in ("sora", "adalora", "svd", "eva", "uniform")},
 }
@@ -72,7 +73,7 @@ def test_every_file_in_conf_is_a_choice_that_composes(group: str) -> None:
         if group == "schedule" and choice in ("dec_lambda", "inc_r", "dec_lambda_inc_r"):
             task = "twist"  # prices and weights per layer
         if (group, choice) in PRETRAINED or (group == "model" and choice != "none"):
-            task = "cifar10" if choice.startswith("resnet") else "wikisql_easy"
+            task = "cifar10" if choice.startswith(("resnet", "t")) else "wikisql_easy"
         modules = group == "method" and choice in METHODS and METHODS[choice].of_modules == "only"
         if modules:
             task = "cifar10"

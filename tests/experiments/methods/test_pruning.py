@@ -9,11 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from experiments.cli.app import prepare
+from experiments.cli.machine import check_packages
 from experiments.config.compose import compose
+from experiments.config.identity import run_id
 from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
+from experiments.data import DataError
 from experiments.methods import METHODS
 from experiments.methods.pruning import cutting, published
 from experiments.methods.pruning.cutting import ModuleRun
@@ -132,8 +136,11 @@ def test_a_training_resumes_bit_by_bit_before_and_after_its_cut(method: str, sto
         ("task=cifar10 gate=channels limit.macs=null", "add limit.macs=50% or limit.parameters=50%"),
         ("task=cifar10 gate=channels limit.macs=150%", "limits nothing"),
         ("task=cifar10 gate=channels phases=[grown,from_high]", "remove from_high"),
-        ("task=cifar10 model=resnet20 method=width", "trained weights have one width"),
+        ("task=cifar10 model=resnet20 method=width", "a given one has one width"),
         ("task=mnist model=resnet20", "adapts no pretrained model"),
+        ("task=cifar10 model=timm", "add one, such as model.constructor=resnet18"),
+        ("task=cifar10 model=timm model.constructor=x method=morphnet", "needs a network of the suite"),
+        ("task=wikitext2 model=timm model.constructor=x", "use task=cifar10 gate=channels"),
         ("task=cifar10 gate=conv model=resnet20", "use gate=channels"),
     ],
 )
@@ -150,6 +157,64 @@ def test_a_model_to_make_smaller_chooses_its_gate_and_is_trained_from_its_cut() 
     config = jobs[5].run.config
     assert (config.gate.component, config.gate.groups, config.train.steps) == ("channels", 27, 1053)
     assert config.method.cut_at(config) == 0  # type: ignore[attr-defined]
+
+
+def test_weights_of_a_constructed_module_name_its_run_and_move_its_cut() -> None:
+    made = {"task": "cifar10", "model": "torchvision", "method": "magnitude"}
+    new, given = (
+        compose(made, {"model.constructor": "resnet18", "model.path": path}) for path in (None, "a.safetensors")
+    )
+    assert run_id(new) != run_id(given)
+    assert [config.method.cut_at(config) for config in (new, given)] == [0.5, 0.0]  # type: ignore[attr-defined]
+
+
+def constructed(name: str, method: str, **changes: Any) -> Config:
+    """A smoke run of eight steps on a small module of timm."""
+    more = {"train.steps": 8, "train.batch": 4, "progress": "never", "limit.macs": "60%", "model.constructor": name}
+    return compose({"task": "cifar10", "model": "timm", "method": method, "profile": "smoke"}, more | changes)
+
+
+@pytest.mark.slow(seconds=60)
+def test_a_constructed_module_is_cut_from_weights_that_were_given(tmp_path: Path) -> None:
+    pytest.importorskip("timm")
+    task = make_task(constructed("test_efficientnet", "magnitude"), CPU)
+    file = tmp_path / "given.safetensors"
+    save_file(task.module(3).state_dict(), file)  # type: ignore[attr-defined]
+    changes = {"model.path": str(file), "save": "deployed", "results": str(tmp_path)}
+    (outcome,) = launch.launch([constructed("test_efficientnet", "magnitude", **changes)])
+    record = Store(tmp_path).get(outcome.run_id)
+    assert record is not None
+    grown = record["phases"]["grown"]
+    assert grown["budget"]["cost"] <= grown["budget"]["limit"]
+    assert record["base"]["name"] == "given"
+    assert "timm" in record["packages"]
+    parameters = sum(p.numel() for p in load_model(outcome.path, "grown").parameters())
+    assert parameters == grown["parameters"]["deployed"] < grown["parameters"]["candidate"]
+
+
+def test_what_a_package_cannot_construct_is_refused_in_words(tmp_path: Path) -> None:
+    pytest.importorskip("timm")
+    with pytest.raises(ConfigError, match="timm has no such classifier of images; near names: test_resnet"):
+        check_packages(constructed("test_resnat", "magnitude"))
+    (tmp_path / "none.safetensors").write_bytes(b"")
+    with pytest.raises(DataError, match="does not hold weights of test_resnet with 10 classes"):
+        make_task(constructed("test_resnet", "magnitude", **{"model.path": str(tmp_path / "none.safetensors")}), CPU)
+
+
+def test_a_missing_package_is_refused_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("experiments.tasks.images.constructed.missing", lambda package: package)
+    with pytest.raises(ConfigError, match=r"model=timm needs the package timm: pip install -e '.\[zoo\]'"):
+        check_packages(constructed("resnet18", "magnitude"))
+
+
+def test_the_limit_names_a_run_and_prices_do_not() -> None:
+    def id_of(method: str, **changes: Any) -> str:
+        return run_id(configuration("cifar10", method, **changes))
+
+    for method in ("ngn", "magnitude"):
+        assert id_of(method) == id_of(method, **{"schedule.lambda0": 1.0, "gate.t0": 0.5})
+        assert id_of(method) != id_of(method, **{"limit.parameters": "51%"})
+    assert id_of("dense") == id_of("dense", **{"limit.parameters": "51%"})
 
 
 def test_sizes_of_the_transformer_part_on_held_out_text() -> None:
