@@ -17,6 +17,7 @@ EXTRAS = {
     "logging": ("tensorboard", "wandb"),
     "cluster": ("submitit", "hydra_plugins.hydra_submitit_launcher"),
     "tinystories": ("datasets",),
+    "mamba": ("mamba_ssm",),
     "language": ("transformers", "tokenizers", "huggingface_hub", "peft", "gguf"),
     "rivals": ("torch_pruning",),
     "eightbit": ("torchao",),

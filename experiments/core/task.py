@@ -49,6 +49,7 @@ class Task(ABC, Generic[Gate]):
         keeps_frozen: whether saved models include frozen parameters, since truncation may have cut them.
         prefix_score: score of every smaller prefix, for the record of a grown phase; None for no such scores.
         held_out: batches on which a learner under a limit judges whether sizes may part; None for none.
+        scan: package whose kernel computes a part of the model on this device, for the record; None for torch alone.
     """
 
     info: DataInfo
@@ -61,6 +62,7 @@ class Task(ABC, Generic[Gate]):
     keeps_frozen = False
     prefix_score: str | None = None
     held_out: Batches | None = None
+    scan: str | None = None
 
     @abstractmethod
     def model(self, gate: Gate, seeds: Seeds, capacity: CapacityOf) -> nn.Module:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import logging
 import math
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -13,6 +17,30 @@ from experiments.models.transformer import SequenceBank
 from ngn.components.base import OrderedSum, uniform
 from ngn.methods.base import Capacity
 from ngn.streams import generator
+
+log = logging.getLogger(__name__)
+
+
+@cache
+def mamba_scan() -> Callable[..., Tensor] | None:
+    """Return the scan of the package mamba-ssm, a CUDA kernel; None if the package is missing or cannot be imported."""
+    try:
+        from mamba_ssm.ops.selective_scan_interface import selective_scan_fn
+    except ModuleNotFoundError as missing:
+        if missing.name != "mamba_ssm":
+            log.warning("mamba-ssm lacks %s; the scan of torch is used", missing.name)
+        return None
+    except (ImportError, OSError) as fault:  # built for another torch or CUDA
+        log.warning("mamba-ssm cannot be imported (%s); the scan of torch is used", fault)
+        return None
+    return selective_scan_fn
+
+
+def scan_package(device: torch.device) -> str | None:
+    """Return the package, with its version, that computes :func:`selective_scan` on a device; None for torch."""
+    if device.type != "cuda" or mamba_scan() is None:
+        return None
+    return f"mamba-ssm {importlib.metadata.version('mamba-ssm')}"
 
 
 class _SelectiveScan(torch.autograd.Function):
@@ -72,7 +100,7 @@ def selective_scan(u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor) ->
     """Return y_t = sum_n C_tn h_tn with h_tn = exp(delta_t A_n) h_{t-1,n} + delta_t B_tn u_t.
 
     This is the recurrence of Gu and Dao (2023) without the term D u. It computes in float32 or wider, and its cost is
-    proportional to N.
+    proportional to N. On CUDA it uses the kernel of mamba-ssm, if that is installed.
 
     Args:
         u, delta: [B, L, D].
@@ -85,6 +113,9 @@ def selective_scan(u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor) ->
     kind = torch.promote_types(u.dtype, torch.float32)
     with torch.autocast(u.device.type, enabled=False):
         x, delta, A, B, C = (part.to(kind) for part in (u, delta, A, B, C))
+        if u.is_cuda and kind == torch.float32 and len(A) and (kernel := mamba_scan()) is not None:
+            lengthwise = (part.mT.contiguous() for part in (x, delta))
+            return kernel(*lengthwise, A.T.contiguous(), B.mT.contiguous(), C.mT.contiguous()).mT.to(u)
         x, delta, B, C = (part.transpose(0, 1).contiguous() for part in (x, delta, B, C))
         traced = torch.compiler.is_compiling()
         y: Tensor = (_traced_scan if traced else _SelectiveScan.apply)(x, delta, A, B, C)

@@ -109,6 +109,8 @@ def write(
         "threads": torch.get_num_threads(),
         "resumed": sum(phase.resumed for phase in phases.values()),
     }
+    if task.scan is not None:
+        execution["scan"] = task.scan
     if run.config.tag is not None:
         execution["tag"] = run.config.tag
     if (conf := conf_digest()) is not None:

@@ -15,6 +15,7 @@ from experiments.core.task import CapacityOf, DataInfo, Seeds, Task
 from experiments.data import synthetic, texts
 from experiments.data.source import data_root
 from experiments.data.tinystories import START, Characters, split_stories
+from experiments.models.state_space import scan_package
 from experiments.tasks.language.windows import TokenBatches
 from experiments.tasks.tinystories import LayerComponent, TinyStories
 from experiments.tasks.tinystories.model import LanguageModel, continued
@@ -48,6 +49,7 @@ class StoriesTask(Task[LayerComponent]):
 
     def __init__(self, settings: TinyStories, config: Config, device: torch.device) -> None:
         self.settings, self.device, self.evaluations = settings, device, settings.evaluations
+        self.scan = scan_package(device) if "states" in config.gate.group_kinds else None
         self.sampled = 20 if config.profile == "smoke" else SAMPLE
         train, held, self.info = synthetic.stories() if config.profile == "smoke" else _stories(config)
         self.characters = Characters(train)

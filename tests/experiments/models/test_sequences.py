@@ -50,6 +50,43 @@ def test_the_scan_and_its_gradients_equal_a_loop_in_float64(N):
     torch.testing.assert_close(selective_scan(*scan_arguments(N, L=1)), loop(*scan_arguments(N, L=1)))
 
 
+def test_the_scan_uses_float32_under_autocast():
+    exact = loop(*scan_arguments(3))
+    with torch.autocast("cpu", torch.bfloat16):
+        y = selective_scan(*scan_arguments(3, torch.float32))
+    assert y.dtype == torch.float32
+    torch.testing.assert_close(y.double(), exact, rtol=1e-4, atol=1e-5)
+
+
+def test_a_package_that_cannot_be_imported_computes_no_scan(tmp_path, monkeypatch, caplog):
+    package = tmp_path / "mamba_ssm"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise ImportError('undefined symbol')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(state_space, "mamba_scan", state_space.mamba_scan.__wrapped__)
+    assert state_space.scan_package(torch.device("cuda")) is None
+    assert "undefined symbol" in caplog.text
+
+
+def test_a_working_package_is_named_with_its_version_on_cuda_alone(monkeypatch):
+    monkeypatch.setattr(state_space, "mamba_scan", lambda: torch.cumsum)
+    monkeypatch.setattr("importlib.metadata.version", {"mamba-ssm": "2.3.1"}.get)
+    assert state_space.scan_package(torch.device("cuda")) == "mamba-ssm 2.3.1"
+    assert state_space.scan_package(torch.device("cpu")) is None
+
+
+@pytest.mark.gpu
+def test_the_kernel_of_mamba_ssm_equals_the_scan():
+    if state_space.mamba_scan() is None:
+        pytest.skip("needs mamba-ssm")
+    arguments = [x.detach().cuda().requires_grad_() for x in scan_arguments(3, torch.float32, L=64)]
+    exact = loop(*(x.double() for x in arguments))
+    torch.testing.assert_close(selective_scan(*arguments).double(), exact, rtol=1e-3, atol=1e-4)
+    got, naive = (torch.autograd.grad(out.sum(), arguments) for out in (selective_scan(*arguments), exact))
+    for one, other in zip(got, naive, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
+
+
 @pytest.mark.parametrize("kind", BANKS)
 def test_the_start_of_a_component_does_not_depend_on_K(kind):
     small, large, other = BANKS[kind](3), BANKS[kind](5), BANKS[kind](5, seed=1)
