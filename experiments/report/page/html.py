@@ -25,7 +25,6 @@ from experiments.report.content import TEXTS, ReportContent, TableContent
 from experiments.report.disagreements import reasons
 from experiments.report.page import figures, rows
 from experiments.report.page.runs import Runs, damaged
-from experiments.report.page.strips import strip
 from experiments.report.truncation import evidence
 from experiments.studies import FIGURES, STUDIES
 
@@ -75,12 +74,6 @@ def row_groups(content: TableContent) -> Iterator[tuple[str, str, list[Compariso
             heading = ""
 
 
-def intervals(item: Comparison) -> list[tuple[str, Markup]]:
-    """Return (interval as text, interval as drawing) of each number of a cell."""
-    parts = item.verdict.parts
-    return [(text, strip(item, part)) for text, part in zip(interval_text(item).split("\n"), parts, strict=bool(parts))]
-
-
 def ordered(counts: dict[str, int]) -> list[tuple[str, int]]:
     """Return counts by verdict in the order of :data:`SIGNS`; other verdicts come last."""
     return [(word, counts[word]) for word in [*SIGNS, *sorted(set(counts) - set(SIGNS))] if counts.get(word)]
@@ -96,7 +89,7 @@ def _environment() -> Environment:
     )
     made.filters.update(plain=tex_to_text, prose=prose, sentence=sentence, key=rows.key_of, label=rows.row_label)
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": False, "allow_nan": False}
-    made.globals.update(signs=SIGNS, row_groups=row_groups, intervals=intervals, ordered=ordered)
+    made.globals.update(signs=SIGNS, row_groups=row_groups, intervals=interval_text, ordered=ordered)
     return made
 
 
