@@ -18,7 +18,7 @@ from figure_samples import put_grown
 from table_samples import baseline_id, build, cell, filled, store
 
 from experiments.analysis import published
-from experiments.analysis.build import from_cells, reduce_all
+from experiments.analysis.build import comment, from_cells, reduce_all
 from experiments.analysis.collect import Reader, unofficial_parts
 from experiments.analysis.explain import explain, find
 from experiments.analysis.reduce import reduce_cell
@@ -33,7 +33,6 @@ from experiments.studies.vision import EIGHT, EIGHT_FULL
 from scripts import build_figures, build_paper_data, build_report
 from scripts.build_paper_data import main
 
-SCRIPT = ROOT / "scripts" / "build_paper_data.py"
 COMPLETE = tuple(macro(name) for name in ("stdT", "stdSoftMSE", "stdHardMSE", "datafourbody", "dataeightfullbody"))
 """Macros whose rows all have runs."""
 
@@ -125,7 +124,6 @@ def test_data_that_are_not_the_published_files_are_named_above_the_macros_that_t
         ("generated: 512 points, uniform", True),
         ("official files, digests checked; XQuAD (English), 80/20 by paragraph, in place of SQuAD", False),
         ("official files, digests checked | forgetting on wikitext2: test part of WikiText-2", False),
-        ("official dev questions; dev questions, 80/20 by table for training and testing", False),
         ("mirror; see its provenance file", False),
         ("a slice of the corpus: 3.5 MB for training, 0.8 MB for validation", False),
     ],
@@ -134,13 +132,18 @@ def test_data_are_the_published_ones_only_where_nothing_else_is_among_them(prove
     assert (unofficial_parts(provenance) == []) is published
 
 
-def test_of_several_data_those_that_differ_are_named() -> None:
-    general = "forgetting on wikitext2: test part of WikiText-2"
-    assert unofficial_parts(f"official files, digests checked | {general}") == [general]
-    assert unofficial_parts(f"official train_spider; no databases | {general}") == [
-        "official train_spider; no databases",
-        general,
-    ]
+def test_no_text_of_a_record_reaches_the_macros(tmp_path: Path) -> None:
+    hostile = "\\end{document}\\input{/etc/passwd}"
+    store = Store(tmp_path / "results")
+    data = {"name": hostile, "sha256": "0" * 64, "provenance": hostile}
+    for seed in range(10):
+        samples.put(
+            store, BASELINE, seed, {"grown": samples.grown([6.0], 1e-5, 1e-5)}, packages={hostile: ""}, data=data
+        )
+    text = build(store)[1]
+    assert all(line.startswith("% data differ") for line in text.splitlines() if "passwd" in line)
+    for end in "\n\r\x0b\x0c\x85\u2028\u2029\x1b":
+        assert comment(f"data{end}\\input") == "% data \\input", "a note stays in its line whatever it holds"
 
 
 # what is a dash
@@ -217,13 +220,6 @@ def test_a_missing_fixed_model_concerns_only_its_own_column(store: Store) -> Non
     assert cell(store, "decayablationbody.learn_r_and_t.t").complete
 
 
-def test_the_fixed_model_is_the_one_that_the_trainer_would_train(store: Store) -> None:
-    config = BASELINE.config(4)
-    alone = config.model_copy(update={"method": Fixed(name="fixed", count=9)})
-    other = fixed_of_learned_count(BASELINE, 4, store.get(run_id(config)) or {})
-    assert run_id(other.config(4)) == run_id(alone)
-
-
 # the script
 
 
@@ -286,12 +282,6 @@ def test_a_wrong_name_lists_the_right_ones(capsys: pytest.CaptureFixture[str], n
     assert message in capsys.readouterr().err
 
 
-def test_the_output_is_the_same_whatever_was_there(store: Store) -> None:
-    first = build(store)[1]
-    assert build(store)[1] == first
-    assert from_cells(MACROS, reduce_all(reader := Reader(store), MACROS), reader) == first
-
-
 def test_tables_need_neither_torch_nor_hydra_nor_matplotlib(store: Store) -> None:
     code = (
         "import sys; from scripts.build_paper_data import main; "
@@ -309,17 +299,3 @@ def test_other_records_leave_the_papers_file_alone(store: Store, capsys: pytest.
     assert beside.read_text() == build(store)[1]
     assert str(beside) in capsys.readouterr().out
     assert (ROOT / "paper" / "data_generated.tex").read_bytes() == before
-
-
-def test_the_script_runs_from_anywhere(store: Store, tmp_path: Path) -> None:
-    elsewhere = tmp_path / "a folder"
-    elsewhere.mkdir()
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--results", str(store.root), "--output", "x.tex"],
-        cwd=elsewhere,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    assert "of 519 numbers" in done.stdout
-    assert (elsewhere / "x.tex").read_text() == build(store)[1]

@@ -30,11 +30,6 @@ def test_published_values_give_the_published_file_byte_for_byte() -> None:
     assert hashlib.sha256(_published_file().encode()).hexdigest() == PUBLISHED_SHA256
 
 
-def test_all_22_macros_are_there() -> None:
-    assert len(MACROS) == len({table.name for table in MACROS}) == 22
-    assert sum(table.inline for table in MACROS) == 5
-
-
 def test_there_are_514_values() -> None:
     # every cell behind the labels that is no dash
     cells = [

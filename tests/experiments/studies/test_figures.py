@@ -150,14 +150,6 @@ def test_panels_whose_curves_are_not_kept_say_so(tmp_path: Path) -> None:
     assert [found.lack(key) for key in ("beta4", "beta15")] == ["curves not kept", "not run"]
 
 
-def test_data_that_are_not_the_published_files_are_named_in_the_figure(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    mirror = {"name": "regression1d", "sha256": "0" * 64, "provenance": "mirror: 3 images decoded from JPEG"}
-    put_grown(store, BASELINE, 0, 6.0, 1e-5, data=mirror, curves=samples.curves())
-    note = "data differ from the published files: regression1d, mirror: 3 images decoded from JPEG"
-    assert data("figure1", store).notes[-1] == note
-
-
 def test_what_several_data_sets_have_in_common_is_said_once(tmp_path: Path) -> None:
     store, reader = Store(tmp_path), Reader(Store(tmp_path))
     for task, how in (("regression1d", "a mirror"), ("cora", "other nodes"), ("manifold", "a mirror")):
