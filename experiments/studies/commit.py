@@ -17,7 +17,7 @@ from experiments.analysis.tables import MEAN_T, MEDIAN_MSE, OwnTable, Row, colum
 from experiments.studies.decay import DECAY
 from experiments.studies.depth import NINE, TEN
 from experiments.studies.manifold import FIFTEEN
-from experiments.studies.model import Study, selections_of
+from experiments.studies.model import study_of
 from experiments.studies.one_d import BASELINE
 from experiments.studies.peft import SMALL, TASKS, learned
 from experiments.studies.schedules import FOUR
@@ -114,21 +114,9 @@ TIED = OwnTable(
     rank=13,
 )
 
-COMMIT_STUDY = Study(
-    "commit",
-    "rows of the paper with boundaries rounded at 90 % of training",
-    lambda: selections_of(COMMITTED),
-    rank=301,
-    curves=1,
-)
+COMMIT_STUDY = study_of(COMMITTED, "rows of the paper with boundaries rounded at 90 % of training", 301, 1)
 
-TIED_ALPHA = Study(
-    "tied_alpha",
-    "the 1D study with a snapping strength that follows the price",
-    lambda: selections_of(TIED),
-    rank=302,
-    curves=1,
-)
+TIED_ALPHA = study_of(TIED, "the 1D study with a snapping strength that follows the price", 302, 1)
 
 claim = Claims(1400)
 _SOFT, _MSE = "grown.soft.mse", "grown.truncated.mse"
@@ -146,7 +134,7 @@ def _exact(evidence: Evidence) -> Outcome:
     """With a commit at 90 % of training every boundary of the 1D schedules is an integer, and truncation changes no
     error by more than a part in a hundred thousand."""
     runs = [COMMITTED.runs[f"datafour_{key}_commit"] for key in _SCHEDULES]
-    found = evidence.pooled(runs, ["integer", _SOFT, _MSE], "1D schedules, committed")
+    found = evidence.samples(runs, ["integer", _SOFT, _MSE], "1D schedules, committed")
     cost = np.abs(found[_MSE] / found[_SOFT] - 1)
     return Outcome(
         [

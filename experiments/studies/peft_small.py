@@ -253,8 +253,7 @@ def _soft_against_truncated(reader: Reader, overrides: Mapping[str, Any]) -> Dat
     points: list[Point] = []
     for key, group in gathered.groups.items():
         gate, _, task = key.partition(" ")
-        for run, soft, truncated in zip(group.runs, *group.values.values(), strict=True):
-            points.append(Point(labels[task], float(soft), float(truncated), (run.run_id,), gate))
+        points += group.points(labels[task], "soft", "truncated", gate)
     lines = []
     for gate in _GAPS:
         ends = [value for point in points if point.panel == gate for value in (point.x, point.y)]

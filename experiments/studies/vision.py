@@ -186,14 +186,13 @@ def _make(task: str, gate: str, reader: Reader, overrides: Mapping[str, Any]) ->
     pooled: dict[float, dict[int, tuple[str, float]]] = defaultdict(dict)
     points: list[Point] = []
     for key, group in gathered.groups.items():
-        counts, accuracies = (group.values.get(name, ()) for name in quantities[key])
-        found = [(run, float(x), float(y)) for run, x, y in zip(group.runs, counts, accuracies, strict=True)]
+        each = group.points(str(key), *quantities[key])
         if key in _SIDE:
-            points += spread((Point(str(key), x, y, (run.run_id,)) for run, x, y in found), 0.18, _SIDE[str(key)])
+            points += spread(each, 0.18, _SIDE[str(key)])
             continue
-        for run, count, accuracy in found:
+        for run, point in zip(group.runs, each, strict=True):
             # the fixed phase of a learned run equals the fixed run of that count and seed
-            pooled[count].setdefault(run.seed, (run.run_id, accuracy))
+            pooled[point.x].setdefault(run.seed, (run.run_id, point.y))
     for count, seeds in sorted(pooled.items()):
         values = np.array([value for _, value in seeds.values()])
         mean, sd = float(values.mean()), float(values.std(ddof=0))

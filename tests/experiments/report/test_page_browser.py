@@ -68,10 +68,6 @@ def shown(page: Any) -> list[str]:
     return found
 
 
-WIDE = "document.documentElement.scrollWidth"
-OPEN = "for (const one of document.querySelectorAll('details')) one.open = true"
-
-
 def paper(page: Any) -> str:
     """The colour of the page's background."""
     return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
@@ -97,23 +93,13 @@ def test_the_filter_selects_rows(page: Any) -> None:
     assert shown(page) == ran
 
 
-def test_figures_are_drawn_and_described(page: Any) -> None:
-    plots = page.locator("#figure1 .plot > svg")
-    plots.first.wait_for()
-    assert plots.count() == 3
-    for place in range(3):
-        assert plots.nth(place).get_attribute("aria-label").startswith("Figure 1: 1D regression, baseline, ")
-    assert plots.last.locator("[aria-label=dot] *").count() > 0
-
-
-def test_a_row_opens_to_its_runs_and_their_training(page: Any) -> None:
+def test_a_row_opens_to_its_runs(page: Any) -> None:
     row = page.locator(f"tbody:has(tr[data-cell='{CELL}']) details")
     row.locator("summary").focus()
     page.keyboard.press("Enter")
-    row.locator(".plot > svg").nth(1).wait_for()
     text = row.inner_text()
-    assert "mean of grown.t = 6" in text
-    assert f"Training of {baseline_id(0)}" in text
+    assert "mean of grown.t: (" in text
+    assert baseline_id(1) in text
 
 
 def test_the_page_works_by_keyboard(page: Any) -> None:
@@ -144,17 +130,6 @@ def test_colours_follow_the_choice_and_the_system(browser: Any, page: Any, addre
     context.close()
 
 
-@pytest.mark.parametrize("width", [400, 1400])
-def test_nothing_is_wider_than_the_window(page: Any, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 900})
-    assert page.evaluate(WIDE) == width
-    page.evaluate(OPEN)
-    page.locator("#figure1 .plot > svg").first.wait_for()
-    assert page.evaluate(WIDE) == width
-    fits = "all => all.every(one => one.getBoundingClientRect().width <= one.parentElement.clientWidth + 1)"
-    assert page.eval_on_selector_all(".plot > svg", fits)
-
-
 def test_without_scripts_texts_and_tables_can_be_read(browser: Any, address: str) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
@@ -163,7 +138,7 @@ def test_without_scripts_texts_and_tables_can_be_read(browser: Any, address: str
     assert page.locator("tr[data-cell]").count() == 519
     assert page.locator("#filters").is_hidden()
     page.locator(f"tbody:has(tr[data-cell='{CELL}']) summary").click()
-    assert "mean of grown.t = 6" in page.inner_text(f"tbody:has(tr[data-cell='{CELL}'])")
+    assert "mean of grown.t: (" in page.inner_text(f"tbody:has(tr[data-cell='{CELL}'])")
     assert page.locator("noscript").count() > 0
     context.close()
 

@@ -1,6 +1,5 @@
 """Studies name the runs that the tables and figures need."""
 
-import itertools
 from pathlib import Path
 
 import pytest
@@ -39,15 +38,6 @@ def test_a_study_has_its_runs_each_once(name, runs):
     assert all(run_id(run.config) == run.id for run in found[:: max(1, runs // 20)])
 
 
-def test_the_lambda_sweep_is_log_spaced_with_the_snapping_at_the_price():
-    prices = [run.config.schedule.lambda0 for run in study("lambda_sweep").runs()]
-    assert (prices[0], prices[-1]) == (1e-6, 1e-2)
-    ratios = [b / a for a, b in itertools.pairwise(prices)]
-    assert max(ratios) / min(ratios) < 1.0001
-    configs = [run.config for run in study("lambda_sweep").runs()]
-    assert all(c.schedule.alpha_max == c.schedule.lambda0 and c.seed.value == 0 for c in configs)
-
-
 def test_ten_seeds_of_every_start_come_before_the_others():
     first = study("init_sweep_ten").make()
     selections = study("init_sweep").make()
@@ -55,16 +45,6 @@ def test_ten_seeds_of_every_start_come_before_the_others():
     assert {selection.seeds for selection in first} == {tuple(range(10))}
     assert {selection.seeds for selection in selections[len(first) :]} == {tuple(range(10, 50))}
     assert [one.with_seeds([0]) for one in selections[len(first) :]] == [one.with_seeds([0]) for one in first]
-
-
-def test_learners_and_decay_are_followed_by_their_fixed_models(tmp_path):
-    store = Store(tmp_path)
-    fill(store)
-    for name in ("learners", "decay"):
-        named = {run.id for run in study(name).runs()}
-        followed = {run.id for run in study(name).runs(store)} - named
-        assert followed
-        assert all("fixed" in run for run in followed)
 
 
 def test_continued_runs_are_the_baseline_and_three_prices():
