@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -49,7 +48,7 @@ def _rows() -> Iterator[tuple[str, str, Selection, str, str, int]]:
             yield f"{table.name}_{key}".replace("body", ""), label, runs, "mse", MEDIAN_MSE, 10
     yield "ste", "STE", Selection.of({**dict(BASELINE.choices), "method": "ste"}), "mse", MEDIAN_MSE, 10
     for key in ("learn_r_and_t", "normalized"):
-        yield f"decay_{key}", DECAY.row(key).title, replace(DECAY.runs[key], companions=()), "mse", MEDIAN_MSE, 10
+        yield f"decay_{key}", DECAY.row(key).title, DECAY.runs[key].only(), "mse", MEDIAN_MSE, 10
     # longer runs have fewer seeds: ten, three, one
     for task, gate, seeds in (("cora", "gcn", 10), ("mnist", "conv", 10), ("mnist", "mlp", 10), ("cifar10", "conv", 3)):
         runs = Selection.of({"task": task, "gate": gate})
@@ -63,7 +62,7 @@ def _rows() -> Iterator[tuple[str, str, Selection, str, str, int]]:
         yield f"stories_{gate}", f"TinyStories, {label}", runs, "bits_per_character", "<median:.4f>", seeds
     for gate, label in (("lora", "LoRA"), ("adapter", "adapter")):
         for title, task in TASKS.items():
-            runs = replace(learned(task, gate, choices=SMALL), companions=())
+            runs = learned(task, gate, choices=SMALL).only()
             yield f"{gate}_{task}", f"SmolLM2, {label}, {title}, nats", runs, "nats", "<median:.3f>", 1
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from experiments.analysis.claims import ABOVE, Claims, Estimate, Outcome, Tally
@@ -74,7 +73,7 @@ PANELS = {"": Panel("retained count", "deployed MSE", ylog=True, lanes=True, ser
 def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     """Make a series for each method, one point per seed, with the methods side by side within a count."""
     # this figure does not show the fixed models of the table's last column
-    selections = {key: replace(runs, companions=()) for key, runs in SEVEN.runs.items()}
+    selections = {key: runs.only() for key, runs in SEVEN.runs.items()}
     gathered = gather(reader, selections, [_COUNT, _MSE], overrides)
     points: list[Point] = []
     for place, (key, name) in enumerate(METHODS.items()):

@@ -140,7 +140,7 @@ SEEDS = OwnTable(
 def _adapted(gate: str, model: str, budget: str) -> list[Selection]:
     """Select base scores, then each learned model with its rivals, then two more seeds of the first task."""
     runs = [learned(task, gate, choices={"model": model, "budget": budget}) for task in TASKS.values()]
-    more = replace(runs[0].with_seeds((1, 2)), companions=())
+    more = runs[0].with_seeds((1, 2)).only()
     return [*(base_of(selection, 0, {}) for selection in runs), *runs, more]
 
 

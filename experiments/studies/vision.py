@@ -123,14 +123,11 @@ BF16 = OwnTable(
     tuple(
         row(f"{task}{suffix}", f"{label}, {precision}", seeds=len(_SEEDS), runs=runs)
         for task, label in _TASKS.items()
-        for suffix, precision, runs in (
-            ("", "float32", Selection.of({"task": task, "gate": "conv"}, {}, _SEEDS)),
-            (
-                "_bf16",
-                "bf16",
-                Selection.of({"task": task, "gate": "conv"}, {"train.autocast": "bf16", "phases": ("grown",)}, _SEEDS),
-            ),
+        for suffix, precision, change in (
+            ("", "float32", {}),
+            ("_bf16", "bf16", {"train.autocast": "bf16", "phases": ("grown",)}),
         )
+        for runs in [Selection.of({"task": task, "gate": "conv"}, change, _SEEDS)]
     ),
     text="Accuracy in %, mean and standard deviation over five seeds, with train.autocast=bf16 and without it. "
     "Weights, moments and boundaries are in float32 or float64 in both.",
