@@ -56,14 +56,6 @@ def test_the_script_prints_writes_and_draws(folder: Path, tmp_path: Path, capsys
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_tasks_are_never_in_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    other = compose({"task": "twist", "gate": "chain"}, {"schedule.lambda0": 1e-4})
-    Store(folder).write(record(other, {"grown": grown([90.0], 0.1, 0.1)}))
-    assert table.main([str(folder), "--by", "schedule.lambda0"]) == 0
-    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.split()[:1] == ["0.0001"]]
-    assert [line[1:3] for line in lines] == [["regression1d", "3"], ["twist", "1"]]
-
-
 def test_nor_are_methods_profiles_and_data(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     put = Store(folder).write
     choices = [{"method": "ste"}, {"profile": "smoke"}]

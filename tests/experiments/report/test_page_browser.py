@@ -141,10 +141,3 @@ def test_without_scripts_texts_and_tables_can_be_read(browser: Any, address: str
     assert "mean of grown.t: (" in page.inner_text(f"tbody:has(tr[data-cell='{CELL}'])")
     assert page.locator("noscript").count() > 0
     context.close()
-
-
-@pytest.mark.parametrize("end", ["#cell/__proto__", "#constructor", "#%E0%A4", "#<img src=x onerror='window.hurt=3'>"])
-def test_an_address_that_names_no_cell_shows_the_page(page: Any, address: str, end: str) -> None:
-    page.goto("about:blank")
-    page.goto(f"{address}{end}")
-    assert page.locator("#filter-status").inner_text().endswith("rows")

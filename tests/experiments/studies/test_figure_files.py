@@ -92,13 +92,6 @@ def test_a_wrong_name_gives_the_nearest(capsys: pytest.CaptureFixture[str]) -> N
     assert "figure1" in capsys.readouterr().err
 
 
-def test_help_lists_the_figures(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        main(["--help"])
-    shown = capsys.readouterr().out
-    assert all(name in shown and spec.title in shown for name, spec in FIGURES.items())
-
-
 def test_figures_need_no_torch(tmp_path: Path) -> None:
     code = (
         "import sys; from scripts.build_figures import main; "
