@@ -46,7 +46,9 @@ def costs(reader: Reader, studies: Mapping[str, Iterable[Selection]]) -> tuple[S
     each = pd.concat([table, table.drop_duplicates("runs").assign(study="")]).groupby(["study", "hardware"])
     sums = each.agg({"runs": "count", "steps": "sum", "hours": "sum"})
     places = [*studies, ""]
-    made = (StudyCost(*at, int(runs), int(steps), float(hours)) for at, runs, steps, hours in sums.itertuples())
+    made = (
+        StudyCost(at[0], at[1], int(runs), int(steps), float(hours)) for at, runs, steps, hours in sums.itertuples()
+    )
     return tuple(sorted(made, key=lambda cost: (places.index(cost.study), cost.hardware)))
 
 

@@ -34,7 +34,9 @@ def digits(number: Number) -> str:
 
 def arithmetic(table: Table, row: Row, column: str, cell: Cell) -> Iterator[str]:
     """Say how a cell's numbers follow from those of its runs; nothing for a cell without runs."""
-    for slot in parse_format(table.formats(row, column)[0]).slots if cell.value is not None else ():
+    if cell.value is None:
+        return
+    for slot in parse_format(table.formats(row, column)[0]).slots:
         quantity = slot.quantity(table.quantity(row, column))
         results = np.atleast_1d(cell.value[slot.name])
         for gate, (numbers, result) in enumerate(zip(cell.samples[quantity], results, strict=True)):

@@ -199,7 +199,9 @@ def read(folder: Path) -> pd.DataFrame:
     for name, method, share, equal, runs in (*_planned(), ("scratch20", "NGN", 50, "steps", alone)):
         for run in selected_runs(runs):
             record = store.get(run.id)
-            for phase, result in record["phases"].items() if record and record["status"] == "complete" else ():
+            if record is None or record["status"] != "complete":
+                continue
+            for phase, result in record["phases"].items():
                 row = {
                     "work": name,
                     "method": SCRATCH if (METHODS[method][0], phase) == ("ngn", "fixed") else method,

@@ -183,11 +183,11 @@ def _make(task: str, gate: str, reader: Reader, overrides: Mapping[str, Any]) ->
     pooled: dict[float, dict[int, tuple[str, float]]] = defaultdict(dict)
     points: list[Point] = []
     for key, group in gathered.groups.items():
-        each = group.points(str(key), *quantities[key])
+        found = group.points(str(key), *quantities[key])
         if key in _SIDE:
-            points += spread(each, 0.18, _SIDE[str(key)])
+            points += spread(found, 0.18, _SIDE[str(key)])
             continue
-        for run, point in zip(group.runs, each, strict=True):
+        for run, point in zip(group.runs, found, strict=True):
             # the fixed phase of a learned run equals the fixed run of that count and seed
             pooled[point.x].setdefault(run.seed, (run.run_id, point.y))
     for count, seeds in sorted(pooled.items()):
