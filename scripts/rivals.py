@@ -3,17 +3,25 @@
 python scripts/rivals.py [--results FOLDER] [--scale small] [--figure docs/rivals_small.svg]
 """
 
-import argparse
+from __future__ import annotations
+
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+if __name__ == "__main__":  # first, so that Ctrl-C ends it without a traceback
+    from experiments.cli.pipes import until_main
 
+    until_main()
+
+import argparse
+
+from experiments.cli.pipes import exit_with
 from experiments.studies import rivals
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Print the tables of one scale."""
+def main(arguments: list[str] | None = None) -> int:
+    """Print the tables of one scale; return 0."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=rivals.FOLDER, help="folder of the records")
     parser.add_argument("--scale", choices=("full", "small"), default="full", help="usual lengths, or short ones")
@@ -25,7 +33,8 @@ def main(arguments: list[str] | None = None) -> None:
         from experiments.report.drawing.rivals import draw  # it needs matplotlib
 
         draw(found, given.scale, given.figure)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    exit_with(main)
