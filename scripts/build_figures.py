@@ -20,14 +20,6 @@ if __name__ == "__main__":  # first, so that Ctrl-C ends it without a traceback
     until_main()
 
 import argparse
-import multiprocessing
-import os
-import signal
-import threading
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
 from typing import Any
 
 from experiments.analysis.collect import Reader
@@ -64,9 +56,6 @@ def _parser() -> argparse.ArgumentParser:
         help="folder of the figures (default: paper/figures, of other records RESULTS-paper/figures)",
     )
     parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count() or 1, help="number of processes (default: one per core)"
-    )
-    parser.add_argument(
         "--dirty", action="store_true", help="also draw records of uncommitted code (for inspection only)"
     )
     parser.add_argument(
@@ -85,49 +74,6 @@ def _state(data: Data) -> str:
     return f"{data.found} runs" if data.found == len(data.runs) else f"{data.found} of {len(data.runs)} runs"
 
 
-@dataclass(frozen=True)
-class DrawingJob:
-    """Draw single figures. A job can be sent to another process."""
-
-    results: Path
-    output: Path
-    dirty: bool
-    overrides: dict[str, Any]
-
-    def __call__(self, name: str) -> str | ConfigError:
-        """Draw the figure and return what is drawn and where, or why its runs do not accept the stand-in."""
-        from experiments.report.drawing import style, svg
-
-        reader = Reader(Store(self.results), allow_dirty=self.dirty)
-        try:
-            data = FIGURES[name].data(reader, self.overrides)
-        except ConfigError as error:
-            return error
-        return f"drawn ({_state(data)}): {svg.save(style.draw(FIGURES[name], data), self.output, name)}"
-
-
-def _prepare_worker() -> None:
-    """Leave Ctrl-C to the main process, and end with it: once it is killed, a worker would wait for work for ever."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    def follow() -> None:
-        if (main := multiprocessing.parent_process()) is not None:
-            main.join()
-            os._exit(1)
-
-    threading.Thread(target=follow, daemon=True).start()
-
-
-def _drawn(job: DrawingJob, names: Sequence[str], processes: int) -> Iterator[str | ConfigError]:
-    """Yield the outcome of each figure, in the order of the names."""
-    workers = min(len(names), processes)
-    if workers < 2:
-        yield from map(job, names)
-        return
-    with ProcessPoolExecutor(workers, initializer=_prepare_worker) as pool:
-        yield from pool.map(job, names)
-
-
 def main(argv: list[str] | None = None) -> int:
     """Run the script; return the exit status."""
     arguments = _parser().parse_args(argv)
@@ -143,22 +89,21 @@ def main(argv: list[str] | None = None) -> int:
             hint = nearest(name, list(FIGURES))
             print(f"no figure '{name}'.{hint} The figures are: {', '.join(FIGURES)}", file=sys.stderr)
             return 2
-    import experiments.report.drawing.svg  # noqa: F401  # imported here, so that forked processes inherit matplotlib
+    from experiments.report.drawing import style, svg  # imported here: a wrong name needs no matplotlib
 
     output = arguments.output or paper_folder(arguments.results) / "figures"
-    job = DrawingJob(arguments.results, output, arguments.dirty, overrides)
     remove_stale_files(output)
+    reader = Reader(Store(arguments.results), allow_dirty=arguments.dirty)
     status = 0
-    try:
-        for name, done in zip(names, _drawn(job, names, arguments.jobs), strict=True):
-            if isinstance(done, str):
-                print(f"{name}: {done}", flush=True)
-            else:
-                print(f"{name}: not drawn, its runs cannot have this stand-in: {done}", file=sys.stderr)
-                status = 2
-    except BrokenProcessPool:
-        print("a process was killed while it drew, perhaps for lack of memory; try it with --jobs 1", file=sys.stderr)
-        return 1
+    for name in names:
+        try:
+            data = FIGURES[name].data(reader, overrides)
+        except ConfigError as error:
+            print(f"{name}: not drawn, its runs cannot have this stand-in: {error}", file=sys.stderr)
+            status = 2
+            continue
+        path = svg.save(style.draw(FIGURES[name], data), output, name)
+        print(f"{name}: drawn ({_state(data)}): {path}", flush=True)
     return status
 
 

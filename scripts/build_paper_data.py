@@ -60,7 +60,7 @@ def _table(reader: Reader, name: str) -> int:
 
     from experiments.analysis import published
     from experiments.analysis.compare import compare_all
-    from experiments.analysis.terminal import print_problems, rich_tables, summary
+    from experiments.analysis.terminal import print_problems, rich_table, summary
 
     task = name if name in GATES_OF_TASK else None
     numbered = tables_of(int(name)) if name.isdecimal() else ()
@@ -70,7 +70,7 @@ def _table(reader: Reader, name: str) -> int:
     for table in macros:
         shown = [item for item in items if item.table is table]
         if shown:
-            console.print(rich_tables(shown, f"{table.title} (\\{table.name})", console.width))
+            console.print(rich_table(shown, f"{table.title} (\\{table.name})"))
             for note in reader.data_notes(run_id for item in shown for run_id in item.cell.run_ids):
                 console.print(printable(note), style="yellow", highlight=False, markup=False)
     console.print(summary(items), highlight=False)

@@ -5,7 +5,7 @@ Read the modules in this order:
 - ``selection``: which runs; ``collect``: their records.
 - ``quantities``: numbers of one run; ``statistics``: many runs to one number.
 - ``formats``: a number to text and back; ``reduce``: one cell; ``build``: the file.
-- ``verdict``: comparison with the published value; ``reductions/``: results that are not cells.
+- ``verdict``: comparison with the published value; ``claims``: statements; ``figures``: points and curves.
 
 This package does not import torch.
 """

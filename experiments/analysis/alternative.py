@@ -13,11 +13,6 @@ Phases = Mapping[str, Any]
 """Name of a phase → what a record holds of it."""
 
 
-def same_runs(selection: Selection) -> Selection:
-    """Return the selection itself."""
-    return selection
-
-
 @dataclass(frozen=True)
 class Alternative:
     """A setting beside the one that tables and claims are stated for.
@@ -34,7 +29,7 @@ class Alternative:
     title: str
     stated: str
     text: str
-    runs: Callable[[Selection], Selection] = same_runs
+    runs: Callable[[Selection], Selection] = lambda selection: selection
     reading: Callable[[Phases], Phases] | None = None
     found_by: frozenset[str] = frozenset()
     test: frozenset[str] = frozenset()

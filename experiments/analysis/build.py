@@ -8,38 +8,38 @@ from experiments.analysis.collect import Problem, Reader
 from experiments.analysis.formats import DASH
 from experiments.analysis.reduce import Cell, reduce_cell
 from experiments.analysis.tables import Row, Table
-from experiments.analysis.tex import comment
 
 HEADER = (
     "% Made by scripts/build_paper_data.py from the records of the runs. Do not edit: run the script again.",
     "% A number stands where every seed of the row has been run at full size; -- stands for all others.",
 )
 
-Print = Callable[[Table, Row, str], str]
-"""(macro, row, column key) → the text of a cell."""
+
+def comment(text: str) -> str:
+    """Return a comment line of TeX. Whatever the text holds, it stays on this line."""
+    return "% " + "".join(character if character.isprintable() else " " for character in text)
 
 
-Notes = Callable[[Table], Iterable[str]]
-"""Macro → lines on it."""
-
-
-def _no_notes(table: Table) -> Iterable[str]:
-    return ()
-
-
-def tex(macros: Sequence[Table], text_of: Print, header: Sequence[str] = HEADER, notes_of: Notes = _no_notes) -> str:
+def tex(
+    macros: Sequence[Table],
+    text_of: Callable[[Table, Row, str], str],
+    header: Sequence[str] = HEADER,
+    notes_of: Callable[[Table], Iterable[str]] = lambda table: (),
+) -> str:
     """Render the whole file: first all inline numbers, then one paragraph per table body, in the given order.
 
-    Notes on a macro become comments above it.
+    Args:
+        text_of: (macro, row, column key) → the text of a cell.
+        notes_of: macro → lines on it, which become comments above it.
     """
     lines = [*header, ""]
-    bodies = [table for table in macros if not table.inline]
-    for table in macros:
+    for table in sorted(macros, key=lambda macro: not macro.inline):
+        notes = [comment(note) for note in notes_of(table)]
         if table.inline:
-            lines += [comment(note) for note in notes_of(table)]
-            lines.append(rf"\newcommand{{\{table.name}}}{{{text_of(table, table.rows[0], table.columns[0].key)}}}")
-    for table in bodies:
-        lines += ["", *(comment(note) for note in notes_of(table)), rf"\newcommand{{\{table.name}}}{{%"]
+            number = text_of(table, table.rows[0], table.columns[0].key)
+            lines += [*notes, rf"\newcommand{{\{table.name}}}{{{number}}}"]
+            continue
+        lines += ["", *notes, rf"\newcommand{{\{table.name}}}{{%"]
         for line in table.lines:
             if isinstance(line, str):
                 lines.append(line)

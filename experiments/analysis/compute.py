@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
-from experiments.analysis.collect import Reader, RecordedRun
+from experiments.analysis.collect import Reader
 from experiments.analysis.selection import Selection
 
 
-@dataclass(frozen=True)
-class StudyCost:
+class StudyCost(NamedTuple):
     """The cost of one study on one kind of hardware.
 
     Attributes:
@@ -30,38 +27,29 @@ class StudyCost:
 
 
 def costs(reader: Reader, studies: Mapping[str, Iterable[Selection]]) -> tuple[StudyCost, ...]:
-    """Return the cost of each study, then of all together.
+    """Return the cost of each study, then of all together, from usable records, diverged ones and companions included.
 
     A run that belongs to two studies counts in both, and once in the sum.
 
     Args:
         studies: name → the selections of a study.
     """
-    runs = {name: _runs(reader, selections) for name, selections in studies.items()}
-    every = {run_id: run for of_study in runs.values() for run_id, run in of_study.items()}
-    return (*(cost for name, of_study in runs.items() for cost in _costs(name, of_study)), *_costs("", every))
+    import pandas as pd  # imported here: it takes longer than most commands need
 
-
-def _runs(reader: Reader, selections: Iterable[Selection]) -> Mapping[str, RecordedRun]:
-    """Map run ids to usable records, including diverged runs and companions."""
-    found = (run for selection in selections for run in reader.collect(selection).runs)
-    return {one.run_id: one for run in found for one in (run, *run.companions.values())}
-
-
-def _costs(name: str, runs: Mapping[str, RecordedRun]) -> tuple[StudyCost, ...]:
-    by_hardware: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for run in runs.values():
-        by_hardware[hardware(run.record)].append(run.record)
-    return tuple(
-        StudyCost(
-            name,
-            where,
-            len(records),
-            sum(steps for record in records for steps in _steps(record)),
-            sum(record["time"]["seconds"] for record in records) / 3600,
-        )
-        for where, records in sorted(by_hardware.items())
+    rows = []
+    for study, selections in studies.items():
+        found = (run for selection in selections for run in reader.collect(selection).runs)
+        by_id = {one.run_id: one.record for run in found for one in (run, *run.companions.values())}
+        for name, record in by_id.items():
+            rows.append((study, hardware(record), name, _steps(record), record["time"]["seconds"] / 3600))
+    table = pd.DataFrame(rows, columns=["study", "hardware", "runs", "steps", "hours"])
+    each = pd.concat([table, table.drop_duplicates("runs").assign(study="")]).groupby(["study", "hardware"])
+    sums = each.agg({"runs": "count", "steps": "sum", "hours": "sum"})
+    places = [*studies, ""]
+    made = (
+        StudyCost(at[0], at[1], int(runs), int(steps), float(hours)) for at, runs, steps, hours in sums.itertuples()
     )
+    return tuple(sorted(made, key=lambda cost: (places.index(cost.study), cost.hardware)))
 
 
 def hardware(record: Mapping[str, Any]) -> str:
@@ -72,11 +60,11 @@ def hardware(record: Mapping[str, Any]) -> str:
     return f"{machine.get('cpu', 'unknown processor')}, {machine.get('cores', '?')} cores"
 
 
-def _steps(record: Mapping[str, Any]) -> Iterator[int]:
-    """Yield the optimiser steps of each phase that was trained for this record."""
-    grown = record["phases"].get("grown", {})
-    for name, phase in record["phases"].items():
-        # A diverged grown model gives no size to retrain at: its fixed phase is empty.
-        untrained = name == "fixed" and grown.get("status", "complete") != "complete"
-        if not untrained:
-            yield int(phase["steps"])
+def _steps(record: Mapping[str, Any]) -> int:
+    """Return the optimiser steps of the phases that were trained for this record.
+
+    A diverged grown model gives no size to retrain at: its fixed phase is empty.
+    """
+    phases = record["phases"]
+    diverged = phases.get("grown", {}).get("status", "complete") != "complete"
+    return sum(int(phase["steps"]) for name, phase in phases.items() if not (name == "fixed" and diverged))

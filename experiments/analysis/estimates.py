@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.analysis.significance import wilson_interval
+from experiments.analysis.significance import normal_quantile, student_quantile, wilson_interval
 from experiments.analysis.statistics import Array
 
 RESAMPLES, BOOTSTRAP_SEED = 4000, 0
@@ -66,9 +66,7 @@ def mean(numbers: Array) -> Estimator:
     middle, error = float(numbers.mean()), standard_error(numbers)
 
     def at(level: float) -> Interval:
-        from scipy import special  # imported here: it takes longer than most commands need
-
-        half = float(special.stdtrit(len(numbers) - 1, 1 - level / 2)) * error
+        half = student_quantile(len(numbers) - 1, level) * error
         return Interval(middle, middle - half, middle + half)
 
     return Estimator("Student", at)
@@ -108,9 +106,7 @@ def difference_of_means(first: Array, second: Array) -> Estimator:
             return Interval(apart, apart, apart)
         # Welch and Satterthwaite's degrees of freedom
         freedom = total**2 / float((errors**2 / [len(first) - 1, len(second) - 1]).sum())
-        from scipy import special  # imported here: it takes longer than most commands need
-
-        half = float(special.stdtrit(freedom, 1 - level / 2)) * math.sqrt(total)
+        half = student_quantile(freedom, level) * math.sqrt(total)
         return Interval(apart, apart - half, apart + half)
 
     return Estimator("Welch", at)
@@ -166,9 +162,7 @@ def rank_correlation(x: Array, y: Array) -> Estimator:
     def at(level: float) -> Interval:
         if abs(value) == 1:
             return Interval(value, value, value)
-        from scipy import special  # imported here: it takes longer than most commands need
-
-        half = float(special.ndtri(1 - level / 2)) * math.sqrt((1 + value**2 / 2) / (len(x) - 3))
+        half = normal_quantile(level) * math.sqrt((1 + value**2 / 2) / (len(x) - 3))
         return Interval(value, math.tanh(math.atanh(value) - half), math.tanh(math.atanh(value) + half))
 
     return Estimator("Fisher's z", at)

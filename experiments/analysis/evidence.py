@@ -96,17 +96,33 @@ class Evidence:
         return round(self.published(name) / 100 * seeds), seeds
 
     def samples(
-        self, selection: Selection, quantities: Sequence[str], what: str, wanted: int | None = None
+        self,
+        selections: Selection | Sequence[Selection],
+        quantities: Sequence[str],
+        what: str,
+        wanted: int | None = None,
     ) -> dict[str, Array]:
-        """Quantity → one number per run, shape [runs], over at least half of the runs of a selection.
+        """Quantity → one number per run, shape [runs], over at least half of the runs of selections together.
 
         Args:
-            wanted: number of runs of which half are enough, if not all of the selection.
+            wanted: number of runs of which half are enough, if not all of the selections.
 
         Raises:
             Untested: if there are fewer; ``what`` names them.
         """
-        return self.pooled([selection], quantities, what, wanted)
+        selections = [selections] if isinstance(selections, Selection) else selections
+        parts: list[dict[str, Array]] = []
+        runs: list[str] = []
+        for selection in selections:
+            found, names, _ = sample(self.reader.collect(selection), list(quantities), frozenset(quantities))
+            if names:
+                parts.append({quantity: gates[0] for quantity, gates in found.items()})
+                runs += names
+        wanted = wanted or sum(len(selection.seeds) for selection in selections)
+        if not sufficient(len(runs), wanted):
+            raise Untested(f"{what}: {len(runs)} of {wanted} runs")
+        self.used += runs
+        return {quantity: np.concatenate([part[quantity] for part in parts]) for quantity in quantities}
 
     def pairs(
         self, first: Selection, second: Selection, quantity: str, what: str, wanted: int | None = None
@@ -138,27 +154,6 @@ class Evidence:
         """The first over the second at the seeds that both have, shape [seeds]; as :meth:`pairs`."""
         one, other = self.pairs(first, second, quantity, what, wanted)
         return one / other
-
-    def pooled(
-        self, selections: Sequence[Selection], quantities: Sequence[str], what: str, wanted: int | None = None
-    ) -> dict[str, Array]:
-        """The same over several selections together, each of whose quantities has shape [runs].
-
-        Raises:
-            Untested: if fewer than half of all runs are there.
-        """
-        parts: list[dict[str, Array]] = []
-        runs: list[str] = []
-        for selection in selections:
-            found, names, _ = sample(self.reader.collect(selection), list(quantities), frozenset(quantities))
-            if names:
-                parts.append({quantity: gates[0] for quantity, gates in found.items()})
-                runs += names
-        wanted = wanted or sum(len(selection.seeds) for selection in selections)
-        if not sufficient(len(runs), wanted):
-            raise Untested(f"{what}: {len(runs)} of {wanted} runs")
-        self.used += runs
-        return {quantity: np.concatenate([part[quantity] for part in parts]) for quantity in quantities}
 
     def runs(self, selection: Selection, what: str) -> tuple[RecordedRun, ...]:
         """The complete runs of a selection, at least half of them.

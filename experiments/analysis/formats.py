@@ -26,8 +26,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Union
 
-from experiments.analysis.tex import escape
-
 Number = Union[int, float]
 Value = Mapping[str, Union[Number, Sequence[Number]]]
 
@@ -66,7 +64,7 @@ def print_number(number: Number, spec: str) -> str:
     if not math.isfinite(number):
         raise ValueError(f"{number} is no number to print")
     if spec == "word":
-        return escape(WORDS[int(number)])
+        return WORDS[int(number)]
     if spec == "d":
         if number != int(number):
             raise ValueError(f"{number} is no integer")

@@ -32,6 +32,11 @@ class RunGroup:
         """The run ids, in the order of the values."""
         return tuple(run.run_id for run in self.runs)
 
+    def points(self, series: str, x: str, y: str, panel: str = "") -> list[Point]:
+        """Return a point for each run, at two of its quantities."""
+        numbers = zip(self.ids, *(self.values.get(quantity, ()) for quantity in (x, y)), strict=True)
+        return [Point(series, float(at), float(value), (run,), panel) for run, at, value in numbers]
+
 
 @dataclass(frozen=True)
 class Gathered(Generic[Key]):

@@ -48,25 +48,14 @@ def _path(run: RecordedRun, path: str) -> Any:
     return place
 
 
-def _integer(run: RecordedRun) -> float:
-    """Return the fraction of the run's boundaries that ended within 0.01 of an integer."""
-    flags = _path(run, "grown.integer")
-    return sum(flags) / len(flags)
-
-
-def _mean_t(run: RecordedRun) -> float:
-    """Return the mean over the run's boundaries."""
-    t = _path(run, "grown.t")
-    return sum(t) / len(t)
+def _mean(path: str) -> Callable[[RecordedRun], float]:
+    """Return the mean over the run's boundaries; of flags, the fraction that is true."""
+    return lambda run: sum(found := _path(run, path)) / len(found)
 
 
 def _total(phase: str) -> Callable[[RecordedRun], float]:
     """Return the number of retained components over all groups."""
     return lambda run: float(sum(_path(run, f"{phase}.count")))
-
-
-def _prunes_back(run: RecordedRun) -> float:
-    return float(WORDS.index(_path(run, "from_high.prunes_back.outcome")))
 
 
 def _exact(run: RecordedRun) -> float:
@@ -91,21 +80,18 @@ def _primary(run: RecordedRun, scores: str) -> float:
     return float(next(iter(_path(run, scores).values())))
 
 
-def _size(part: str) -> Callable[[RecordedRun], float]:
-    return lambda run: float(_path(run, f"{_phase_of(run)}.sizes.{part}"))
+def _of_phase(path: str) -> Callable[[RecordedRun], float]:
+    """Return a number of the main phase."""
+    return lambda run: float(_path(run, f"{_phase_of(run)}.{path}"))
 
 
 def _score(form: str) -> Callable[[RecordedRun], float]:
     return lambda run: _primary(run, f"{_phase_of(run)}.{form}")
 
 
-def _truncated(name: str) -> Callable[[RecordedRun], float]:
-    return lambda run: float(_path(run, f"{_phase_of(run)}.truncated.{name}"))
-
-
 def _target(run: RecordedRun) -> float:
     """Return the total count that a run was given, or that it learned."""
-    return float(run.record["config"]["method"].get("target", _size("total")(run)))
+    return float(run.record["config"]["method"].get("target", _of_phase("sizes.total")(run)))
 
 
 def _examples(run: RecordedRun) -> float:
@@ -158,18 +144,18 @@ def _blocks(*thirds: str) -> Callable[[RecordedRun], float]:
 
 
 NAMED: dict[str, Callable[[RecordedRun], float]] = {
-    "integer": _integer,
-    "mean_t": _mean_t,
+    "integer": _mean("grown.integer"),
+    "mean_t": _mean("grown.t"),
     "grown_total": _total("grown"),
     "fixed_total": _total("fixed"),
-    "prunes_back": _prunes_back,
+    "prunes_back": lambda run: float(WORDS.index(_path(run, "from_high.prunes_back.outcome"))),
     "exact": _exact,
     "half": _half,
     # of models that adapt a pretrained one
-    "size": _size("total"),
-    "early": _size("early"),
-    "mid": _size("middle"),
-    "late": _size("late"),
+    "size": _of_phase("sizes.total"),
+    "early": _of_phase("sizes.early"),
+    "mid": _of_phase("sizes.middle"),
+    "late": _of_phase("sizes.late"),
     "kept": _kept(*THIRDS),
     **{f"kept_{third}": _kept(third) for third in THIRDS},
     "blocks": _blocks(*THIRDS),
@@ -178,9 +164,9 @@ NAMED: dict[str, Callable[[RecordedRun], float]] = {
     "truncated": _score("truncated"),
     "score": _score("truncated"),
     "fixed_score": lambda run: _primary(run, "fixed.truncated"),
-    "nats": _truncated("nats"),
-    "seconds": lambda run: float(_path(run, f"{_phase_of(run)}.seconds")),
-    "memory": lambda run: float(_path(run, f"{_phase_of(run)}.peak_memory_mib")),
+    "nats": _of_phase("truncated.nats"),
+    "seconds": _of_phase("seconds"),
+    "memory": _of_phase("peak_memory_mib"),
     "forgetting": _relative(),
     "fixed_forgetting": _relative("fixed"),
     "target": _target,
@@ -189,10 +175,7 @@ NAMED: dict[str, Callable[[RecordedRun], float]] = {
     "high": _wilson(1),
 }
 
-NEEDS_COMPANION = {
-    "forgetting": "base",
-    "fixed_forgetting": "base",
-}
+NEEDS_COMPANION = {"forgetting": "base", "fixed_forgetting": "base"}
 """Quantity → the companion that it is read from."""
 
 

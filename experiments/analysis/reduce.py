@@ -117,3 +117,8 @@ def reduce_cell(reader: Reader, table: Table, row: Row, column: str, selection: 
         return Cell(None, DASH, 0, len(runs.seeds), {}, (), problems)
     value = {slot.name: apply_slot(slot, samples[slot.quantity(quantity)]) for slot in form.slots}
     return Cell(value, form.render(value), len(used), len(runs.seeds), samples, used, problems)
+
+
+def reduce_row(reader: Reader, table: Table, row: Row) -> tuple[Cell, ...]:
+    """Reduce the records of a row to one cell per column."""
+    return tuple(reduce_cell(reader, table, row, column.key) for column in table.columns)

@@ -61,6 +61,10 @@ class Selection:
         """Return the same configuration with other seeds."""
         return replace(self, seeds=tuple(seeds))
 
+    def only(self, *names: str) -> Selection:
+        """Return the same runs with these companions alone."""
+        return replace(self, companions=tuple(pair for pair in self.companions if pair[0] in names))
+
     def with_overrides(self, overrides: Mapping[str, Any], choices: Mapping[str, str] | None = None) -> Selection:
         """Return the same runs with other values of some keys and choices."""
         chosen = tuple(sorted({**dict(self.choices), **(choices or {})}.items()))

@@ -14,14 +14,26 @@ import numpy as np
 from experiments.analysis.statistics import Array
 
 
+def normal_quantile(level: float) -> float:
+    """Return the 1 - level/2 quantile of the normal distribution."""
+    from scipy.special import ndtri  # imported here: it takes longer than most commands need
+
+    return float(ndtri(1 - level / 2))
+
+
+def student_quantile(freedom: float, level: float) -> float:
+    """Return the 1 - level/2 quantile of Student's distribution."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, 1 - level / 2))
+
+
 def wilson_interval(share: float, n: int, level: float) -> tuple[float, float]:
     """Shares p of which ``share`` of n examples lies within z (p (1 - p) / n)^½, z the 1 - level/2 quantile (Wilson).
 
     For means of scores strictly between 0 and 1 the interval is too wide, because their variance is smaller.
     """
-    from scipy.special import ndtri  # imported here: it takes longer than most commands need
-
-    z = float(ndtri(1 - level / 2))
+    z = normal_quantile(level)
     middle, half = share + z**2 / (2 * n), z * math.sqrt(share * (1 - share) / n + (z / (2 * n)) ** 2)
     return (middle - half) / (1 + z**2 / n), (middle + half) / (1 + z**2 / n)
 
@@ -45,9 +57,7 @@ def mean_interval(ours: Array, sd: float, published_seeds: int, level: float) ->
     errors = first / (n - 1) / n, second / (m - 1) / m
     # Welch and Satterthwaite's
     freedom = sum(errors) ** 2 / (errors[0] ** 2 / (n - 1) + errors[1] ** 2 / (m - 1))
-    from scipy.special import stdtrit
-
-    half = float(stdtrit(freedom, 1 - level / 2)) * math.sqrt(pooled)
+    half = student_quantile(freedom, level) * math.sqrt(pooled)
     return mean - half, mean + half
 
 

@@ -6,10 +6,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
-from rich.text import Text
 
 from experiments.analysis import published
 from experiments.analysis.collect import Problem, Reader
@@ -52,62 +51,30 @@ def interval_text(item: Comparison) -> str:
     return "\n".join(texts)
 
 
-COLUMNS = ("", "ours", "n", "published", "95 % interval", "verdict")
-_RIGHT = (False, True, True, True, False, False)
-
-
-def _cells(item: Comparison) -> tuple[str, ...]:
-    return (
-        item.column.title,
-        tex_to_text(item.cell.text),
-        f"{item.cell.n}/{item.cell.wanted}" if item.cell.wanted else "",
-        tex_to_text(item.published_text),
-        interval_text(item),
-        item.verdict.text,
-    )
-
-
-def _block(widths: Sequence[int]) -> RichTable:
-    """Make an empty block. All blocks share the same widths, so that columns align."""
-    table = RichTable(box=None, show_header=False, padding=(0, 1, 0, 0))
-    for width, right in zip(widths, _RIGHT, strict=True):
-        table.add_column(justify="right" if right else "left", width=width, overflow="fold")
-    return table
-
-
-def _fit(widths: list[int], room: int) -> list[int]:
-    """Narrow the widest foldable column until all fit into ``room``, but none below 10."""
-    folding = [COLUMNS.index(name) for name in ("ours", "published", "95 % interval")]
-    while sum(widths) + len(widths) > room and max(widths[at] for at in folding) > 10:
-        widest = max(folding, key=lambda at: widths[at])
-        widths[widest] -= 1
-    return widths
-
-
-def rich_tables(items: Sequence[Comparison], title: str, room: int = 100) -> Group:
-    """Return one block per row under its label and stand-in, with one line per cell.
-
-    Args:
-        room: width of the terminal in characters.
-    """
-    lines = [COLUMNS, *(_cells(item) for item in items)]
-    widths = [max(len(part) for line in lines for part in line[at].split("\n")) for at in range(len(COLUMNS))]
-    widths = _fit(widths, room)
-    blocks: list[Text | RichTable] = [Text(title, style="bold")]
-    table = _block(widths)
-    table.add_row(*COLUMNS, style="dim")
-    blocks.append(table)
+def rich_table(items: Sequence[Comparison], title: str) -> RichTable:
+    """Return one line per cell, below the label and the stand-in of its row."""
+    table = RichTable(title=title, title_justify="left", title_style="bold", box=None, header_style="dim")
+    for head in ("", "ours", "n", "published", "95 % interval", "verdict"):
+        table.add_column(head, justify="right" if head in ("ours", "n", "published") else "left", overflow="fold")
     before: tuple[str, str] | None = None
     for item in items:
         here = (item.row.key, item.stand_in)
         if here != before:
             label = tex_to_text(item.row.title) or item.table.title
-            name = f"  (stand-in: {item.stand_in})" if item.stand_in else ""
-            table, before = _block(widths), here
-            blocks += [Text(printable(f"{label}{name}"), style="cyan"), table]
+            name = f" (stand-in: {item.stand_in})" if item.stand_in else ""
+            table.add_row(escape(printable(f"{label}{name}")), style="cyan")
+            before = here
+        cells = (
+            f"  {item.column.title}",
+            tex_to_text(item.cell.text),
+            f"{item.cell.n}/{item.cell.wanted}" if item.cell.wanted else "",
+            tex_to_text(item.published_text),
+            interval_text(item),
+            item.verdict.text,
+        )
         style = "" if item.stand_in else _STYLES.get(item.verdict.word, "")
-        table.add_row(*(escape(printable(cell)) for cell in _cells(item)), style=style)
-    return Group(*blocks)
+        table.add_row(*(escape(printable(cell)) for cell in cells), style=style)
+    return table
 
 
 def summary(items: Sequence[Comparison]) -> str:
@@ -147,6 +114,6 @@ def show(
     name = ", ".join(f"{key}={value}" for key, value in selection.overrides)
     values = published.load_published()
     items = [compare_cell(reader, values, table, row, column, selection, name) for column in table.columns]
-    console.print(rich_tables(items, table.title, console.width))
+    console.print(rich_table(items, table.title))
     print_problems(dict.fromkeys(problem for item in items for problem in item.cell.problems), console)
     return items

@@ -15,7 +15,7 @@ from experiments.analysis.claims import UNTESTED, Judged
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import Comparison, compare_cell, verdict_counts, words_of_facts
 from experiments.analysis.published import load_published
-from experiments.analysis.reduce import Cell, reduce_cell
+from experiments.analysis.reduce import Cell, reduce_row
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.analysis.tables import OwnTable, Row, Table
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN, SETTING
@@ -180,7 +180,7 @@ def _beside(
         if not item.stand_in and covers(item.row)
     ]
     own = [
-        (table, tuple((row, Pair(_cells(reader, table, row), _cells(under, table, row))) for row in table.rows))
+        (table, tuple((row, Pair(reduce_row(reader, table, row), reduce_row(under, table, row))) for row in table.rows))
         for table in OWN.values()
         if all(covers(row) for row in table.rows)
     ]
@@ -193,10 +193,6 @@ def _beside(
         tuple(Pair(claim, judged[claim.key]) for claim in of_the_paper(claims) if claim != judged[claim.key]),
         tuple(own),
     )
-
-
-def _cells(reader: Reader, table: OwnTable, row: Row) -> tuple[Cell, ...]:
-    return tuple(reduce_cell(reader, table, row, column.key) for column in table.columns)
 
 
 def alternatives(reader: Reader, items: Sequence[Comparison], claims: Sequence[Judged]) -> tuple[BothSettings, ...]:

@@ -17,7 +17,7 @@ from experiments.analysis.compare import Comparison, Totals, compare_all, totals
 from experiments.analysis.compute import StudyCost, costs, hardware
 from experiments.analysis.figures import Data
 from experiments.analysis.published import load_published
-from experiments.analysis.reduce import Cell, reduce_cell
+from experiments.analysis.reduce import Cell, reduce_row
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.analysis.tables import OwnTable, Row, Table
 from experiments.analysis.verdict import NOT_RUN
@@ -207,11 +207,6 @@ def _sections(items: Sequence[Comparison]) -> tuple[Section, ...]:
     )
 
 
-def _own(reader: Reader, table: OwnTable) -> OwnContent:
-    rows = ((row, tuple(reduce_cell(reader, table, row, c.key) for c in table.columns)) for row in table.rows)
-    return OwnContent(table, tuple(rows))
-
-
 def _studied() -> dict[str, list[Selection]]:
     """Return the selections of every full-size study, each under the first study that has it."""
     seen: set[str] = set()
@@ -223,10 +218,6 @@ def _studied() -> dict[str, list[Selection]]:
                 seen.add(first.id)
                 studied.setdefault(name, []).append(selection)
     return studied
-
-
-def _compute(reader: Reader) -> tuple[StudyCost, ...]:
-    return costs(reader, {name: STUDIES[name].make() for name in _studied()})
 
 
 def _origin(reader: Reader) -> Origin | None:
@@ -256,23 +247,25 @@ def build_content(reader: Reader) -> ReportContent:
     """Read the records, reduce them to cells, compare these with the published values, and judge the claims."""
     items = compare_all(reader, load_published(), MACROS)
     cells = {item.name: item.cell for item in items if not item.stand_in}
-    own = tuple(_own(reader, table) for table in OWN.values())
+    own = tuple(
+        OwnContent(table, tuple((row, reduce_row(reader, table, row)) for row in table.rows)) for table in OWN.values()
+    )
     every = cells | {name: cell for content in own for name, cell in content.cells.items()}
     problems = [(p, tuple(names)) for p, names in problems_of(every) if p.refused or p.kind == "diverged"]
-    sections = _sections(items)
+    sections, studied = _sections(items), _studied()
     claims = judge_all(reader, {item.name: item for item in items if not item.stand_in})
     return ReportContent(
         sections=sections,
         truncation=two_ways(reader, items),
         own=own,
-        settings=settings_of(selection for selections in _studied().values() for selection in selections),
+        settings=settings_of(selection for selections in studied.values() for selection in selections),
         licences=tuple(LICENCES),
         claims=claims,
         alternatives=alternatives(reader, items, claims),
         disagreements=groups(items),
         problems=tuple(problems),
         figures={name: FIGURES[name].data(reader) for section in sections for name in section.figures},
-        compute=_compute(reader),
+        compute=costs(reader, {name: STUDIES[name].make() for name in studied}),
         origin=_origin(reader),
         data_notes=reader.data_notes,
         kernel_notes=_kernel_notes(reader, items),

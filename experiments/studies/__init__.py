@@ -88,14 +88,14 @@ def judge_all(reader: Reader, items: Mapping[str, Comparison]) -> tuple[Judged, 
     return tuple(judge_claim(claim, Evidence(reader, items)) for claim in CLAIMS)
 
 
-WORDS = {
-    4: "four", 7: "seven", 8: "eight", 9: "nine", 10: "ten",
-    11: "eleven", 13: "thirteen", 14: "fourteen", 15: "fifteen",
-}  # fmt: skip
-"""Number of a table of the paper → the word in the names of its macros: ``tab:data4``, ``\\datafourbody``. Tables 9 and
-10 are printed as one, and the numbers of figure 7 are in macros of the number seven."""
 NUMBERED = (1, 2, 3, 5, 6, 7, 13)
 """The numbers of the paper's figures; each is drawn as ``figure<number>``."""
+
+
+def _number(table: Table) -> int:
+    """Return a table's number in the paper, 0 without; 9 and 10 are printed as one, figure 7 has tables."""
+    found = re.search(r"(?:Table|figure) (\d+)", table.title)
+    return int(found[1]) if found else 0
 
 
 def tables_of(number: int) -> tuple[Table, ...]:
@@ -104,13 +104,10 @@ def tables_of(number: int) -> tuple[Table, ...]:
     Raises:
         KeyError: if no table has it; the message says where the number is, if it is a figure's, or lists the numbers.
     """
-    if number in WORDS:
-        others = "|".join(word for word in WORDS.values() if word != WORDS[number] and word.startswith(WORDS[number]))
-        form = re.compile(rf"data{WORDS[number]}{f'(?!{others[len(WORDS[number]) :]})' if others else ''}")
-        return tuple(table for table in MACROS if form.match(table.name))
-    if number in NUMBERED:
-        raise KeyError(f"{number} is a figure of the paper: --figure {number}")
-    raise KeyError(_listed())
+    found = tuple(table for table in MACROS if _number(table) == (9 if number == 10 else number))
+    if not found:
+        raise KeyError(f"{number} is a figure of the paper: --figure {number}" if number in NUMBERED else _listed())
+    return found
 
 
 def figure_of(number: int) -> str:
@@ -119,13 +116,13 @@ def figure_of(number: int) -> str:
     Raises:
         KeyError: as :func:`tables_of`, the other way around.
     """
-    if number in NUMBERED:
-        return f"figure{number}"
-    if number in WORDS:
-        raise KeyError(f"{number} is a table of the paper: --table {number}")
-    raise KeyError(_listed())
+    if number not in NUMBERED:
+        is_table = number in map(_number, MACROS)
+        raise KeyError(f"{number} is a table of the paper: --table {number}" if is_table else _listed())
+    return f"figure{number}"
 
 
 def _listed() -> str:
-    tables, figures = (", ".join(map(str, numbers)) for numbers in (WORDS, NUMBERED))
+    numbered = sorted({number for number in map(_number, MACROS) if number})
+    tables, figures = (", ".join(map(str, numbers)) for numbers in (numbered, NUMBERED))
     return f"the paper's tables with results are {tables}, and its figures {figures}"

@@ -17,7 +17,7 @@ from experiments.analysis.gather import gather
 from experiments.analysis.selection import Selection
 from experiments.analysis.statistics import Array
 from experiments.analysis.tables import MEDIAN_MSE, OwnTable, Row, column, row
-from experiments.studies.model import Study, selections_of
+from experiments.studies.model import study_of
 
 
 def at_budget(
@@ -84,13 +84,7 @@ BUDGETS = OwnTable(
     rank=14,
 )
 
-BUDGET = Study(
-    "budget",
-    "sizes under budgets of 3 to 12 components, and fixed models",
-    lambda: selections_of(BUDGETS),
-    rank=303,
-    curves=1,
-)
+BUDGET = study_of(BUDGETS, "sizes under budgets of 3 to 12 components, and fixed models", 303, 1)
 
 _SIDE = {"budget": -0.08, "fixed": 0.08, "high": 0.0}
 """Horizontal offset of each series within a budget."""
@@ -132,7 +126,7 @@ _AGAIN = "before results; judged again on new runs"
 def _spent(evidence: Evidence) -> tuple[Array, Array]:
     """Cost and budget of every budgeted run of the 1D study, each of shape [runs]."""
     runs = [BUDGETS.runs[f"one_d_{count}_budget"] for count in _COUNTS]
-    found = evidence.pooled(runs, ["grown.budget.cost", "grown.budget.limit"], "1D budgets")
+    found = evidence.samples(runs, ["grown.budget.cost", "grown.budget.limit"], "1D budgets")
     return found["grown.budget.cost"], found["grown.budget.limit"]
 
 

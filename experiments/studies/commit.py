@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from experiments.analysis.tables import MEAN_T, MEDIAN_MSE, OwnTable, Row, colum
 from experiments.studies.decay import DECAY
 from experiments.studies.depth import NINE, TEN
 from experiments.studies.manifold import FIFTEEN
-from experiments.studies.model import Study, selections_of
+from experiments.studies.model import study_of
 from experiments.studies.one_d import BASELINE
 from experiments.studies.peft import SMALL, TASKS, learned
 from experiments.studies.schedules import FOUR
@@ -49,7 +48,7 @@ def _rows() -> Iterator[tuple[str, str, Selection, str, str, int]]:
             yield f"{table.name}_{key}".replace("body", ""), label, runs, "mse", MEDIAN_MSE, 10
     yield "ste", "STE", Selection.of({**dict(BASELINE.choices), "method": "ste"}), "mse", MEDIAN_MSE, 10
     for key in ("learn_r_and_t", "normalized"):
-        yield f"decay_{key}", DECAY.row(key).title, replace(DECAY.runs[key], companions=()), "mse", MEDIAN_MSE, 10
+        yield f"decay_{key}", DECAY.row(key).title, DECAY.runs[key].only(), "mse", MEDIAN_MSE, 10
     # longer runs have fewer seeds: ten, three, one
     for task, gate, seeds in (("cora", "gcn", 10), ("mnist", "conv", 10), ("mnist", "mlp", 10), ("cifar10", "conv", 3)):
         runs = Selection.of({"task": task, "gate": gate})
@@ -63,7 +62,7 @@ def _rows() -> Iterator[tuple[str, str, Selection, str, str, int]]:
         yield f"stories_{gate}", f"TinyStories, {label}", runs, "bits_per_character", "<median:.4f>", seeds
     for gate, label in (("lora", "LoRA"), ("adapter", "adapter")):
         for title, task in TASKS.items():
-            runs = replace(learned(task, gate, choices=SMALL), companions=())
+            runs = learned(task, gate, choices=SMALL).only()
             yield f"{gate}_{task}", f"SmolLM2, {label}, {title}, nats", runs, "nats", "<median:.3f>", 1
 
 
@@ -114,21 +113,9 @@ TIED = OwnTable(
     rank=13,
 )
 
-COMMIT_STUDY = Study(
-    "commit",
-    "rows of the paper with boundaries rounded at 90 % of training",
-    lambda: selections_of(COMMITTED),
-    rank=301,
-    curves=1,
-)
+COMMIT_STUDY = study_of(COMMITTED, "rows of the paper with boundaries rounded at 90 % of training", 301, 1)
 
-TIED_ALPHA = Study(
-    "tied_alpha",
-    "the 1D study with a snapping strength that follows the price",
-    lambda: selections_of(TIED),
-    rank=302,
-    curves=1,
-)
+TIED_ALPHA = study_of(TIED, "the 1D study with a snapping strength that follows the price", 302, 1)
 
 claim = Claims(1400)
 _SOFT, _MSE = "grown.soft.mse", "grown.truncated.mse"
@@ -146,7 +133,7 @@ def _exact(evidence: Evidence) -> Outcome:
     """With a commit at 90 % of training every boundary of the 1D schedules is an integer, and truncation changes no
     error by more than a part in a hundred thousand."""
     runs = [COMMITTED.runs[f"datafour_{key}_commit"] for key in _SCHEDULES]
-    found = evidence.pooled(runs, ["integer", _SOFT, _MSE], "1D schedules, committed")
+    found = evidence.samples(runs, ["integer", _SOFT, _MSE], "1D schedules, committed")
     cost = np.abs(found[_MSE] / found[_SOFT] - 1)
     return Outcome(
         [

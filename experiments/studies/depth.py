@@ -14,7 +14,7 @@ from experiments.analysis.figures import EACH, Data, Panel, Point, Spec
 from experiments.analysis.gather import gather, spread
 from experiments.analysis.selection import Selection
 from experiments.analysis.tables import MEDIAN_MSE, PM, OwnTable, Row, Table, column, row
-from experiments.studies.model import Study, selections_of
+from experiments.studies.model import Study, study_of
 
 
 def _depth(gate: str, schedule: str = "paper") -> Selection:
@@ -89,12 +89,7 @@ def _depth_seeds() -> list[Selection]:
     return [runs.with_seeds(range(39)) for runs in DEPTH.runs.values()]
 
 
-DEPTH_STUDY = Study(
-    "depth",
-    "tables 9 and 10: depth by layers (four settings) and by a chain, ten seeds",
-    lambda: selections_of(DEPTH),
-    rank=206,
-)
+DEPTH_STUDY = study_of(DEPTH, "tables 9 and 10: depth by layers (four settings) and by a chain, ten seeds", 206)
 
 DEPTH_SEEDS = Study(
     "depth_seeds", "tables 9 and 10 with 39 seeds: enough for ranks to decide a single run", _depth_seeds, rank=207

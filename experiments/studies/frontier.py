@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -36,15 +37,16 @@ FIXED_FRONTIER = Study(
 )
 
 FIXED, GROWN = "fixed", "grown"
+"""Names of the series, and of the phases that they show."""
 PANELS = {"": Panel("retained count", "truncated MSE", ylog=True, lanes=True, series=(FIXED, GROWN))}
 _SIDE = {FIXED: -1.0, GROWN: 1.0}
 
 
-def geometric(series: str, x: float, values: list[tuple[str, float]]) -> Point:
-    """Compute the geometric mean of (run id, value) pairs, with a bar of one population deviation of log10."""
-    logs = np.log10([value for _, value in values])
+def geometric(series: str, x: float, each: Sequence[Point]) -> Point:
+    """Compute the geometric mean of points, with a bar of one population deviation of log10."""
+    logs = np.log10([point.y for point in each])
     mean, sd = logs.mean(), logs.std(ddof=0)
-    runs = tuple(name for name, _ in values)
+    runs = tuple(chain(*(point.runs for point in each)))
     ends = (float(10 ** (mean - sd)), float(10 ** (mean + sd))) if len(runs) > 2 else (None, None)
     return Point(series, x, float(10**mean), runs, low=ends[0], high=ends[1], shift=0.12 * _SIDE[series])
 
@@ -52,27 +54,17 @@ def geometric(series: str, x: float, values: list[tuple[str, float]]) -> Point:
 def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     """Make the series "fixed" and "grown" (pooled by count over prices), each with a series of single runs."""
     selections = dict(enumerate(FIXED_FRONTIER.make()))
-    quantities = {
-        key: ["fixed.count", "fixed.truncated.mse"]
-        if dict(selection.choices)["method"] == "fixed"
-        else ["grown.count", "grown.truncated.mse"]
-        for key, selection in selections.items()
-    }
+    phases = {key: FIXED if dict(runs.choices)["method"] == FIXED else GROWN for key, runs in selections.items()}
+    quantities = {key: [f"{phase}.count", f"{phase}.truncated.mse"] for key, phase in phases.items()}
     gathered = gather(reader, selections, quantities, overrides)
-    pooled: dict[tuple[str, float], list[tuple[str, float]]] = defaultdict(list)
+    pooled: dict[tuple[str, float], list[Point]] = defaultdict(list)
     for key, group in gathered.groups.items():
-        if not group.runs:
-            continue
-        count, mse = (group.values[name] for name in quantities[key])
-        series = FIXED if "fixed.count" in quantities[key] else GROWN
-        for name, x, y in zip(group.ids, count, mse, strict=True):
-            pooled[series, float(x)].append((name, float(y)))
+        for point in group.points(f"{phases[key]} ({EACH})", *quantities[key]):
+            pooled[phases[key], point.x].append(point)
     points: list[Point] = []
-    for (series, x), values in sorted(pooled.items()):
-        points.append(geometric(series, x, values))
-        each = (Point(f"{series} ({EACH})", x, y, (name,)) for name, y in values)
-        points += spread(each, 0.14, 0.28 * _SIDE[series])
-    prices = sorted({s.config(0).schedule.lambda0 for k, s in selections.items() if "grown.count" in quantities[k]})
+    for (series, x), each in sorted(pooled.items()):
+        points += [geometric(series, x, each), *spread(each, 0.14, 0.28 * _SIDE[series])]
+    prices = sorted({runs.config(0).schedule.lambda0 for key, runs in selections.items() if phases[key] == GROWN})
     notes = [
         "lines: geometric mean; bars: one standard deviation of log₁₀ MSE, where there are three runs; faint: each run",
         "grown: pooled by count over the prices λ₀ = " + ", ".join(map(np.format_float_positional, prices)),
@@ -117,10 +109,10 @@ def _frontier(evidence: Evidence) -> Outcome:
     """Fixed models are slightly better at matched count: lower at most counts, typically by a factor of at most two."""
     made = FIXED_FRONTIER.make()
     fixed_runs = [s for s in made if dict(s.choices)["method"] == "fixed"]
-    found = evidence.pooled(fixed_runs, ["fixed.count", "fixed.truncated.mse"], "fixed counts")
+    found = evidence.samples(fixed_runs, ["fixed.count", "fixed.truncated.mse"], "fixed counts")
     fixed = by_count(found["fixed.count"], found["fixed.truncated.mse"])
     grown_runs = [s for s in made if dict(s.choices)["method"] == "ngn"]
-    pooled = evidence.pooled(grown_runs, [_COUNT, _MSE, "integer"], "grown runs of three prices")
+    pooled = evidence.samples(grown_runs, [_COUNT, _MSE, "integer"], "grown runs of three prices")
     grown = by_count(pooled[_COUNT], pooled[_MSE])
     counts = sorted(set(fixed) & set(grown))
     if len(counts) < 3:

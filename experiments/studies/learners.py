@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from experiments.analysis.claims import ABOVE, Claims, Estimate, Outcome, Tally
@@ -67,19 +66,18 @@ LEARNERS = Study(
 
 METHODS = {"ngn": "NGN", "awnn": "AWNN (block adaptation)", "l0": "L₀ (hard concrete)", "ste": "STE (straight-through)"}
 """Key of a row of table 7 → name of its series."""
+_COUNT, _MSE = "grown.count", "grown.truncated.mse"
 PANELS = {"": Panel("retained count", "deployed MSE", ylog=True, lanes=True, series=tuple(METHODS.values()))}
 
 
 def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     """Make a series for each method, one point per seed, with the methods side by side within a count."""
     # this figure does not show the fixed models of the table's last column
-    selections = {key: replace(runs, companions=()) for key, runs in SEVEN.runs.items()}
-    gathered = gather(reader, selections, ["grown.count", "grown.truncated.mse"], overrides)
+    selections = {key: runs.only() for key, runs in SEVEN.runs.items()}
+    gathered = gather(reader, selections, [_COUNT, _MSE], overrides)
     points: list[Point] = []
     for place, (key, name) in enumerate(METHODS.items()):
-        group = gathered.groups[key]
-        numbers = zip(group.ids, *group.values.values(), strict=True)
-        points += spread((Point(name, float(x), float(y), (run,)) for run, x, y in numbers), 0.14, 0.2 * (place - 1.5))
+        points += spread(gathered.groups[key].points(name, _COUNT, _MSE), 0.14, 0.2 * (place - 1.5))
     return gathered.data(points, notes=["one point per seed, spread sideways within its count"])
 
 
@@ -88,7 +86,6 @@ SPEC = Spec(
 )
 
 claim = Claims(500)
-_COUNT, _MSE = "grown.count", "grown.truncated.mse"
 
 
 def _sample(evidence: Evidence, key: str) -> dict[str, Array]:

@@ -89,3 +89,8 @@ def _named(selections: Iterable[Selection], store: Store | None) -> Iterator[Run
 def selections_of(*tables: Table) -> list[Selection]:
     """Return the selections that tables name."""
     return [runs for table in tables for runs in table.runs.values()]
+
+
+def study_of(table: Table, title: str, rank: int, curves: int = 0) -> Study:
+    """Return the study of the runs that a table names, with the table's name."""
+    return Study(table.name, title, lambda: selections_of(table), rank=rank, curves=curves)

@@ -12,7 +12,7 @@ from experiments.analysis.figures import EACH, Curve, Data, Line, Panel, Point, 
 from experiments.analysis.gather import gather
 from experiments.analysis.selection import Selection
 from experiments.analysis.tables import MEAN_T, MEDIAN_MSE, OwnTable, Row, column, number, row
-from experiments.studies.model import Study, selections_of
+from experiments.studies.model import Study, study_of
 
 BASELINE = Selection.of({"task": "regression1d", "gate": "mlp", "method": "ngn", "schedule": "paper"}, seeds=range(10))
 FORMER = {"train.lr_boundary": 0.05, "task.draw": 0}
@@ -99,13 +99,7 @@ FIFTY_SEEDS = Study(
     "baseline", "figure 1 and the capacity learners: the 1D baseline, fifty seeds", _baseline, rank=102, curves=10
 )
 
-SENSITIVITY_STUDY = Study(
-    "sensitivity",
-    "the 1D baseline with one open setting changed, ten seeds",
-    lambda: selections_of(SENSITIVITY),
-    rank=110,
-    curves=1,
-)
+SENSITIVITY_STUDY = study_of(SENSITIVITY, "the 1D baseline with one open setting changed, ten seeds", 110, 1)
 
 SHOWN_SEED = 0
 """The seed drawn strongly. It was fixed in advance, as for the numbers of the standard run."""

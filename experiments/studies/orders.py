@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -15,10 +16,9 @@ from experiments.analysis.estimates import median
 from experiments.analysis.evidence import Evidence
 from experiments.analysis.figures import Data, Panel, Point, Spec
 from experiments.analysis.gather import gather
-from experiments.analysis.statistics import Array
 from experiments.analysis.tables import MEDIAN_MSE, OwnTable, Row, column
 from experiments.studies.budgets import at_budget
-from experiments.studies.model import Study, selections_of
+from experiments.studies.model import study_of
 
 ORDERS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
     "half": ("$r=1/2$", "r = ½", {}),
@@ -71,13 +71,7 @@ ORDERED = OwnTable(
     rank=15,
 )
 
-ORDERS_STUDY = Study(
-    "orders",
-    "orders of components under one budget: 1D regression and MNIST, ten seeds",
-    lambda: selections_of(ORDERED),
-    rank=304,
-    curves=1,
-)
+ORDERS_STUDY = study_of(ORDERED, "orders of components under one budget: 1D regression and MNIST, ten seeds", 304, 1)
 
 _SHOWN = {order: said for order, (_, said, _) in islice(ORDERS.items(), 6)}
 """At most as many series as there are styles."""
@@ -118,36 +112,28 @@ _AGAIN = "before results; judged again on new runs"
 _COUNT, _RANKED = "grown.count", ("ranks", "half")
 
 
-def _over_half(evidence: Evidence, order: str, quantity: str, count: int = 8) -> Array:
-    """An error of a 1D order over that of r = ½ from the same seed and under the same budget, shape [seeds]."""
+def _over_half(
+    evidence: Evidence, what: str, order: str, quantity: str, least: float, most: float = math.inf, count: int = 8
+) -> Estimate:
+    """Want the median of an error of a 1D order over that of r = ½, same seed and budget, between two bounds."""
     first, second = (ORDERED.runs[f"one_d_{count}_{key}"] for key in (order, "half"))
-    return evidence.ratios(first, second, quantity, f"{order}, budget of {count}")
+    ratios = evidence.ratios(first, second, quantity, f"{order}, budget of {count}")
+    return Estimate(what, median(ratios), least, most)
 
 
 @claim("orders_power", "study orders", _AGAIN)
 def _power(evidence: Evidence) -> Outcome:
     """What weights 1/(k + 1) gain over (1/2)^k at one price is size: under one budget, of 4 and of 8 components, their
     1D errors are within a factor of three of each other, same seed, in the median."""
-    return Outcome(
-        [
-            Estimate(
-                f"truncated MSE over that of r = ½, {n} components",
-                median(_over_half(evidence, "power", _MSE, n)),
-                1 / 3,
-                3,
-            )
-            for n in (4, 8)
-        ]
-    )
+    what = "truncated MSE over that of r = ½, {} components"
+    return Outcome([_over_half(evidence, what.format(n), "power", _MSE, 1 / 3, 3, n) for n in (4, 8)])
 
 
 @claim("orders_needed", "study orders", _AGAIN)
 def _needed(evidence: Evidence) -> Outcome:
     """Weights put the components in order: with r = 1 the first half of what a budget of eight keeps errs at least
     three times as much as with r = ½, same seed, in the median."""
-    return Outcome(
-        [Estimate("MSE of the first half over that with r = ½", median(_over_half(evidence, "none", "half")), 3)]
-    )
+    return Outcome([_over_half(evidence, "MSE of the first half over that with r = ½", "none", "half", 3)])
 
 
 @claim("orders_nested", "study orders", _AGAIN)
@@ -157,10 +143,8 @@ def _nested(evidence: Evidence) -> Outcome:
     kept = [float(evidence.samples(ORDERED.runs[f"one_d_8_{key}"], [_COUNT], key)[_COUNT].mean()) for key in _RANKED]
     return Outcome(
         [
-            Estimate(
-                "MSE of the first half over that with r = ½", median(_over_half(evidence, "ranks", "half")), 0, 1 / 3
-            ),
-            Estimate("of all components", median(_over_half(evidence, "ranks", _MSE)), 1),
+            _over_half(evidence, "MSE of the first half over that with r = ½", "ranks", "half", 0, 1 / 3),
+            _over_half(evidence, "of all components", "ranks", _MSE, 1),
         ],
         f"components kept, mean {kept[0]:.1f}, with r = ½ {kept[1]:.1f}",
     )

@@ -140,7 +140,7 @@ SEEDS = OwnTable(
 def _adapted(gate: str, model: str, budget: str) -> list[Selection]:
     """Select base scores, then each learned model with its rivals, then two more seeds of the first task."""
     runs = [learned(task, gate, choices={"model": model, "budget": budget}) for task in TASKS.values()]
-    more = replace(runs[0].with_seeds((1, 2)), companions=())
+    more = runs[0].with_seeds((1, 2)).only()
     return [*(base_of(selection, 0, {}) for selection in runs), *runs, more]
 
 
@@ -253,8 +253,7 @@ def _soft_against_truncated(reader: Reader, overrides: Mapping[str, Any]) -> Dat
     points: list[Point] = []
     for key, group in gathered.groups.items():
         gate, _, task = key.partition(" ")
-        for run, soft, truncated in zip(group.runs, *group.values.values(), strict=True):
-            points.append(Point(labels[task], float(soft), float(truncated), (run.run_id,), gate))
+        points += group.points(labels[task], "soft", "truncated", gate)
     lines = []
     for gate in _GAPS:
         ends = [value for point in points if point.panel == gate for value in (point.x, point.y)]

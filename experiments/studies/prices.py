@@ -110,13 +110,12 @@ def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     gathered = gather(reader, dict(zip(PRICES, SWEEP, strict=True)), quantities, overrides, unit="prices")
     points, steps, lines = [], [], []
     for price, group in sorted(gathered.groups.items()):
-        for n, run in enumerate(group.runs):
-            count, integer, soft, truncated = (float(group.values[name][n]) for name in quantities)
-            ids = (run.run_id,)
-            points.append(Point(LANDED if integer else BETWEEN, price, count, ids, "count"))
-            points.append(Point("soft", price, soft, ids, "mse"))
-            points.append(Point("truncated", price, truncated, ids, "mse"))
-            steps.append(Price(PRICES.index(price), price, int(count), run.run_id))
+        for name, *numbers in zip(group.ids, *group.values.values(), strict=True):
+            count, integer, soft, truncated = map(float, numbers)
+            landed = LANDED if integer else BETWEEN
+            shown = ((landed, count, "count"), ("soft", soft, "mse"), ("truncated", truncated, "mse"))
+            points += [Point(series, price, y, (name,), panel) for series, y, panel in shown]
+            steps.append(Price(PRICES.index(price), price, int(count), name))
     for plateau in plateaus(steps):
         label = f"×{plateau.width:.1f}" if plateau.width >= _LABELLED else ""
         ends = np.array([plateau.low, plateau.high])
@@ -191,7 +190,7 @@ _COUNT, _MSE = "grown.count", "grown.truncated.mse"
 
 
 def _sweep(evidence: Evidence, quantities: Sequence[str]) -> dict[str, Array]:
-    return evidence.pooled(LAMBDA_SWEEP.make(), quantities, "λ sweep")
+    return evidence.samples(LAMBDA_SWEEP.make(), quantities, "λ sweep")
 
 
 @claim("knob", "figure 2")

@@ -44,6 +44,12 @@ def pruned(
     return Selection.of(all_choices, {**settings, **(overrides or {})}, (0,), beside)
 
 
+def ladder_row(key: str, runs: Selection, power: int | str = "", **rest: Any) -> Row:
+    """Make the row of a pruned model. Its key is its target and backbone, and its price if no ``power`` is given."""
+    target, backbone, *price = key.split("-")
+    return row(key, TARGETS[target], backbone, f"$10^{{-{power or price[-1]}}}$", seeds=1, runs=runs, **rest)
+
+
 def ladder(choices: Mapping[str, str], overrides: Mapping[str, Any] | None = None) -> dict[str, Selection]:
     """Return row key → run of table 13."""
     return {
@@ -65,15 +71,6 @@ def against(choices: Mapping[str, str], overrides: Mapping[str, Any] | None = No
     return pruned("ffn", "updated", 3, choices, overrides, {**PRUNED, "mixed": _mixed})
 
 
-def _frontier() -> tuple[Row, ...]:
-    rows = []
-    for key, runs in ladder(PYTHIA).items():
-        target, backbone, _, power = key.split("-")
-        labels = (TARGETS[target], backbone, f"$10^{{-{power}}}$")
-        rows.append(row(key, *labels, seeds=1, runs=runs, stand_ins=(STAND_IN,)))
-    return tuple(rows)
-
-
 THIRTEEN = Table(
     "datathirteenbody",
     "Table 13: pruning frontier",
@@ -83,7 +80,7 @@ THIRTEEN = Table(
         column("score", "EM (trunc)", "score", _SCORE),
         column("forgetting", "Pile × base", "forgetting", "<value:.2f>"),
     ),
-    _frontier(),
+    tuple(ladder_row(key, runs, stand_ins=(STAND_IN,)) for key, runs in ladder(PYTHIA).items()),
 )
 
 _FORGETTING = "<value:short>"

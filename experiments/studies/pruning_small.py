@@ -16,7 +16,17 @@ from experiments.analysis.tables import OwnTable, Row, column, row
 from experiments.core.needs import Needs
 from experiments.studies.model import Study
 from experiments.studies.peft import SMALL
-from experiments.studies.pruning import BACKBONES, LLAMA_PRUNED, PYTHIA, REPLAY, SHORT, TARGETS, against, ladder
+from experiments.studies.pruning import (
+    BACKBONES,
+    LLAMA_PRUNED,
+    PYTHIA,
+    REPLAY,
+    SHORT,
+    TARGETS,
+    against,
+    ladder,
+    ladder_row,
+)
 
 _THIRDS = "<kept_early.value:.1f>/<kept_middle.value:.1f>/<kept_late.value:.1f>"
 COLUMNS = (
@@ -32,10 +42,7 @@ COLUMNS = (
 
 LADDER_RUNS = ladder(SMALL, SHORT)
 TASK_ONLY = against(SMALL, SHORT)
-MIXED = replace(
-    against(SMALL, {**SHORT, "task.replay": REPLAY}),
-    companions=tuple(pair for pair in TASK_ONLY.companions if pair[0] != "mixed"),
-)
+MIXED = against(SMALL, {**SHORT, "task.replay": REPLAY}).only("base", *PRUNED)
 
 VARIANTS: dict[str, tuple[str, Selection]] = {
     "ordered": ("NGN, neurons in Wanda's order", TASK_ONLY.with_overrides({"gate.rank_by": "wanda"})),
@@ -52,16 +59,6 @@ METHODS = {
 assert METHODS.keys() == PRUNED.keys()
 
 
-def with_base_scores(selection: Selection) -> Selection:
-    """Return the runs with only the base scores as companions."""
-    return replace(selection, companions=tuple(pair for pair in selection.companions if pair[0] == "base"))
-
-
-def _ladder_row(key: str, runs: Selection) -> Row:
-    target, backbone, _, power = key.split("-")
-    return row(key, TARGETS[target], backbone, f"$10^{{-{power}}}$", seeds=1, runs=runs)
-
-
 def method_rows(group: str, learned: Selection) -> tuple[Row, ...]:
     """Make the rows of NGN and of models pruned to its sizes in other ways; ``group`` is their second label."""
     rivals = (
@@ -75,7 +72,7 @@ LADDER = OwnTable(
     "pruning_smollm2",
     "Pruning frontier on SmolLM2-135M, budget=cpu",
     COLUMNS,
-    tuple(_ladder_row(key, runs) for key, runs in LADDER_RUNS.items()),
+    tuple(ladder_row(key, runs) for key, runs in LADDER_RUNS.items()),
     text="The frontier of table 13 on SmolLM2-135M-Instruct: the same targets, backbones and prices, one "
     "pass over 60,000 training tokens. A layer has three blocks of heads (whole groups of one key and value) and 16 of "
     "96 neurons. Kept is the part of all attention and feed-forward weights, and of those in each third of the layers. "
@@ -90,10 +87,7 @@ RIVALS = OwnTable(
     COLUMNS,
     (
         *method_rows("task-only", TASK_ONLY),
-        *(
-            row(key, label, "task-only", seeds=1, runs=with_base_scores(runs))
-            for key, (label, runs) in VARIANTS.items()
-        ),
+        *(row(key, label, "task-only", seeds=1, runs=runs.only("base")) for key, (label, runs) in VARIANTS.items()),
         *method_rows("mixed", MIXED),
     ),
     text="Table 14 on the same model: feed-forward neurons at the price 1e-3, all weights "
@@ -106,8 +100,8 @@ RIVALS = OwnTable(
 
 def _pruned() -> list[Selection]:
     """Select the base model, the runs of table 14 with their variants, then the ladder of table 13."""
-    first = [base_of(TASK_ONLY, 0, {}), with_base_scores(TASK_ONLY), with_base_scores(MIXED)]
-    return [*first, *(with_base_scores(runs) for _, runs in VARIANTS.values()), TASK_ONLY, MIXED, *LADDER_RUNS.values()]
+    first = [base_of(TASK_ONLY, 0, {}), TASK_ONLY.only("base"), MIXED.only("base")]
+    return [*first, *(runs.only("base") for _, runs in VARIANTS.values()), TASK_ONLY, MIXED, *LADDER_RUNS.values()]
 
 
 def _pruned_pythia() -> list[Selection]:

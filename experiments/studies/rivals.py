@@ -6,26 +6,30 @@ differences are of equal seeds.
 
 from __future__ import annotations
 
-from collections import Counter
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import fill
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from experiments.analysis import estimates
-from experiments.analysis.selection import Selection
+from experiments.analysis.selection import Selection, selected_runs
 from experiments.core.needs import Needs
 from experiments.core.paths import RESULTS
-from experiments.store.records import Store, read_record
+from experiments.store.records import Store
 from experiments.studies.model import Study
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FOLDER = RESULTS / "rivals"
 """The study's records. Those of before 2026-11-28 were converted once from files of a benchmark, and say so."""
 SHARES = (25, 50, 75)
 LEVEL = 0.05
+LATENCIES = ("batch", "16", "1")
 
 
 @dataclass(frozen=True)
@@ -152,89 +156,67 @@ def selection(work: RivalWork, method: str, share: int, seeds: Iterable[int], **
     return Selection.of({**work.choices, "method": name}, overrides, seeds)
 
 
-def _make() -> list[Selection]:
-    found = []
-    for work in WORKS.values():
+def _planned() -> Iterator[tuple[str, str, int, str, Selection]]:
+    """Yield (work, method, share, whether it has the steps of the others or their processor time, runs)."""
+    for name, work in WORKS.items():
         seeds = range(work.seeds)
-        found += [selection(work, "dense", 100, seeds)]
-        found += [
-            selection(work, method, share, seeds)
-            for share in work.shares
-            for method in work.methods
-            if method != SCRATCH
-        ]
+        yield name, "dense", 100, "steps", selection(work, "dense", 100, seeds)
+        for share in work.shares:
+            for method in work.methods:
+                if method != SCRATCH:
+                    yield name, method, share, "steps", selection(work, method, share, seeds)
         for (method, share), steps in work.timed.items():
-            found.append(selection(work, method, share, seeds, **{"train.steps": steps, "phases": ("grown",)}))
+            longer = selection(work, method, share, seeds, **{"train.steps": steps, "phases": ("grown",)})
+            yield name, method, share, "processor time", longer
         if "model" in work.choices or work.choices["task"] == "wikitext2":
-            found.append(selection(work, "as given", 100, seeds if work.score == "loss" else range(1)))
-    return found
+            given = selection(work, "as given", 100, seeds if work.score == "loss" else range(1))
+            yield name, "as given", 100, "steps", given
 
 
 STUDY = Study(
     "rivals",
     "NGN beside other ways to make a finished module smaller (docs/benchmarks.md)",
-    _make,
+    lambda: [runs for *_, runs in _planned()],
     results=FOLDER,
     rank=520,
     needs=Needs(memory_gb=8),
 )
 
 
-@dataclass(frozen=True)
-class Unit:
-    """One smaller module of a record, as the table reads it.
+def read(folder: Path) -> pd.DataFrame:
+    """Read the smaller modules of a folder of records, one for each phase of a planned run.
 
-    Attributes:
-        share: its limit, in % of the whole module's cost; 100 for whole modules.
-        part: its cost, in % of the whole module's.
-        equal: whether it has the steps of the others ("steps"), or their processor time.
-        latency: batch, 16 and 1 sample → time, over that of the whole module.
+    Returns:
+        The columns work, method, share (its limit, in % of the whole module's cost; 100 for whole modules), seed, part
+        (its cost, in % of the whole module's), score, equal ("steps" or "processor time"), the latencies of a batch,
+        16 and 1 sample over those of the whole module, seconds, peak (MiB), cpu and batch_size.
     """
+    import pandas as pd  # imported here: it takes longer than most commands need
 
-    work: str
-    method: str
-    share: int
-    seed: int
-    part: float
-    score: float
-    equal: str
-    latency: Mapping[str, float]
-    seconds: float
-    peak: float | None
-    cpu: str
-    batch: int
-    steps: int
-
-
-def units(records: Iterable[Mapping[str, Any]]) -> Iterator[Unit]:
-    """Return the units of those records that score test data, one for each phase."""
-    for record in records:
-        config = record["config"]
-        if record["status"] != "complete" or config["task"]["split"] != "test" or config["profile"] != "full":
-            continue
-        if (name := _work_of(config)) is None:
-            continue
-        for phase, result in record["phases"].items():
-            method = _method_of(config, phase)
-            yield Unit(
-                name,
-                method,
-                100 if method in WHOLE else _share(config["limit"]),
-                config["seed"]["value"],
-                100.0 if method in WHOLE else _part(result),
-                result["truncated"][WORKS[name].score],
-                "steps" if method in WHOLE or result["steps"] == WORKS[name].steps else "processor time",
-                result["cost"].get("ratios", {}),
-                result["seconds"],
-                result.get("peak_memory_mib"),
-                record["hardware"]["cpu"],
-                config["train"]["batch"],
-                result["steps"],
-            )
-
-
-def _share(limit: Mapping[str, Any]) -> int:
-    return int(float(str(limit["macs"] or limit["parameters"]).rstrip("%")))
+    # this run was made without its second phase
+    alone = selection(WORKS["scratch20"], "NGN", 50, (0,), phases=("grown",))
+    store, rows = Store(folder), []
+    for name, method, share, equal, runs in (*_planned(), ("scratch20", "NGN", 50, "steps", alone)):
+        for run in selected_runs(runs):
+            record = store.get(run.id)
+            if record is None or record["status"] != "complete":
+                continue
+            for phase, result in record["phases"].items():
+                row = {
+                    "work": name,
+                    "method": SCRATCH if (METHODS[method][0], phase) == ("ngn", "fixed") else method,
+                    "share": share,
+                    "seed": run.config.seed.value,
+                    "part": 100.0 if method in WHOLE else _part(result),
+                    "score": result["truncated"][WORKS[name].score],
+                    "equal": equal,
+                    "seconds": result["seconds"],
+                    "peak": result.get("peak_memory_mib"),
+                    "cpu": record["hardware"]["cpu"],
+                    "batch_size": record["config"]["train"]["batch"],
+                }
+                rows.append(row | {of: result["cost"].get("ratios", {}).get(of) for of in LATENCIES})
+    return pd.DataFrame(rows)
 
 
 def _part(result: Mapping[str, Any]) -> float:
@@ -247,112 +229,80 @@ def _part(result: Mapping[str, Any]) -> float:
     return float(100 * (budget["cost"] - outside) / (result["parameters"]["candidate"] - outside))
 
 
-def _work_of(config: Mapping[str, Any]) -> str | None:
-    """The work of a configuration; None if it is none of this study."""
-    task, model, gate = config["task"]["name"], (config.get("model") or {}).get("name"), config["gate"]
-    if task == "wikitext2":
-        return "smollm2"
-    if task == "tinystories" and gate["component"] == "units":
-        return "transformer" if config["task"]["held"] == 1_000_000 else "transformer_small"
-    if task == "cifar10" and gate["component"] == "channels":
-        trained = {"resnet20": "trained20", "resnet56": "trained56"}
-        fresh = "resnet20" if gate["shortcuts"] == "maps" else "scratch20"
-        return fresh if model is None else trained.get(model)
-    return None
-
-
-def _method_of(config: Mapping[str, Any], phase: str) -> str:
-    """The method of a phase, as the tables call it."""
-    name, method = config["method"]["name"], config["method"]
-    if name == "ngn":
-        early = config["schedule"]["commit"] == METHODS[OWN[1]][1]["schedule.commit"]
-        return SCRATCH if phase == "fixed" else OWN[early]
-    if name == "even":
-        return "even sizes" if method["at"] == 0 else "even sizes, cut half-way"
-    if name == "torch_pruning":
-        local = "Torch-Pruning, local" if method["ranking"] == "local" else "Torch-Pruning"
-        return "Torch-Pruning, sparsity" if method["sparsity"] else local
-    return next(title for title, (own, _) in METHODS.items() if own == name)
-
-
-def tables(found: Sequence[Unit], scale: str) -> str:
+def tables(found: pd.DataFrame, scale: str) -> str:
     """Format one Markdown table per work and equality, with sizes and seeds; "--" marks what is missing."""
     parts = []
-    for name, work in WORKS.items():
-        for equal in ("steps", "processor time"):
-            these = [unit for unit in found if unit.work == name and unit.equal == equal]
-            if not these or work.scale != scale:
-                continue
-            budget = f"{work.steps:,} steps" if equal == "steps" else "the dense model's processor time, in batches"
-            ours = [own for own in OWN if any(unit.method == own for unit in these)]
-            better = "".join(f" {own} better by |" for own in ours)
-            parts.append(
-                f"{work.title}, **{work.scale}** budget: {budget} of {these[0].batch} per method,\n"
-                f"{fill(f'{work.held:,} {work.samples} scored, {_processors(these)}', 120)}\n\n"
-                f"| {LIMITS[work.limited]} | method | % of dense | {work.unit} |{better} latency x dense: "
-                "batch, 16, 1 | training, s | peak, MiB | seeds |\n"
-                f"| --- | --- | ---: | ---: |{' --- |' * len(ours)} ---: | ---: | ---: | ---: |"
-            )
-            parts[-1] += "".join(
-                f"\n{_row(work, these, method, share, ours)}"
-                for share in (100, *SHARES)
-                for method in METHODS
-                if any((unit.method, unit.share) == (method, share) for unit in these)
-            )
+    for (name, work), equal in itertools.product(WORKS.items(), ("steps", "processor time")):
+        these = found[(found.work == name) & (found.equal == equal)]
+        if these.empty or work.scale != scale:
+            continue
+        budget = f"{work.steps:,} steps" if equal == "steps" else "the dense model's processor time, in batches"
+        cells = dict(list(these.set_index("seed").groupby(["share", "method"])))
+        ours = [own for own in OWN if own in set(these.method)]
+        better = "".join(f" {own} better by |" for own in ours)
+        lines = [
+            _row(work, cells, method, share, ours)
+            for share in (100, *SHARES)
+            for method in METHODS
+            if (share, method) in cells
+        ]
+        parts.append(
+            f"{work.title}, **{work.scale}** budget: {budget} of {these.batch_size.iloc[0]} per method,\n"
+            f"{fill(f'{work.held:,} {work.samples} scored, {_processors(these)}', 120)}\n\n"
+            f"| {LIMITS[work.limited]} | method | % of dense | {work.unit} |{better} latency x dense: "
+            "batch, 16, 1 | training, s | peak, MiB | seeds |\n"
+            f"| --- | --- | ---: | ---: |{' --- |' * len(ours)} ---: | ---: | ---: | ---: |\n" + "\n".join(lines)
+        )
     return "\n\n".join(parts)
 
 
-def _processors(found: Sequence[Unit]) -> str:
+def _processors(found: pd.DataFrame) -> str:
     """Name the kind of processor of most units, and the methods that have units of another, as times depend on it."""
-    (most, _), *others = Counter(unit.cpu for unit in found).most_common()
+    most, *others = found.cpu.value_counts().index
     text = f"one thread of {most}"
-    for kind, _ in others:
-        these = {(unit.method, unit.share) for unit in found if unit.cpu == kind}
-        shares = {method: ", ".join(f"{s}" for m, s in sorted(these) if m == method) for method, _ in sorted(these)}
-        text += f"; of {kind} for some or all models of " + "; ".join(
-            f"{method} at {of} %" for method, of in shares.items()
-        )
+    for kind in others:
+        shares = found[found.cpu == kind].groupby("method").share.unique()
+        models = (f"{method} at {', '.join(map(str, sorted(of)))} %" for method, of in shares.items())
+        text += f"; of {kind} for some or all models of {'; '.join(models)}"
     return text
 
 
-def _row(work: RivalWork, found: Sequence[Unit], method: str, share: int, ours: Iterable[str]) -> str:
+def _row(
+    work: RivalWork, cells: Mapping[tuple[int, str], pd.DataFrame], method: str, share: int, ours: Iterable[str]
+) -> str:
     """Format one method at one share of the limited cost: means over seeds and their intervals of 95 %."""
-    digits = f".{work.digits}f"
-
-    def of(name: str) -> dict[int, Unit]:
-        return {unit.seed: unit for unit in found if (unit.method, unit.share) == (name, share)}
+    digits, these = f".{work.digits}f", cells[share, method]
 
     def better(own: str) -> str:
-        other = of(own) if own != method else {}
-        apart = [work.better * (other[seed].score - unit.score) for seed, unit in these.items() if seed in other]
+        if own == method or (share, own) not in cells:
+            return "--"
+        apart = (work.better * (cells[share, own].score - these.score)).dropna()
         said = verdict(apart, work.small)
         return mean(apart, "+" + digits) + (f", {said}" if said else "")
 
-    these = of(method)
-    peaks = [unit.peak for unit in these.values() if unit.peak is not None]
-    ratios = [[unit.latency[n] for unit in these.values() if n in unit.latency] for n in ("batch", "16", "1")]
-    cells = [
+    texts = [
         f"{share} %",
         method,
-        mean([unit.part for unit in these.values()], ".1f", spread=False),
-        mean([unit.score for unit in these.values()], digits),
+        mean(these.part, ".1f", spread=False),
+        mean(these.score, digits),
         *map(better, ours),
-        ", ".join(mean(each, ".2f", spread=False) for each in ratios),
-        mean([unit.seconds for unit in these.values()], ".0f", spread=False),
-        mean(peaks, ".0f", spread=False),
+        ", ".join(mean(these[of], ".2f", spread=False) for of in LATENCIES),
+        mean(these.seconds, ".0f", spread=False),
+        mean(these.peak, ".0f", spread=False),
         str(len(these)),
     ]
-    return f"| {' | '.join(cells)} |"
+    return f"| {' | '.join(texts)} |"
 
 
-def mean(values: Sequence[float], text: str, spread: bool = True) -> str:
-    """Format the mean and, for several values, half of Student's interval of 95 %."""
-    if not values:
+def mean(values: Iterable[float | None], text: str, spread: bool = True) -> str:
+    """Format the mean and, for several values, half of Student's interval of 95 %; missing values are left out."""
+    there = np.array([value for value in values if value is not None and value == value], dtype=float)
+    if not len(there):
         return "--"
-    middle = format(np.mean(values), text)
-    if not spread or len(values) < 2:
+    middle = format(np.mean(there), text)
+    if not spread or len(there) < 2:
         return middle
-    interval = estimates.mean(np.array(values)).at(LEVEL)
+    interval = estimates.mean(there).at(LEVEL)
     return f"{middle} ± {format(interval.high - interval.value, text.lstrip('+'))}"
 
 
@@ -367,9 +317,3 @@ def verdict(better: Sequence[float], small: float) -> str:
     if interval.low > 0 or interval.high < 0:
         return "ahead" if interval.low > 0 else "behind"
     return "equal" if -small <= interval.low and interval.high <= small else "cannot tell"
-
-
-def read(folder: Path) -> list[Unit]:
-    """Read the units of a folder of records."""
-    store = Store(folder)
-    return list(units(read_record(path) for path in sorted(store.paths())))

@@ -117,9 +117,9 @@ def _schedule(key: str) -> Selection:
     return BASELINE.with_seeds(range(50)) if key == "baseline" else FOUR.runs[key]
 
 
-def _over_baseline(evidence: Evidence, key: str) -> Array:
-    """A schedule's truncated MSE over the baseline's from the same seed, shape [seeds]."""
-    return evidence.ratios(_schedule(key), _schedule("baseline"), _MSE, key)
+def _over_baseline(evidence: Evidence, key: str, quantity: str) -> Array:
+    """An error of a schedule over the baseline's from the same seed, shape [seeds]."""
+    return evidence.ratios(_schedule(key), _schedule("baseline"), quantity, key)
 
 
 def _integers(evidence: Evidence, key: str, said: str) -> Published:
@@ -141,17 +141,11 @@ def _annealing(evidence: Evidence) -> Outcome:
     return Outcome([_integers(evidence, key, said) for said, key in rows.items()])
 
 
-def _cost(evidence: Evidence, key: str) -> Array:
-    """Truncated over soft MSE of each run of a schedule, shape [runs]."""
-    found = evidence.samples(_schedule(key), [_MSE, "grown.soft.mse"], key)
-    cost: Array = found[_MSE] / found["grown.soft.mse"]
-    return cost
-
-
 @claim("truncation_free", "table 4", _AFTER)
 def _truncation_free(evidence: Evidence) -> Outcome:
     """Truncating the baseline costs nothing: the MSE of the median run rises by at most a tenth."""
-    cost = _cost(evidence, "baseline")
+    found = evidence.samples(_schedule("baseline"), [_MSE, "grown.soft.mse"], "baseline")
+    cost = found[_MSE] / found["grown.soft.mse"]
     because = f"more than a tenth in {int((cost > 1.1).sum())} of {len(cost)} runs, at most {cost.max():.3g} times"
     return Outcome([Estimate("truncated over soft MSE", median(cost), most=1.1, spec=".4f")], because)
 
@@ -161,20 +155,11 @@ def _constant_schedules(evidence: Evidence) -> Outcome:
     """Constant λ or α fits about as well as the baseline (within a factor of three from the same seed, in the
     median)."""
     rows = {"λ constant": "lambda_const", "α constant": "alpha_const"}
-    return Outcome(
-        [
-            Estimate(f"truncated MSE over the baseline's, {said}", median(_over_baseline(evidence, key)), 1 / 3, 3)
-            for said, key in rows.items()
-        ]
-    )
-
-
-def _cost_over_baseline(evidence: Evidence, key: str) -> Array:
-    """What truncation costs a schedule (truncated over soft MSE) over what it costs the baseline, shape [seeds]."""
-    cut, soft = (
-        evidence.ratios(_schedule(key), _schedule("baseline"), quantity, key) for quantity in (_MSE, "grown.soft.mse")
-    )
-    return cut / soft
+    parts = []
+    for said, key in rows.items():
+        ratios = _over_baseline(evidence, key, _MSE)
+        parts.append(Estimate(f"truncated MSE over the baseline's, {said}", median(ratios), 1 / 3, 3))
+    return Outcome(parts)
 
 
 @claim("gap", "table 4", "after results, 2026-11-21; pairs since 2026-11-25")
@@ -182,12 +167,11 @@ def _gaps_open(evidence: Evidence) -> Outcome:
     """Without α, or at β = 4, truncation costs at least twice as much as in the baseline of the same seed, in the
     median."""
     rows = {"α = 0": "no_alpha", "β = 4": "beta4"}
-    return Outcome(
-        [
-            Estimate(f"cost of truncation over the baseline's, {said}", median(_cost_over_baseline(evidence, key)), 2)
-            for said, key in rows.items()
-        ]
-    )
+    parts = []
+    for said, key in rows.items():
+        cut, soft = (_over_baseline(evidence, key, quantity) for quantity in (_MSE, "grown.soft.mse"))
+        parts.append(Estimate(f"cost of truncation over the baseline's, {said}", median(cut / soft), 2))
+    return Outcome(parts)
 
 
 @claim("sharp_start", "table 4", _AFTER)
@@ -198,7 +182,7 @@ def _sharp_start(evidence: Evidence) -> Outcome:
     return Outcome(
         [
             Estimate("baseline's t minus that of β = 15", median(base - sharp), 1),
-            Estimate("truncated MSE over the baseline's", median(_over_baseline(evidence, "beta15")), 1),
+            Estimate("truncated MSE over the baseline's", median(_over_baseline(evidence, "beta15", _MSE)), 1),
         ]
     )
 

@@ -12,11 +12,11 @@ from experiments.analysis.claims import Claims, Estimate, Exact, Outcome, Tally
 from experiments.analysis.estimates import difference_of_shares, exact, share
 from experiments.analysis.evidence import Evidence, Untested
 from experiments.analysis.selection import PRUNED, RIVALS, Selection, base_of
-from experiments.analysis.tables import PM, OwnTable, Row, column, row
+from experiments.analysis.tables import PM, OwnTable, column, row
 from experiments.studies.model import Study
 from experiments.studies.peft import SMALL, TASKS, learned
 from experiments.studies.peft_small import SCORES, method_row
-from experiments.studies.pruning import SHORT, TARGETS, pruned
+from experiments.studies.pruning import SHORT, TARGETS, ladder_row, pruned
 from experiments.studies.pruning_small import COLUMNS, LADDER_RUNS, method_rows
 
 RATE = 2e-3
@@ -59,12 +59,9 @@ ASKED_RUNS = {
 }
 
 PRICED_RUNS = {
-    f"{task}-{price}": replace(
-        learned(task, "lora", (0, 1, 2), choices=SMALL).with_overrides(
-            {"schedule.lambda0": float(price), "phases": ("grown",)}
-        ),
-        companions=(("base", base_of),),
-    )
+    f"{task}-{price}": learned(task, "lora", (0, 1, 2), choices=SMALL)
+    .with_overrides({"schedule.lambda0": float(price), "phases": ("grown",)})
+    .only("base")
     for task in ("wikisql_easy", "wikisql_hard")
     for price in ("3e-3", "1e-2")
 }
@@ -82,19 +79,14 @@ STRONG = OwnTable(
 )
 
 
-def _ladder_row(key: str, runs: Selection, price: str) -> Row:
-    target, backbone = key.split("-")[:2]
-    return row(key, TARGETS[target], backbone, price, seeds=1, runs=runs)
-
-
 TRAINED = OwnTable(
     "pruning_smollm2_trained",
     "Pruning of SmolLM2-135M, budget=cpu: a high price, and backbones that were trained first",
     COLUMNS,
     (
-        *(_ladder_row(key, runs, "$10^{-1}$") for key, runs in UPDATED_RUNS.items()),
+        *(ladder_row(key, runs, 1) for key, runs in UPDATED_RUNS.items()),
         row("dense", "none", "trained", "--", seeds=1, runs=DENSE, dashes=("integer", "soft")),
-        *(_ladder_row(key, runs, f"$10^{{-{key[-1]}}}$") for key, runs in TRAINED_RUNS.items()),
+        *(ladder_row(key, runs) for key, runs in TRAINED_RUNS.items()),
     ),
     text="Table 13 on SmolLM2-135M-Instruct, continued. All weights of a trained backbone are first trained for one "
     "pass over the 60,000 tokens, with nothing removed. Then they are frozen, and one more pass learns the sizes "

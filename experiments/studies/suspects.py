@@ -7,7 +7,7 @@ from typing import Any
 
 from experiments.analysis.selection import Selection
 from experiments.analysis.tables import MEAN_MSE, MEAN_T, MEDIAN_MSE, OwnTable, Row, column, mean_sd, row
-from experiments.studies.model import Study, selections_of
+from experiments.studies.model import study_of
 from experiments.studies.one_d import BASELINE, FORMER
 
 _ACCURACY = mean_sd(".2f", ".2f")
@@ -122,10 +122,4 @@ SUSPECTS = OwnTable(
 )
 """Planned experiments on lines of docs/disagreements.md, each next to the unchanged runs; see docs/log.md."""
 
-SUSPECTS_STUDY = Study(
-    "suspects",
-    "what may explain a disagreement: one setting changed",
-    lambda: selections_of(SUSPECTS),
-    rank=305,
-    curves=1,
-)
+SUSPECTS_STUDY = study_of(SUSPECTS, "what may explain a disagreement: one setting changed", 305, 1)

@@ -123,14 +123,11 @@ BF16 = OwnTable(
     tuple(
         row(f"{task}{suffix}", f"{label}, {precision}", seeds=len(_SEEDS), runs=runs)
         for task, label in _TASKS.items()
-        for suffix, precision, runs in (
-            ("", "float32", Selection.of({"task": task, "gate": "conv"}, {}, _SEEDS)),
-            (
-                "_bf16",
-                "bf16",
-                Selection.of({"task": task, "gate": "conv"}, {"train.autocast": "bf16", "phases": ("grown",)}, _SEEDS),
-            ),
+        for suffix, precision, change in (
+            ("", "float32", {}),
+            ("_bf16", "bf16", {"train.autocast": "bf16", "phases": ("grown",)}),
         )
+        for runs in [Selection.of({"task": task, "gate": "conv"}, change, _SEEDS)]
     ),
     text="Accuracy in %, mean and standard deviation over five seeds, with train.autocast=bf16 and without it. "
     "Weights, moments and boundaries are in float32 or float64 in both.",
@@ -186,14 +183,13 @@ def _make(task: str, gate: str, reader: Reader, overrides: Mapping[str, Any]) ->
     pooled: dict[float, dict[int, tuple[str, float]]] = defaultdict(dict)
     points: list[Point] = []
     for key, group in gathered.groups.items():
-        counts, accuracies = (group.values.get(name, ()) for name in quantities[key])
-        found = [(run, float(x), float(y)) for run, x, y in zip(group.runs, counts, accuracies, strict=True)]
+        found = group.points(str(key), *quantities[key])
         if key in _SIDE:
-            points += spread((Point(str(key), x, y, (run.run_id,)) for run, x, y in found), 0.18, _SIDE[str(key)])
+            points += spread(found, 0.18, _SIDE[str(key)])
             continue
-        for run, count, accuracy in found:
+        for run, point in zip(group.runs, found, strict=True):
             # the fixed phase of a learned run equals the fixed run of that count and seed
-            pooled[count].setdefault(run.seed, (run.run_id, accuracy))
+            pooled[point.x].setdefault(run.seed, (run.run_id, point.y))
     for count, seeds in sorted(pooled.items()):
         values = np.array([value for _, value in seeds.values()])
         mean, sd = float(values.mean()), float(values.std(ddof=0))

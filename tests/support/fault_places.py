@@ -242,8 +242,8 @@ def read_only_mount(folder: Path) -> Count:
         (build_paper_data.main, [records, "--table=dataeightbody"], 0),
         (build_paper_data.main, [records, f"--output={place / 'data.tex'}"], 1),
         (build_paper_data.main, [records, f"--output={out / 'data.tex'}"], 0),
-        (build_figures.main, [records, f"--output={place / 'figures'}", "--only", "figure1", "figure2", "--jobs=2"], 1),
-        (build_figures.main, [records, f"--output={out / 'figures'}", "--only", "figure1", "--jobs=1"], 0),
+        (build_figures.main, [records, f"--output={place / 'figures'}", "--only", "figure1", "figure2"], 1),
+        (build_figures.main, [records, f"--output={out / 'figures'}", "--only", "figure1"], 0),
         (build_report.main, [records, f"--output={place / 'paper'}"], 1),
         (fetch_data.main, ["mnist", *data], 1),
     ]

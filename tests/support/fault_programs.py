@@ -161,9 +161,7 @@ def _paper(folder: Path) -> list[Program]:
 
     mains: dict[str, tuple[Callable[[list[str]], int], list[str]]] = {
         "build_paper_data.py": (build_paper_data.main, ["--output={}/paper/data.tex"]),
-        "build_figures.py": (
-            build_figures.main, ["--output={}/figures", "--only", "figure1", "figure2", "--jobs=1"],
-        ),
+        "build_figures.py": (build_figures.main, ["--output={}/figures", "--only", "figure1", "figure2"]),
         "build_report.py": (build_report.main, ["--output={}/paper"]),
     }  # fmt: skip
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +60,3 @@ def make(folder: Path) -> tuple[ReportContent, Reader, str]:
     reader = Reader(store)
     report = build_content(reader)
     return report, reader, render(report, reader)
-
-
-def data_of(page: str) -> dict[str, Any]:
-    """The block of data that the page's scripts read."""
-    (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
-    found: dict[str, Any] = json.loads(text)
-    return found

@@ -79,12 +79,6 @@ LOOKS = (
 """Styles in the order in which series take them; no figure has more series."""
 
 
-def new_figure(height: float = 2.6) -> Figure:
-    """An empty figure of the common width; ``height`` in inches. No window system is touched."""
-    with matplotlib.rc_context(RC):
-        return Figure(figsize=(WIDTH, height), layout="constrained")
-
-
 def draw(spec: Spec, data: Data) -> Figure:
     """Draw a figure: title, legend, panels, and the caption below; "not run" without data.
 
@@ -92,7 +86,7 @@ def draw(spec: Spec, data: Data) -> Figure:
     """
     with matplotlib.rc_context(RC):
         caption = textwrap.wrap(data.caption, 125)
-        figure = new_figure(spec.height + 0.14 * len(caption))
+        figure = Figure(figsize=(WIDTH, spec.height + 0.14 * len(caption)), layout="constrained")
         if caption:
             figure.supxlabel("\n".join(caption), fontsize=7, parse_math=False)
         if data.empty:

@@ -27,7 +27,15 @@ _ALIKE = re.compile(
 
 
 def save(figure: Figure, folder: Path, name: str) -> Path:
-    """Write ``name.svg`` and return its path.
+    """Write ``name.svg`` and return its path."""
+    path = folder / f"{name}.svg"
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, text(figure).encode(), replace=True)
+    return path
+
+
+def text(figure: Figure) -> str:
+    """Return a figure as the text of an SVG file.
 
     Equal figures give equal bytes in every process: the file has no date, version or random name. Coordinates have two
     decimals (of 1/72 inch); smaller differences between machines do not show.
@@ -38,10 +46,7 @@ def save(figure: Figure, folder: Path, name: str) -> Path:
     drawn = io.StringIO()
     with matplotlib.rc_context(RC):
         FigureCanvasSVG(figure).print_svg(drawn, metadata=NO_METADATA)
-    path = folder / f"{name}.svg"
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, compact(drawn.getvalue()).encode(), replace=True)
-    return path
+    return compact(drawn.getvalue())
 
 
 def compact(svg: str) -> str:

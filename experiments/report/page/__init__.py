@@ -1,10 +1,7 @@
 """The report as one HTML page that needs nothing else: no network, no other file.
 
-A template makes the text and the tables from :class:`experiments.report.content.ReportContent`; they can be read
-without scripts. Scripts draw the filters, the plots, and the panels of cells and records from one block of JSON.
-
-Reading order: ``runs`` (records), ``rows`` (cells), ``strips`` and ``figures`` (plots), ``html`` (the page).
-``assets/`` holds the template, the styles and the scripts.
+A template makes the text and the tables from :class:`experiments.report.content.ReportContent`, with the figures as
+pictures; a script adds the filter and the choice of colours. ``assets/`` holds templates, styles and script.
 """
 
 from experiments.report.page.html import render

@@ -1,12 +1,11 @@
-"""Render the page: a template filled with the report's content, the styles, the scripts and the data."""
+"""Render the page: a template filled with the report's content, the styles, the script and the figures."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -15,6 +14,7 @@ from markupsafe import Markup, escape
 from experiments.analysis.claims import BY_CONSTRUCTION, UNTESTED
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import Comparison
+from experiments.analysis.explain import behind
 from experiments.analysis.figures import sentence
 from experiments.analysis.tables import Row
 from experiments.analysis.terminal import interval_text, tex_to_text
@@ -23,10 +23,9 @@ from experiments.report.alternatives import judged_words, of_the_paper
 from experiments.report.answer import headline, methods
 from experiments.report.content import TEXTS, ReportContent, TableContent
 from experiments.report.disagreements import reasons
-from experiments.report.page import figures, rows
-from experiments.report.page.runs import Runs, damaged
-from experiments.report.page.strips import strip
+from experiments.report.drawing import style, svg
 from experiments.report.truncation import evidence
+from experiments.store.records import RecordError, read_record
 from experiments.studies import FIGURES, STUDIES
 
 ASSETS = Path(__file__).with_name("assets")
@@ -44,12 +43,28 @@ SIGNS = {
 """Verdict → its sign, shown in addition to its colour; in the order of the bars."""
 
 
-def scripts() -> list[str]:
-    """Return the plotting library as published (``vendor/versions.json``), and the page's own script."""
-    vendor = ASSETS / "vendor"
-    library = [(vendor / entry["file"]).read_text() for entry in json.loads((vendor / "versions.json").read_text())]
-    own = (ASSETS / "page.js").read_text()
-    return [*library, f'(() => {{\n"use strict";\n{own}}})();\n']
+def script() -> str:
+    """Return the page's script."""
+    return f'(() => {{\n"use strict";\n{(ASSETS / "page.js").read_text()}}})();\n'
+
+
+def encoded(content: bytes) -> str:
+    """Return bytes in base 64."""
+    return base64.b64encode(content).decode()
+
+
+def damaged(reader: Reader) -> list[tuple[str, str]]:
+    """Return (file, fault) of every invalid record in the store."""
+    found = []
+    for path in reader.store.paths():
+        if path.stem in reader.seen:
+            continue
+        try:
+            read_record(path)
+        except RecordError as error:
+            place = f"{reader.store.root.name}/{path.relative_to(reader.store.root)}"
+            found.append((place, str(error).removeprefix(f"{path}: ")))
+    return found
 
 
 def prose(text: str) -> Markup:
@@ -58,6 +73,26 @@ def prose(text: str) -> Markup:
     made = re.sub(r"\[([^\]]+)\]\((\w+\.md)\)", r'<a href="../docs/\2">\1</a>', made)
     made = re.sub(r"(?<![\w*])\*([^*]+)\*(?![\w*])", r"<em>\1</em>", made)
     return Markup(re.sub(r"(?<![\w/])([A-Za-z])_(\w+)(?![^<]*</code>)", r"\1<sub>\2</sub>", made))
+
+
+def key_of(item: Comparison) -> str:
+    """Return ``macro.row.column``; for a cell of a stand-in, ``macro.row.column~stand-in``."""
+    return f"{item.name}~{item.stand_in}" if item.stand_in else item.name
+
+
+def row_label(item: Comparison) -> str:
+    """Return the printed labels of the cell's row, or the title of a single number."""
+    return tex_to_text(item.row.title) or item.table.title
+
+
+def all_behind(items: Iterable[Comparison], reader: Reader) -> str:
+    """Return the runs and the arithmetic behind the cells of one row, as ``--explain`` prints them; empty without."""
+    parts = []
+    for item in items:
+        if item.cell.run_ids:
+            of_cell = behind(reader, item.table, item.row, item.column.key, item.cell, item.runs(reader))
+            parts.append("\n".join([item.column.title, *of_cell]))
+    return "\n\n".join(parts)
 
 
 def row_groups(content: TableContent) -> Iterator[tuple[str, str, list[Comparison]]]:
@@ -71,14 +106,8 @@ def row_groups(content: TableContent) -> Iterator[tuple[str, str, list[Compariso
         of_row = [item for item in content.items if item.row is line]
         for name in dict.fromkeys(item.stand_in for item in of_row):
             group = [item for item in of_row if item.stand_in == name]
-            yield heading, rows.row_label(group[0]) + (f" (stand-in: {name})" if name else ""), group
+            yield heading, row_label(group[0]) + (f" (stand-in: {name})" if name else ""), group
             heading = ""
-
-
-def intervals(item: Comparison) -> list[tuple[str, Markup]]:
-    """Return (interval as text, interval as drawing) of each number of a cell."""
-    parts = item.verdict.parts
-    return [(text, strip(item, part)) for text, part in zip(interval_text(item).split("\n"), parts, strict=bool(parts))]
 
 
 def ordered(counts: dict[str, int]) -> list[tuple[str, int]]:
@@ -94,9 +123,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(plain=tex_to_text, prose=prose, sentence=sentence, key=rows.key_of, label=rows.row_label)
-    made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": False, "allow_nan": False}
-    made.globals.update(signs=SIGNS, row_groups=row_groups, intervals=intervals, ordered=ordered)
+    made.filters.update(plain=tex_to_text, prose=prose, sentence=sentence, key=key_of, label=row_label)
+    made.globals.update(signs=SIGNS, row_groups=row_groups, intervals=interval_text, ordered=ordered)
     return made
 
 
@@ -107,10 +135,9 @@ def render(report: ReportContent, reader: Reader) -> str:
         report: the content, the same as that of the pages in ``docs/``.
         reader: the reader that built ``report``.
     """
-    runs = Runs(reader)
-    drawn = [figures.payload(FIGURES[name], data, runs) for name, data in report.figures.items() if not data.empty]
+    drawn = {n: svg.text(style.draw(FIGURES[n], data)) for n, data in report.figures.items() if not data.empty}
     made = _environment()
-    made.globals["behind"] = lambda items: rows.behind(items, runs)
+    made.globals["behind"] = lambda items: all_behind(items, reader)
     body = made.get_template("body.html").render(
         report=report,
         headline=headline(report),
@@ -121,18 +148,15 @@ def render(report: ReportContent, reader: Reader) -> str:
         dirty=reader.allow_dirty,
         methods=methods(report),
         titles={name: FIGURES[name].title for name in report.figures},
+        pictures={name: f"data:image/svg+xml;base64,{encoded(picture.encode())}" for name, picture in drawn.items()},
         studies=STUDIES,
         texts=TEXTS,
         evidence=evidence(report.truncation),
         judged=judged_words(report.alternatives),
     )
-    code = scripts()
-    digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in code]
     return made.get_template("page.html").render(
-        policy=" ".join(f"'sha256-{digest}'" for digest in digests),
+        digest=Markup(encoded(hashlib.sha256(script().encode()).digest())),
         style=Markup((ASSETS / "page.css").read_text()),
         body=Markup(body),
-        # after the body, since rendering it collects the curves to draw
-        data={"figures": drawn, "curves": runs.curves, "runs": list(runs.names)},
-        scripts=[Markup(text) for text in code],
+        script=Markup(script()),
     )

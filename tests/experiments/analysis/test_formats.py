@@ -6,7 +6,6 @@ import pytest
 
 from experiments.analysis.formats import half_unit, parse_format, print_number
 from experiments.analysis.terminal import tex_to_text
-from experiments.analysis.tex import escape
 
 
 @pytest.mark.parametrize(
@@ -60,10 +59,6 @@ def test_a_value_needs_the_slots_of_a_format() -> None:
 )
 def test_half_a_unit_of_the_last_digit(number: float, spec: str, half: float) -> None:
     assert half_unit(number, spec) == pytest.approx(half)
-
-
-def test_text_is_escaped_for_tex() -> None:
-    assert escape("50%_{x}\n\\input") == r"50\%\_\{x\} \textbackslash{}input"
 
 
 def test_labels_are_plain_in_the_terminal() -> None:

@@ -56,14 +56,6 @@ def test_the_script_prints_writes_and_draws(folder: Path, tmp_path: Path, capsys
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_tasks_are_never_in_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    other = compose({"task": "twist", "gate": "chain"}, {"schedule.lambda0": 1e-4})
-    Store(folder).write(record(other, {"grown": grown([90.0], 0.1, 0.1)}))
-    assert table.main([str(folder), "--by", "schedule.lambda0"]) == 0
-    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.split()[:1] == ["0.0001"]]
-    assert [line[1:3] for line in lines] == [["regression1d", "3"], ["twist", "1"]]
-
-
 def test_nor_are_methods_profiles_and_data(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     put = Store(folder).write
     choices = [{"method": "ste"}, {"profile": "smoke"}]
@@ -102,14 +94,6 @@ def test_a_setting_that_older_records_lack_has_its_default(folder: Path) -> None
     assert "train.matmul" not in overview.varied(rows)
 
 
-def test_runs_of_different_sources_in_one_line_are_named(folder: Path) -> None:
-    rows = frame([folder])
-    assert overview.notes(rows, ["schedule.lambda0"]) == ""
-    rows["sources"] = ["other", *rows["sources"][1:]]
-    assert overview.notes(rows, ["schedule.lambda0"]) == "runs of one line were trained by different sources\n"
-    assert overview.mixed(rows, []) == ["schedule.lambda0", "sources"]
-
-
 def test_settings_that_follow_from_the_method_are_named_and_have_no_column(folder: Path) -> None:
     for price in (1e-3, 1e-4):
         other = compose({"method": "l0"}, {"schedule.lambda0": price})
@@ -125,29 +109,11 @@ def test_settings_that_follow_from_the_method_are_named_and_have_no_column(folde
     assert not more
 
 
-def test_damaged_records_are_left_out_by_name_and_notes_are_no_records(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    first, *_ = folder.glob("regression1d/*.json")
-    first.write_text("{")
-    notes = folder / ".sweeps" / "x" / "failures"
-    notes.mkdir(parents=True)
-    (notes / first.name).write_text("{}")
-    assert len(frame([folder])) == 5
-    (warning,) = caplog.messages
-    assert str(first) in warning
-
-
 def test_refusals_say_what_was_meant(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ConfigError, match=r"no record has 'schedule\.lamda0'\. Did you mean 'schedule\.lambda0'\?"):
         overview.grouped(frame([folder]), ["schedule.lamda0"], [])
     assert table.main([str(tmp_path / "nothing")]) == 2
     assert "there are no records in" in capsys.readouterr().err
-
-
-def test_a_plot_needs_a_name_of_a_picture(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert table.main([str(folder), "--by", "schedule.lambda0", "--plot", str(tmp_path / "t.bmp")]) == 2
-    assert "t.bmp: the name of a plot must end in .png, .pdf or .svg" in capsys.readouterr().err
 
 
 def test_columns_that_do_not_fit_follow_below() -> None:

@@ -18,7 +18,7 @@ from figure_samples import put_grown
 from table_samples import baseline_id, build, cell, filled, store
 
 from experiments.analysis import published
-from experiments.analysis.build import from_cells, reduce_all
+from experiments.analysis.build import comment, from_cells, reduce_all
 from experiments.analysis.collect import Reader, unofficial_parts
 from experiments.analysis.explain import explain, find
 from experiments.analysis.reduce import reduce_cell
@@ -32,11 +32,6 @@ from experiments.studies.one_d import BASELINE
 from experiments.studies.vision import EIGHT, EIGHT_FULL
 from scripts import build_figures, build_paper_data, build_report
 from scripts.build_paper_data import main
-
-SCRIPT = ROOT / "scripts" / "build_paper_data.py"
-COMPLETE = tuple(macro(name) for name in ("stdT", "stdSoftMSE", "stdHardMSE", "datafourbody", "dataeightfullbody"))
-"""Macros whose rows all have runs."""
-
 
 # what is printed
 
@@ -57,14 +52,6 @@ def test_statistics_of_each_macro(store: Store) -> None:
     assert cell(store, "decayablationbody.learn_r_and_t.fixed").printed == expected
     # the paper's caption: this cell is the hard error of one run
     assert cell(store, "decayablationbody.standard.fixed").printed == "2.00e-05"
-
-
-def test_an_even_number_of_seeds_has_a_median_between_two(store: Store) -> None:
-    runs = macro("datafourbody").row("lambda_const").runs
-    for seed, t in enumerate([4.95] * 5 + [5.95] * 5):
-        samples.put(store, runs, seed, {"grown": samples.grown([t], 1.0, 1.0)})
-    assert cell(store, "datafourbody.lambda_const.t").printed == "5.45"
-    assert cell(store, "datafourbody.lambda_const.integer").printed == r"0\%"
 
 
 def test_table_8_prints_medians_and_its_full_form_the_outcomes(store: Store) -> None:
@@ -125,7 +112,6 @@ def test_data_that_are_not_the_published_files_are_named_above_the_macros_that_t
         ("generated: 512 points, uniform", True),
         ("official files, digests checked; XQuAD (English), 80/20 by paragraph, in place of SQuAD", False),
         ("official files, digests checked | forgetting on wikitext2: test part of WikiText-2", False),
-        ("official dev questions; dev questions, 80/20 by table for training and testing", False),
         ("mirror; see its provenance file", False),
         ("a slice of the corpus: 3.5 MB for training, 0.8 MB for validation", False),
     ],
@@ -134,13 +120,18 @@ def test_data_are_the_published_ones_only_where_nothing_else_is_among_them(prove
     assert (unofficial_parts(provenance) == []) is published
 
 
-def test_of_several_data_those_that_differ_are_named() -> None:
-    general = "forgetting on wikitext2: test part of WikiText-2"
-    assert unofficial_parts(f"official files, digests checked | {general}") == [general]
-    assert unofficial_parts(f"official train_spider; no databases | {general}") == [
-        "official train_spider; no databases",
-        general,
-    ]
+def test_no_text_of_a_record_reaches_the_macros(tmp_path: Path) -> None:
+    hostile = "\\end{document}\\input{/etc/passwd}"
+    store = Store(tmp_path / "results")
+    data = {"name": hostile, "sha256": "0" * 64, "provenance": hostile}
+    for seed in range(10):
+        samples.put(
+            store, BASELINE, seed, {"grown": samples.grown([6.0], 1e-5, 1e-5)}, packages={hostile: ""}, data=data
+        )
+    text = build(store)[1]
+    assert all(line.startswith("% data differ") for line in text.splitlines() if "passwd" in line)
+    for end in "\n\r\x0b\x0c\x85\u2028\u2029\x1b":
+        assert comment(f"data{end}\\input") == "% data \\input", "a note stays in its line whatever it holds"
 
 
 # what is a dash
@@ -193,37 +184,6 @@ def test_a_diverged_seed_makes_the_cell_a_dash(store: Store) -> None:
     assert "step 17" in str(found.problems[0])
 
 
-def test_a_diverged_phase_concerns_only_its_own_cells(store: Store) -> None:
-    row = EIGHT.row("cora-gcn")
-    phases = {
-        "grown": samples.grown([4.0], 70, 71, "accuracy"),
-        "fixed": samples.diverged(),
-        "from_high": samples.from_high(5.0, "yes"),
-    }
-    samples.put(store, row.runs, 2, phases)
-    assert cell(store, "dataeightbody.cora-gcn.fixed").printed == "--"
-    assert cell(store, "dataeightbody.cora-gcn.soft").complete
-    samples.put(store, row.runs, 2, {"grown": samples.diverged(), "from_high": samples.grown([5.0], 1, 1, "accuracy")})
-    assert [p.kind for p in cell(store, "dataeightbody.cora-gcn.prunes_back").problems] == ["diverged"]
-
-
-def test_a_missing_fixed_model_concerns_only_its_own_column(store: Store) -> None:
-    runs = macro("decayablationbody").row("learn_r_and_t").runs
-    other = fixed_of_learned_count(runs, 4, store.get(run_id(runs.config(4))) or {})
-    store.path(run_id(other.config(4))).unlink()
-    found = cell(store, "decayablationbody.learn_r_and_t.fixed")
-    assert found.printed == "--"
-    assert found.problems[0].where == run_id(other.config(4))
-    assert cell(store, "decayablationbody.learn_r_and_t.t").complete
-
-
-def test_the_fixed_model_is_the_one_that_the_trainer_would_train(store: Store) -> None:
-    config = BASELINE.config(4)
-    alone = config.model_copy(update={"method": Fixed(name="fixed", count=9)})
-    other = fixed_of_learned_count(BASELINE, 4, store.get(run_id(config)) or {})
-    assert run_id(other.config(4)) == run_id(alone)
-
-
 # the script
 
 
@@ -246,15 +206,6 @@ def test_strict_lists_what_is_missing_and_writes_nothing(store: Store, capsys: p
     assert f"missing: {baseline_id(7)}: not run [" in listed
     assert "no study: dataeightbody.stories-ffn: no study of this row exists yet" in listed
     assert f"missing: {baseline_id(6)}" not in listed
-
-
-def test_strict_passes_on_complete_records(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    import scripts.build_paper_data as script
-
-    monkeypatch.setattr(script, "MACROS", COMPLETE)
-    status, text = build(store, "--strict")
-    assert status == 0
-    assert " -- " not in text.split("\n\n", 1)[1]
 
 
 def test_explain_shows_records_and_arithmetic(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
@@ -286,12 +237,6 @@ def test_a_wrong_name_lists_the_right_ones(capsys: pytest.CaptureFixture[str], n
     assert message in capsys.readouterr().err
 
 
-def test_the_output_is_the_same_whatever_was_there(store: Store) -> None:
-    first = build(store)[1]
-    assert build(store)[1] == first
-    assert from_cells(MACROS, reduce_all(reader := Reader(store), MACROS), reader) == first
-
-
 def test_tables_need_neither_torch_nor_hydra_nor_matplotlib(store: Store) -> None:
     code = (
         "import sys; from scripts.build_paper_data import main; "
@@ -309,17 +254,3 @@ def test_other_records_leave_the_papers_file_alone(store: Store, capsys: pytest.
     assert beside.read_text() == build(store)[1]
     assert str(beside) in capsys.readouterr().out
     assert (ROOT / "paper" / "data_generated.tex").read_bytes() == before
-
-
-def test_the_script_runs_from_anywhere(store: Store, tmp_path: Path) -> None:
-    elsewhere = tmp_path / "a folder"
-    elsewhere.mkdir()
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--results", str(store.root), "--output", "x.tex"],
-        cwd=elsewhere,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    assert "of 519 numbers" in done.stdout
-    assert (elsewhere / "x.tex").read_text() == build(store)[1]

@@ -30,23 +30,6 @@ def test_published_values_give_the_published_file_byte_for_byte() -> None:
     assert hashlib.sha256(_published_file().encode()).hexdigest() == PUBLISHED_SHA256
 
 
-def test_all_22_macros_are_there() -> None:
-    assert len(MACROS) == len({table.name for table in MACROS}) == 22
-    assert sum(table.inline for table in MACROS) == 5
-
-
-def test_there_are_514_values() -> None:
-    # every cell behind the labels that is no dash
-    cells = [
-        cell
-        for line in _published_file().splitlines()
-        if line.endswith(r" \\") and not line.startswith(r"\multicolumn")
-        for cell in line.removesuffix(r" \\").split(" & ")
-    ]
-    labels = sum(len(row.labels) for table in MACROS if not table.inline for row in table.rows)
-    assert len(cells) - labels - cells.count("--") == 514
-
-
 @pytest.mark.slow
 def test_stored_texts_are_those_of_the_stored_numbers() -> None:
     for table in MACROS:

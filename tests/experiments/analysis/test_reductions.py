@@ -20,7 +20,6 @@ from experiments.studies.depth import DEPTH
 from experiments.studies.one_d import BASELINE, SENSITIVITY
 from experiments.studies.orders import ORDERED
 from experiments.studies.prices import PRICES, SWEEP, Price, plateaus, staircase
-from experiments.studies.starts import STARTS_OF
 
 
 @pytest.fixture
@@ -51,12 +50,6 @@ def test_the_staircase_has_the_prices_that_have_a_record(store: Store) -> None:
     found = [*staircase(Reader(store))]
     assert [(p.place, p.price, p.count) for p in found] == [(1, PRICES[1], 8), (3, PRICES[3], 7), (40, PRICES[40], 1)]
     assert found[0].run == run_id(SWEEP[1].config(0))
-
-
-def test_the_usual_start_is_the_baseline_itself() -> None:
-    standard, uniform, _ = STARTS_OF
-    assert standard.start(0) == BASELINE
-    assert uniform.start(16).config(0).gate.t0 == 16
 
 
 def test_our_own_tables_hold_what_seeds_there_are(store: Store) -> None:

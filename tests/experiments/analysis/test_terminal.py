@@ -77,20 +77,6 @@ def test_the_script_prints_a_task_with_its_stand_ins(tmp_path: Path, capsys: pyt
     assert list(tmp_path.glob("*.tex")) == []
 
 
-def test_the_script_prints_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--results", str(tmp_path), "--table", "all"]) == 0
-    assert "not run 519" in capsys.readouterr().out
-
-
-def test_a_table_is_found_by_its_number_in_the_paper(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--results", str(tmp_path), "--table", "4"]) == 0
-    text = capsys.readouterr().out
-    assert "datafourbody" in text
-    assert "datafourfullbody" in text
-    assert "datafourteen" not in text
-    assert main(["--results", str(tmp_path), "--table", "99"]) == 2
-
-
 def test_text_of_records_is_no_markup(tmp_path: Path) -> None:
     store = Store(tmp_path)
     text = "[bold]x[/bold]"

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import record_samples as samples
 
-from experiments.analysis.alternative import AlternativeReader
 from experiments.analysis.collect import Reader
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.analysis.verdict import AGREES, DISAGREES, NOT_RUN
@@ -16,7 +15,7 @@ from experiments.report.alternatives import BothSettings, Pair
 from experiments.report.content import build_content
 from experiments.store.records import Store
 from experiments.studies import MACROS, STUDIES
-from experiments.studies.alternatives import GATES_KEPT, INFERRED, NORMALISED_START, constant_rate, inferred
+from experiments.studies.alternatives import GATES_KEPT, INFERRED, constant_rate, inferred
 from experiments.studies.decay import DECAY
 from experiments.studies.learners import SEVEN
 from experiments.studies.one_d import BASELINE
@@ -99,17 +98,3 @@ def test_a_cell_that_does_not_change_is_left_out(tmp_path: Path) -> None:
     shown = [pair for pair in of(store, GATES_KEPT.name).cells if pair.stated.name.startswith("datafourbody.no_alpha")]
     assert [pair.stated.column.key for pair in shown] == ["truncated"]
     assert [(pair.stated.cell.text, pair.other.cell.text) for pair in shown] == [("2.00e-03", "5.00e-03")]
-
-
-def test_both_readers_know_every_record_that_was_read(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    runs = DECAY.runs["normalized"]
-    alternative = NORMALISED_START.alternative
-    assert alternative is not None
-    name = samples.put(store, alternative.runs(runs), 0, {"grown": samples.grown([4.0], 1e-3, 2e-3)})
-    reader = Reader(store)
-    under = AlternativeReader(reader, alternative)
-    (run,) = under.collect(runs.with_seeds([0])).runs
-    assert run.run_id == name
-    assert name in reader.seen
-    assert reader.seen == under.seen

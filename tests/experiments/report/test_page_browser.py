@@ -68,10 +68,6 @@ def shown(page: Any) -> list[str]:
     return found
 
 
-WIDE = "document.documentElement.scrollWidth"
-OPEN = "for (const one of document.querySelectorAll('details')) one.open = true"
-
-
 def paper(page: Any) -> str:
     """The colour of the page's background."""
     return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
@@ -97,31 +93,13 @@ def test_the_filter_selects_rows(page: Any) -> None:
     assert shown(page) == ran
 
 
-def test_figures_are_drawn_and_described(page: Any) -> None:
-    plots = page.locator("#figure1 .plot > svg")
-    plots.first.wait_for()
-    assert plots.count() == 3
-    for place in range(3):
-        assert plots.nth(place).get_attribute("aria-label").startswith("Figure 1: 1D regression, baseline, ")
-    assert plots.last.locator("[aria-label=dot] *").count() > 0
-
-
-def test_points_can_be_read_without_a_pointer(page: Any) -> None:
-    fold = page.locator("#figure1 .panels details").last
-    fold.locator("summary").focus()
-    page.keyboard.press("Enter")
-    fold.locator("table").wait_for()
-    assert baseline_id(1) in fold.inner_text()
-
-
-def test_a_row_opens_to_its_runs_and_their_training(page: Any) -> None:
+def test_a_row_opens_to_its_runs(page: Any) -> None:
     row = page.locator(f"tbody:has(tr[data-cell='{CELL}']) details")
     row.locator("summary").focus()
     page.keyboard.press("Enter")
-    row.locator(".plot > svg").nth(1).wait_for()
     text = row.inner_text()
-    assert "mean of grown.t = 6" in text
-    assert f"Training of {baseline_id(0)}" in text
+    assert "mean of grown.t: (" in text
+    assert baseline_id(1) in text
 
 
 def test_the_page_works_by_keyboard(page: Any) -> None:
@@ -134,43 +112,6 @@ def test_the_page_works_by_keyboard(page: Any) -> None:
     assert style == "solid", "the focus is visible"
     order = page.evaluate("[...document.querySelectorAll('[tabindex]')].map(one => one.tabIndex)")
     assert set(order) <= {0, -1}, "focus follows the order of the text"
-
-
-CONTRAST = """() => {
-  const canvas = new OffscreenCanvas(1, 1).getContext("2d");
-  const rgb = (colour) => {
-    canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
-    return [...canvas.getImageData(0, 0, 1, 1).data];
-  };
-  const light = (colour) => rgb(colour).slice(0, 3).map((part) => part / 255)
-    .map((part) => (part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4))
-    .reduce((sum, part, at) => sum + part * [0.2126, 0.7152, 0.0722][at], 0);
-  const behind = (node) => {
-    for (let at = node; at; at = at.parentElement) {
-      const colour = getComputedStyle(at).backgroundColor;
-      if (rgb(colour)[3] > 0) return colour;
-    }
-  };
-  const found = new Set();
-  for (const node of document.querySelectorAll("main *, header *")) {
-    if (node.namespaceURI.endsWith("svg") || !node.checkVisibility()) continue;
-    if (![...node.childNodes].some((one) => one.nodeType === 3 && one.data.trim())) continue;
-    const [one, two] = [light(getComputedStyle(node).color), light(behind(node))].sort((a, b) => b - a);
-    const ratio = (one + 0.05) / (two + 0.05);
-    if (ratio < 4.5) found.add(`${node.tagName}.${node.className} ${ratio.toFixed(2)}`);
-  }
-  return [...found];
-}"""
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_has_enough_contrast(browser: Any, address: str, scheme: str) -> None:
-    context = browser.new_context(color_scheme=scheme)
-    page = context.new_page()
-    page.set_default_timeout(PATIENCE)
-    page.goto(address)
-    assert page.evaluate(CONTRAST) == []
-    context.close()
 
 
 def test_colours_follow_the_choice_and_the_system(browser: Any, page: Any, address: str) -> None:
@@ -189,26 +130,6 @@ def test_colours_follow_the_choice_and_the_system(browser: Any, page: Any, addre
     context.close()
 
 
-@pytest.mark.parametrize("width", [400, 1400])
-def test_nothing_is_wider_than_the_window(page: Any, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 900})
-    assert page.evaluate(WIDE) == width
-    page.evaluate(OPEN)
-    page.locator("#figure1 .plot > svg").first.wait_for()
-    assert page.evaluate(WIDE) == width
-    fits = "all => all.every(one => one.getBoundingClientRect().width <= one.parentElement.clientWidth + 1)"
-    assert page.eval_on_selector_all(".plot > svg", fits)
-
-
-def test_the_printed_page_is_light_and_complete(page: Any) -> None:
-    page.click("#theme")
-    page.emulate_media(media="print")
-    assert paper(page) == "rgb(255, 255, 255)", "dark colours are for screens"
-    assert not page.locator("header, #filters, tr.behind").evaluate_all("all => all.some(one => one.checkVisibility())")
-    assert page.locator("#figure1 .plot > svg").first.is_visible()
-    assert shown(page)
-
-
 def test_without_scripts_texts_and_tables_can_be_read(browser: Any, address: str) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
@@ -217,13 +138,6 @@ def test_without_scripts_texts_and_tables_can_be_read(browser: Any, address: str
     assert page.locator("tr[data-cell]").count() == 519
     assert page.locator("#filters").is_hidden()
     page.locator(f"tbody:has(tr[data-cell='{CELL}']) summary").click()
-    assert "mean of grown.t = 6" in page.inner_text(f"tbody:has(tr[data-cell='{CELL}'])")
+    assert "mean of grown.t: (" in page.inner_text(f"tbody:has(tr[data-cell='{CELL}'])")
     assert page.locator("noscript").count() > 0
     context.close()
-
-
-@pytest.mark.parametrize("end", ["#cell/__proto__", "#constructor", "#%E0%A4", "#<img src=x onerror='window.hurt=3'>"])
-def test_an_address_that_names_no_cell_shows_the_page(page: Any, address: str, end: str) -> None:
-    page.goto("about:blank")
-    page.goto(f"{address}{end}")
-    assert page.locator("#filter-status").inner_text().endswith("rows")

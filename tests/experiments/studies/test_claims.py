@@ -7,25 +7,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import record_samples as samples
 from claim_cells import OF_CELLS, PUBLISHED, Case, cell
 from claim_extensions import OF_EXTENSIONS
-from claim_runs import OF_RUNS, WIDE, Memory, accuracies, two_learners
+from claim_runs import OF_RUNS, WIDE, Memory, two_learners
 from claim_standins import OF_STANDINS, beside_random
 
 from experiments.analysis import published
 from experiments.analysis.claims import BY_CONSTRUCTION, UNTESTED, Judged, judge_claim
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import Comparison, compare_all
-from experiments.analysis.evidence import Evidence, geometric_mean, sufficient
+from experiments.analysis.evidence import Evidence, sufficient
 from experiments.analysis.tables import Table
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, Verdict
 from experiments.store.records import Store
 from experiments.studies import CLAIMS
 from experiments.studies.peft import ADAPTER, BASELINES, DIAGNOSTICS, LORA, SMALL, TASKS, learned
-from experiments.studies.prices import PRICES
 from experiments.studies.pruning import FOURTEEN, NUMBERS, THIRTEEN
 from experiments.studies.pruning_small import LADDER_RUNS, MIXED, TASK_ONLY
 
@@ -178,14 +176,6 @@ def test_a_learner_unlike_the_published_one_is_no_evidence_about_it() -> None:
     assert "no evidence" in found.because
 
 
-def test_how_many_seeds_lose_by_truncation_is_said() -> None:
-    store = Memory()
-    accuracies(2.0, 3)(store)
-    for key in ("vision_truncation", "vision_fixed"):
-        found = judged(key, store, {})
-        assert "12 of 40 runs" in found.because
-
-
 def test_every_claim_is_tested_here() -> None:
     on_the_papers_models = {key.removesuffix("_small") for key in OF_STAND_INS}
     assert set(BY_KEY) == {*OF_CELLS, *OF_RUNS, *OF_EXTENSIONS, *OF_STAND_INS, *OF_STANDINS, *on_the_papers_models}
@@ -197,8 +187,3 @@ def test_half_of_the_runs_have_to_be_there() -> None:
     assert [n for n in (24, 25) if sufficient(n, 50)] == [25]
     assert sufficient(1, 1)
     assert not sufficient(2, 3)
-
-
-def test_statistics_of_claims() -> None:
-    assert geometric_mean(np.array([1e-6, 1e-2])) == pytest.approx(1e-4)
-    assert len(PRICES) == 500

@@ -4,39 +4,31 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
 from xml.etree import ElementTree
 
-import programs
 import pytest
 import record_samples as samples
 from figure_samples import baseline, data
-from waiting import leave_partial, until
 
 from experiments.core.paths import ROOT
 from experiments.store.records import Store
 from experiments.studies import FIGURES
 from experiments.studies.one_d import BASELINE
-from ngn.files import start_tick
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e '.[paper]'")
 
 from experiments.report.drawing import style
-from scripts import build_figures, build_paper_data
+from scripts import build_paper_data
+from scripts.build_figures import main
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return baseline(tmp_path / "results")
-
-
-def main(arguments: list[str]) -> int:
-    """Run the script in this process only, which must not fork. ``test_figures_need_no_torch`` uses several."""
-    return build_figures.main(["--jobs=1", *arguments])
 
 
 def test_stand_ins_are_named(store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,43 +90,6 @@ def test_the_committed_figures_and_the_papers_file_are_those_of_the_committed_re
 def test_a_wrong_name_gives_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--only", "figure99"]) == 2
     assert "figure1" in capsys.readouterr().err
-
-
-def test_help_lists_the_figures(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        main(["--help"])
-    shown = capsys.readouterr().out
-    assert all(name in shown and spec.title in shown for name, spec in FIGURES.items())
-
-
-def start_drawing(store: Store, out: Path) -> tuple[programs.Program, list[int]]:
-    """Draw all figures in two processes; return the program and its workers."""
-    words = [f"--results={store.root}", f"--output={out}", "--jobs=2"]
-    log = out.with_name("log")
-    build = programs.start(build_figures.__file__, *words, cwd=out.parent, env=os.environ, out=log, err=log)
-    children = Path(f"/proc/{build.pid}/task/{build.pid}/children")
-    return build, [int(pid) for pid in until(lambda: children.read_text().split(), "workers")]
-
-
-@pytest.mark.slow
-def test_no_process_outlives_a_killed_build_nor_any_file(store: Store, tmp_path: Path) -> None:
-    """A worker that waits for work would wait for ever."""
-    build, workers = start_drawing(store, tmp_path / "out")
-    build.send_signal(signal.SIGKILL)
-    assert build.wait() == -signal.SIGKILL
-    until(lambda: all(start_tick(pid) is None for pid in workers), "the end of the workers")
-    (tmp_path / "out").mkdir(exist_ok=True)
-    leave_partial(tmp_path / "out" / "figure1.svg")
-    assert main([f"--results={store.root}", f"--output={tmp_path / 'out'}", "--only", "figure1"]) == 0
-    assert not list((tmp_path / "out").glob("*.part"))
-
-
-@pytest.mark.slow
-def test_a_killed_worker_is_told(store: Store, tmp_path: Path) -> None:
-    build, workers = start_drawing(store, tmp_path / "out")
-    os.kill(workers[0], signal.SIGKILL)
-    assert build.wait() == 1
-    assert (tmp_path / "log").read_text().endswith("try it with --jobs 1\n")
 
 
 def test_figures_need_no_torch(tmp_path: Path) -> None:

@@ -150,26 +150,6 @@ def test_panels_whose_curves_are_not_kept_say_so(tmp_path: Path) -> None:
     assert [found.lack(key) for key in ("beta4", "beta15")] == ["curves not kept", "not run"]
 
 
-def test_data_that_are_not_the_published_files_are_named_in_the_figure(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    mirror = {"name": "regression1d", "sha256": "0" * 64, "provenance": "mirror: 3 images decoded from JPEG"}
-    put_grown(store, BASELINE, 0, 6.0, 1e-5, data=mirror, curves=samples.curves())
-    note = "data differ from the published files: regression1d, mirror: 3 images decoded from JPEG"
-    assert data("figure1", store).notes[-1] == note
-
-
-def test_what_several_data_sets_have_in_common_is_said_once(tmp_path: Path) -> None:
-    store, reader = Store(tmp_path), Reader(Store(tmp_path))
-    for task, how in (("regression1d", "a mirror"), ("cora", "other nodes"), ("manifold", "a mirror")):
-        runs = Selection.of({"task": task}, seeds=[0])
-        own = {"name": task, "sha256": "0" * 64, "provenance": how}
-        put_grown(store, runs, 0, 6.0, 1e-5, data=own)
-        reader.collect(runs)
-    beginning = "data differ from the published files: "
-    notes = (f"{beginning}regression1d, manifold, a mirror", f"{beginning}cora, other nodes")
-    assert reader.data_notes(reader.seen) == notes
-
-
 def test_data_and_weights_are_named_in_the_words_that_say_most(tmp_path: Path) -> None:
     store, reader = Store(tmp_path), Reader(Store(tmp_path))
     runs = Selection.of({"task": "regression1d"}, seeds=range(3))
@@ -198,17 +178,6 @@ def test_means_of_fewer_runs_say_so() -> None:
 
     assert [shown(10, 9, 10), shown(10, 10), shown(1, 1), shown()] == [9, None, None, None]
     assert [shown(10, 9, lanes=True), shown(3, 3, lanes=True), shown(1, 1, lanes=True)] == [10, 3, None]
-
-
-def test_ticks_are_the_numbers_themselves(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    for seed, t in enumerate((6.00001, 6.00002)):
-        put_grown(store, BASELINE, seed, t, 1e-5, curves=samples.curves())
-    figure = style.draw(FIGURES["schedule_courses"], data("schedule_courses", store))
-    for axes in figure.axes:
-        axes.set_ylim(6.00001, 6.00002)
-        figure.draw_without_rendering()
-        assert axes.yaxis.get_offset_text().get_text() == ""
 
 
 def test_without_records_it_says_so(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -16,8 +15,7 @@ from experiments.report.drawing import style
 from experiments.store.records import Store
 from experiments.studies import FIGURES, study
 from experiments.studies.peft import SMALL, TASKS, learned
-from experiments.studies.peft_small import LORA, LORA_COST, SEEDS
-from experiments.tasks.language.components import thirds
+from experiments.studies.peft_small import LORA, LORA_COST
 
 
 @pytest.fixture
@@ -73,15 +71,6 @@ def test_a_row_is_about_a_rival_a_phase_or_the_model_itself(store: Store) -> Non
     assert [problem.kind for problem in lacking] == ["missing"]
 
 
-def test_seeds_are_pooled(store: Store) -> None:
-    for seed, score in ((1, 62.0), (2, 64.0)):
-        selection = dataclasses.replace(learned("wikisql_easy", "lora", choices=SMALL), companions=())
-        samples.adapt(store, selection, seed, score)
-    cell = reduce_cell(Reader(store), SEEDS, SEEDS.row("lora-fixed"), "score")
-    assert cell.text.endswith("(58.0 to 62.0)")
-    assert cell.complete
-
-
 def test_rivals_follow_what_was_learned_and_base_scores_come_first(store: Store) -> None:
     named = [run.id for run in study("lora_smollm2").runs()]
     assert [name.split("-")[2] for name in named] == ["base"] * 5 + ["ngn"] * 7
@@ -91,11 +80,6 @@ def test_rivals_follow_what_was_learned_and_base_scores_come_first(store: Store)
     for _, config in followed:
         assert config.method.target == 20  # type: ignore[attr-defined]
         assert store.get(config.method.like) is not None  # type: ignore[attr-defined]
-
-
-def test_thirds_give_the_remainder_to_the_front() -> None:
-    for layers, parts in ((32, (11, 11, 10)), (30, (10, 10, 10)), (31, (11, 10, 10)), (2, (1, 1, 0))):
-        assert thirds([1] * layers) == parts
 
 
 def test_a_rival_that_adapts_other_weights_does_not_count(store: Store) -> None:

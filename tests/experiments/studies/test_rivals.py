@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import programs
 import pytest
 from scipy import stats
@@ -20,44 +21,52 @@ from experiments.core.paths import ROOT
 from experiments.report.drawing import rivals as figure
 from experiments.store.records import Store, read_record
 from experiments.studies import rivals
-from experiments.studies.rivals import METHODS, WHOLE, Unit, mean, tables, verdict
+from experiments.studies.rivals import METHODS, WHOLE, mean, tables, verdict
 
 
-def made(method: str, share: int, seed: int, score: float, work: str = "transformer_small") -> Unit:
-    return Unit(work, method, share, seed, share - 0.5, score, "steps", {"batch": 0.5}, 7.0, None, "X", 2, 400)
+def made(method: str, share: int, seed: int, score: float, **changes: Any) -> dict[str, Any]:
+    row = {"work": "transformer_small", "method": method, "share": share, "seed": seed, "part": share - 0.5}
+    row |= {"score": score, "equal": "steps", "seconds": 7.0, "peak": None, "cpu": "X", "batch_size": 2}
+    return row | {"batch": 0.5, "16": None, "1": None} | changes
 
 
 def test_every_method_has_a_look_of_its_own() -> None:
     assert len(set(figure.LOOKS)) == len(figure.LOOKS) >= len(METHODS)
 
 
-def test_a_score_far_from_all_others_is_named_and_not_drawn() -> None:
-    near = [made(method, 50, 0, score) for method, score in (("NGN", 3.0), ("magnitude", 3.1), ("even sizes", 3.2))]
-    assert figure.without_far([*near, made("uniform width", 50, 0, 3.7)]) == (
-        [*near, made("uniform width", 50, 0, 3.7)],
-        "",
+@pytest.mark.parametrize(
+    ("far", "score", "said"),
+    [("uniform width", 3.7, ""), ("uniform width", 5.916, "uniform width, 5.92"), ("NGN, sizes fixed early", 9.0, "")],
+)
+def test_a_score_far_from_all_others_is_named_and_not_drawn(far: str, score: float, said: str) -> None:
+    near = {"NGN": 3.0, "magnitude": 3.1, "even sizes": 3.2}
+    drawn, told = figure.without_far(
+        pd.DataFrame([made(name, 50, 0, at) for name, at in (near | {far: score}).items()])
     )
-    drawn, said = figure.without_far([*near, made("uniform width", 50, 0, 5.916)])
-    assert drawn == near
-    assert "uniform width, 5.92" in said
-    assert figure.without_far([*near, made("NGN, sizes fixed early", 50, 0, 9.0)])[1] == ""
+    assert (far in set(drawn.method)) == (not said)
+    assert len(drawn) == (3 if said else 4)
+    assert said in told
 
 
 def test_the_table_compares_by_seed_and_leaves_gaps_open() -> None:
     early = "NGN, sizes fixed early"
     scores = {"NGN": (2.0, 2.5), "magnitude": (2.1, 2.4, 9.0), early: (1.9, 2.2, 8.8)}
     found = [made(name, 50, seed, score) for name, each in scores.items() for seed, score in enumerate(each)]
-    text = tables([*found, made("dense", 100, 0, 1.5)], "small")
+    text = tables(pd.DataFrame([*found, made("dense", 100, 0, 1.5)]), "small")
     own = "| 50 % | NGN | 49.5 | 2.250 ± 3.177 | -- | +0.200 ± 1.271, cannot tell | 0.50, --, -- | 7 | -- | 2 |"
     assert own in text  # t of 1 degree: 12.7
     half = stats.t.ppf(0.975, 2) * np.std([2.1, 2.4, 9.0], ddof=1) / 3**0.5
     better = "+0.000 ± 1.271, cannot tell | +0.200 ± 0.000, ahead"
     assert f"| 50 % | magnitude | 49.5 | 4.500 ± {half:.3f} | {better} | 0.50, --, --" in text
-    assert early not in tables([unit for unit in found if unit.method != early], "small")
+    assert early not in tables(pd.DataFrame([unit for unit in found if unit["method"] != early]), "small")
     assert "Torch-Pruning" not in text
     assert "scored, one thread of X\n\n" in text
-    found[0], found[2] = replace(found[0], cpu="Y"), replace(found[2], cpu="Y", equal="processor time")
-    text = tables(found, "small")
+    text = tables(
+        pd.DataFrame(
+            [found[0] | {"cpu": "Y"}, found[1], found[2] | {"cpu": "Y", "equal": "processor time"}, *found[3:]]
+        ),
+        "small",
+    )
     assert "of X; of Y for some or all models of NGN at 50 %\n" in text
     assert "the dense model's processor time" in text
     assert mean([], ".1f") == "--"
@@ -111,7 +120,7 @@ def test_the_study_names_the_records_of_its_rows() -> None:
     others = [record for record in records if record["run_id"] not in planned]
     scratch = [record for record in others if record["config"]["task"]["split"] == "test"]
     assert [record["phases"].keys() for record in scratch] == [{"grown"}], "NGN from scratch without its second phase"
-    assert len({unit.method for unit in rivals.read(rivals.FOLDER)}) == len(METHODS)
+    assert set(rivals.read(rivals.FOLDER).method) == {*METHODS}
     assert {*WHOLE} <= {*METHODS}
 
 

@@ -1,18 +1,16 @@
 """Studies name the runs that the tables and figures need."""
 
-import itertools
 from pathlib import Path
 
 import pytest
-from record_samples import fill, grown, record
+from record_samples import fill
 
 from experiments.config.identity import identity_keys, run_id
 from experiments.store.records import Store
-from experiments.studies import NUMBERED, STUDIES, WORDS, figure_of, study, tables_of
+from experiments.studies import MACROS, NUMBERED, figure_of, study, tables_of
 from experiments.studies.one_d import SENSITIVITY
 from experiments.studies.schedules import FOUR
-from experiments.studies.several import IN_ORDER
-from scripts import build_paper_data, sweep
+from scripts import build_paper_data
 
 
 @pytest.mark.parametrize(
@@ -40,29 +38,6 @@ def test_a_study_has_its_runs_each_once(name, runs):
     assert all(run_id(run.config) == run.id for run in found[:: max(1, runs // 20)])
 
 
-def test_configurations_are_those_of_the_selections():
-    """Composing them once per selection must not change them."""
-    for selection in STUDIES["schedules"].make():
-        names = [run_id(selection.config(seed)) for seed in selection.seeds]
-        assert set(names) <= {run.id for run in study("schedules").runs()}
-
-
-def test_the_lambda_sweep_is_log_spaced_with_the_snapping_at_the_price():
-    prices = [run.config.schedule.lambda0 for run in study("lambda_sweep").runs()]
-    assert (prices[0], prices[-1]) == (1e-6, 1e-2)
-    ratios = [b / a for a, b in itertools.pairwise(prices)]
-    assert max(ratios) / min(ratios) < 1.0001
-    configs = [run.config for run in study("lambda_sweep").runs()]
-    assert all(c.schedule.alpha_max == c.schedule.lambda0 and c.seed.value == 0 for c in configs)
-
-
-def test_the_three_panels_of_the_initial_boundaries():
-    configs = [run.config for run in study("init_sweep").runs()]
-    panels = {(c.gate.r, c.schedule.alpha_shape.kind) for c in configs}
-    assert panels == {(0.5, "delayed_linear"), (1.0, "delayed_linear"), (0.5, "constant")}
-    assert {round(c.gate.t0, 3) for c in configs} == {0.0, *map(float, range(1, 17))}
-
-
 def test_ten_seeds_of_every_start_come_before_the_others():
     first = study("init_sweep_ten").make()
     selections = study("init_sweep").make()
@@ -70,23 +45,6 @@ def test_ten_seeds_of_every_start_come_before_the_others():
     assert {selection.seeds for selection in first} == {tuple(range(10))}
     assert {selection.seeds for selection in selections[len(first) :]} == {tuple(range(10, 50))}
     assert [one.with_seeds([0]) for one in selections[len(first) :]] == [one.with_seeds([0]) for one in first]
-
-
-def test_every_study_of_one_d_comes_in_its_order():
-    assert study("one_d").make() == [selection for part in IN_ORDER for selection in part.make()]
-    names = [part.name for part in IN_ORDER]
-    assert names[:5] == ["baseline", "schedules", "decay", "learners", "fixed_frontier"]
-    assert names[-1] == "init_sweep"
-
-
-def test_learners_and_decay_are_followed_by_their_fixed_models(tmp_path):
-    store = Store(tmp_path)
-    fill(store)
-    for name in ("learners", "decay"):
-        named = {run.id for run in study(name).runs()}
-        followed = {run.id for run in study(name).runs(store)} - named
-        assert followed
-        assert all("fixed" in run for run in followed)
 
 
 def test_continued_runs_are_the_baseline_and_three_prices():
@@ -101,16 +59,6 @@ def test_a_variant_of_the_sensitivity_study_changes_one_setting():
     (_, base), *variants = [(row.key, identity_keys(row.runs.config(0))) for row in SENSITIVITY.rows]
     for key, own in variants:
         assert len([name for name in base | own if base.get(name) != own.get(name)]) == 1, key
-
-
-@pytest.mark.parametrize("name", ["continue_learning", "learners", "decay", "sensitivity", "init_sweep_ten"])
-def test_the_status_of_a_study_is_shown(name, tmp_path, capsys):
-    run = next(study(name).runs())
-    Store(tmp_path).write(record(run.config, {"grown": grown([4.0], 1e-5, 1e-5)}))
-    assert sweep.main(["status", name, f"--results={tmp_path}"]) == 1
-    shown = capsys.readouterr().out
-    assert f"{name} ({study(name).title}): 1 of " in shown
-    assert "missing" in shown
 
 
 def test_what_the_tables_name_is_what_their_study_runs(tmp_path):
@@ -129,11 +77,11 @@ def test_a_misspelt_study_is_named():
 
 
 def test_every_number_of_a_table_and_a_figure_answers(capsys: pytest.CaptureFixture[str]) -> None:
-    assert [table.name for table in tables_of(10)] == ["datatenbody"]
+    assert [table.name for table in tables_of(10)] == ["dataninebody", "datatenbody"]
     assert [table.name for table in tables_of(7)] == ["datasevenbody", "datasevenfullbody"]
     assert {table.name for table in tables_of(4)} == {"datafourbody", "datafourfullbody"}
-    numbered = [table.name for number in WORDS for table in tables_of(number)]
-    assert len(numbered) == len(set(numbered)), "no macro has two numbers"
+    numbered = {table.name for number in (4, 7, 8, 9, 11, 13, 14, 15) for table in tables_of(number)}
+    assert {table.name for table in MACROS if table.name.startswith("data")} == numbered
     assert [figure_of(number) for number in NUMBERED] == [f"figure{number}" for number in NUMBERED]
     for line, said in (
         (["--table", "5"], "5 is a figure of the paper: --figure 5"),
