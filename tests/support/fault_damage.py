@@ -6,26 +6,25 @@ import json
 import os
 import shlex
 import shutil
-import signal
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import fault_kills
 import faulty
 import numpy as np
 import record_samples as samples
-from faulty import KILL, Count, Hook, child, configs, found, lost, train, undisturbed
+from faulty import KILL, Count, child, configs, found, lost, train, undisturbed
 
 import ngn
 from experiments.cli import app
 from experiments.config import run_files
 from experiments.core import paths
-from experiments.runs.models import load_model
 from experiments.runs.sweeps import plan as plans
 from experiments.runs.sweeps import worker
 from experiments.store import provenance
 from experiments.store.leases import Leases
-from experiments.store.records import RecordError, Store
+from experiments.store.records import Store
 from experiments.studies import STUDIES
 from experiments.studies.model import Study
 from experiments.studies.one_d import BASELINE
@@ -68,46 +67,25 @@ KINDS = (
 )
 
 
-def killed_and_damaged(folder: Path, count: int) -> Count:
+def damaged_files(folder: Path, count: int) -> Count:
     """Kill at a random step; then damage a random remaining file or, every fourth time, change the code."""
-    result = Count("resumed or trained anew; record and curves bit-equal, nothing left behind")
-    random = np.random.default_rng(count)
-    for index, (kind, seeds) in enumerate(KINDS):
-        tries = range(index, count, len(KINDS))
-        if not tries:
-            continue
-        own = folder / str(index)
-        total = faulty.events(own / "counting", configs(own / "counting", kind, seeds), writes=False)
-        expected = undisturbed(own, kind, seeds)
-        for number in tries:
-            place, at = own / str(number), int(random.integers(1, total + 1))
-            wanted = configs(place, kind, seeds)
 
-            def dies(at: int = at, place: Path = place, wanted: list = wanted) -> None:
-                Hook(at, KILL).at_steps()
-                train(place, wanted)
-
-            def resumes(other: bool, place: Path = place, wanted: list = wanted) -> None:
-                if other:
-                    provenance._sources = lambda: "other sources"  # type: ignore[assignment]
-                train(place, wanted)
-
-            first = child(dies)
+    def program(kind: str, seeds: int) -> fault_kills.Program:
+        def again(place: Path, number: int) -> None:
+            random = np.random.default_rng(number)
             kept = (".json", ".safetensors", ".lease")
             files = [p for p in sorted(place.rglob("*")) if p.is_file() and p.suffix in kept]
             if number // len(KINDS) % 4 == 3:
-                how, harmed = "the code", None
+                provenance._sources = lambda: "other sources"  # type: ignore[assignment]
             else:
                 harmed = files[random.integers(len(files))]
-                how = harm(harmed, random, RESUMED)
-            again = child(lambda how=how, resumes=resumes: resumes(how == "the code"), place / "log")
-            got, remains = found(place, wanted), faulty.left(place)
-            missing = lost(expected, got)
-            good = (first, again, missing, remains) == (-signal.SIGKILL, 0, 0, [])
-            said = (place / "log").read_text()
-            told = f"{kind} at {at}, {how} {harmed}: {first}, {again}, {missing}, {remains}\n{said}"
-            result.add(missing, good, told)
-    return result
+                print(harm(harmed, random, RESUMED), harmed)
+            train(place, configs(place, kind, seeds))
+
+        return replace(fault_kills.run_of(kind, seeds, ("steps",)), again=again)
+
+    means = "resumed or trained anew; record and curves bit-equal, nothing left behind"
+    return fault_kills.kill_anywhere(folder, count, [program(*kind) for kind in KINDS], means)
 
 
 def _command(words: Sequence[str], scratch: Path, log: Path) -> tuple[int, str]:
@@ -241,31 +219,4 @@ def damaged_saves(folder: Path, count: int) -> Count:
         good = str(place) in said or "unreadable" in how
         good = good or (harmed.name == "SHA256SUMS" and how in ("missing", "a link that leads nowhere"))
         result.add(0, good, f"{how} {harmed}: {said}")
-    return result
-
-
-def damaged_models(folder: Path, count: int) -> Count:
-    """Damage a model beside its record: loading names it and a remedy, and the remedy works."""
-    result = Count("named with the way out; force=true wrote the same model again")
-    random, own = np.random.default_rng(count), {"save": "deployed"}
-    expected = undisturbed(folder, "1d", 1, **own)
-    for number in range(count):
-        place = folder / str(number)
-        wanted = configs(place, "1d", 1, **own)
-        child(lambda place=place, wanted=wanted: train(place, wanted))
-        (model,), (record,) = place.rglob("*.grown.safetensors"), (place / "results").rglob("*.json")
-        how, said = harm(model, random), ""
-        try:
-            load_model(record)
-        except RecordError as fault:
-            said = str(fault)
-        named = str(model) in said and "save=deployed" in said
-        if model.is_dir() and not model.is_symlink():
-            os.rename(model, place / "aside")  # no command removes a folder
-        by_force = configs(place, "1d", 1, **own, force=True)
-        again = child(lambda place=place, by_force=by_force: train(place, by_force), place / "log")
-        missing = lost(expected, found(place, wanted))
-        good = (named, again, missing) == (True, 0, 0)
-        result.add(missing, good, f"{how} {model}: {said}; {again}, {missing}")
-        run_files.SCRATCH = folder / "scratch"
     return result

@@ -11,7 +11,7 @@ import shutil
 import signal
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ class Program:
     Attributes:
         work: does it, in a folder.
         ready: makes the files before it.
-        again: does it again after a kill; None for ``work``.
+        again: does it again after a kill, of this number; None for ``work``.
         read: returns what is compared. By default all files, each of which must be the old or the new one, whole.
         kinds: of :data:`KINDS` or "steps".
     """
@@ -60,7 +60,7 @@ class Program:
     name: str
     work: Callable[[Path], object]
     ready: Callable[[Path], object] = lambda place: None
-    again: Callable[[Path], object] | None = None
+    again: Callable[[Path, int], object] | None = None
     read: Callable[[Path], dict[str, Any]] = _files
     kinds: Sequence[str] = KINDS[:2]
 
@@ -118,12 +118,11 @@ def kill_anywhere(folder: Path, count: int, programs: Sequence[Program], means: 
             log.write_text("")
             if (first := child(partial(hooked, kind, at), log)) == 0:
                 continue  # it ended before: the number of calls depends on the machine
-            torn: list[str] = []
+            there = program.read(place)
+            torn = [name for name in before if name in calm and name not in there]
             if program.read is _files:
-                there = _files(place)
-                torn = [name for name in before if name in calm and name not in there]
                 torn += [n for n, content in there.items() if n in calm and content not in (before.get(n), calm[n])]
-            again = child(partial(program.again or program.work, place), log)
+            again = child(partial(program.again, place, number) if program.again else partial(program.work, place), log)
             wrong = _differ(calm, program.read(place))
             good = (first, torn, again, wrong) == (-(signal.SIGXFSZ if kind == "halves" else signal.SIGKILL), [], 0, [])
             said = f"{program.name} at {kind} {at} of {totals[kind]}: {first}, torn {torn}, {again}, wrong {wrong}"
@@ -131,7 +130,9 @@ def kill_anywhere(folder: Path, count: int, programs: Sequence[Program], means: 
     return result
 
 
-def _run(kind: str, seeds: int, kinds: Sequence[str] = ("writes", "steps", "halves"), **own: Any) -> Program:
+def run_of(kind: str, seeds: int, kinds: Sequence[str] = ("writes", "steps", "halves"), **own: Any) -> Program:
+    """The training of stacks of a kind."""
+
     def read(place: Path) -> dict[str, Any]:
         remains = {str(path): "is left" for path in faulty.left(place)}
         return faulty.found(place, configs(place, kind, seeds, **own)) | remains
@@ -160,10 +161,12 @@ def _command() -> Program:
 
 def kill_runs(folder: Path, count: int) -> Count:
     """Kill trainings of every kind."""
+    forced = run_of("1d", 3, force=True)  # whose records exist at every moment
     programs = [
         _command(),
-        *(_run("1d, every phase", 1), _run("cora", 3), _run("kernel", 3, ("writes", "steps"))),
-        *(_run("1d", 2, save="deployed"), *(_run(name, 2) for name in faulty.LEARNERS)),
+        replace(forced, name="force=true", ready=lambda place: train(place, configs(place, "1d", 3))),
+        *(run_of("1d, every phase", 1), run_of("cora", 3), run_of("kernel", 3, ("writes", "steps"))),
+        *(run_of("1d", 2, save="deployed"), run_of("conv", 1), *(run_of(name, 2) for name in faulty.LEARNERS)),
     ]
     means = "the same command resumed; records, curves and models bit-equal, nothing left behind"
     return kill_anywhere(folder, count, programs, means)

@@ -22,7 +22,6 @@ from experiments.config import run_files
 from experiments.core import paths
 from experiments.runs import sharing
 from experiments.runs.errors import StorageError
-from experiments.runs.phases import fixed_configuration
 from experiments.store.records import Store
 
 
@@ -59,38 +58,6 @@ def disk_full(folder: Path) -> Count:
         missing = lost(expected, found(place, wanted))
         good = (status, again, missing) == (1, 0, 0) and "StorageError" in told and "continues from them" in told
         result.add(missing, good, f"{place.name}: {status}, {again}, {missing}\n{told}")
-    return result
-
-
-def read_only_results(folder: Path) -> Count:
-    """Make the folder of records unwritable, before the run (an immediate error) or from its middle on."""
-    expected = undisturbed(folder, "1d", 2)
-    result = Count("refused before training, or kept the training; went on when it was writable")
-    for when in ("before", "middle"):
-        place = folder / when
-        wanted = configs(place, "1d", 2)
-        place.mkdir()
-        # a file in place of a folder also stops root, whom permissions do not
-        results = place / "results"
-
-        def refused(when: str = when, place: Path = place, wanted: list = wanted, results: Path = results) -> None:
-            if when == "before":
-                results.write_text("")
-            else:
-                results.mkdir()
-                Hook(6, lambda: (results / "regression1d").write_text("")).at_steps()  # type: ignore[arg-type]
-            train(place, wanted)
-
-        status = child(refused, place / "log")
-        told = (place / "log").read_text()
-        trained = list(place.rglob("finished.json"))
-        (results if when == "before" else results / "regression1d").unlink()
-        again = child(lambda place=place, wanted=wanted: train(place, wanted))
-        missing = lost(expected, found(place, wanted))
-        reason = "Nothing was started" if when == "before" else "cannot be written"
-        clear = reason in told and bool(trained) == (when == "middle")
-        good = (status, again, missing) == (1, 0, 0) and clear
-        result.add(missing, good, f"{when}: {status}, {again}, {missing}\n{told}")
     return result
 
 
@@ -135,70 +102,6 @@ def two_hosts(folder: Path, count: int) -> Count:
         missing = lost(expected, in_any_stack(found(place, wanted)))
         said = f"{number} {what} at {at}, shared {shared}: {ended}, {told}, {missing}, {faulty.left(place)}"
         result.add(missing, good and not missing, f"{said}\n{(place / 'log').read_text()}")
-    return result
-
-
-def one_run_many_processes(folder: Path) -> Count:
-    """Start sixteen processes on the same run at once: one trains it, and one record results."""
-    expected = undisturbed(folder, "1d", 1)
-    result = Count("one process trained, the others found its record")
-    for attempt in range(3):
-        place = folder / str(attempt)
-        wanted = configs(place, "1d", 1)
-        place.mkdir()
-
-        def one(place: Path = place, wanted: list = wanted) -> None:
-            while not (place / "go").exists():
-                os.sched_yield()
-            (outcome,) = train(place, wanted)
-            (place / f"{outcome.status}-{os.getpid()}").touch()
-
-        children = []
-        for _ in range(16):
-            if (pid := os.fork()) == 0:
-                os._exit(child(one))
-            children.append(pid)
-        (place / "go").touch()
-        statuses = [faulty.wait(pid) for pid in children]
-        missing = lost(expected, found(place, wanted))
-        trained, present = len(list(place.glob("complete-*"))), len(list(place.glob("present-*")))
-        good = (set(statuses), trained, present, missing) == ({0}, 1, 15, 0) and not faulty.left(place)
-        result.add(missing, good, f"{attempt}: {statuses}, {trained}, {present}, {missing}")
-    return result
-
-
-def killed_and_asked_otherwise(folder: Path, count: int) -> Count:
-    """Kill anywhere; then run another command first: a member's ``method=fixed`` run, or the runs with force."""
-    result = Count("every run has its record, that of the undisturbed run where its stack was the same; nothing left")
-    kind, seeds, own = "1d", 3, {"phases": ["grown", "fixed"]}
-    expected = undisturbed(folder, kind, seeds, **own)
-    total = faulty.events(folder / "counting", configs(folder / "counting", kind, seeds, **own), writes=True)
-    for number, at in enumerate(faulty.moments(total, count, seed=total)):
-        place, forced = folder / str(number), bool(number % 2)
-        wanted = configs(place, kind, seeds, **own)
-        by_force = configs(place, kind, seeds, **own, force=True)
-
-        def dies(place: Path = place, at: int = at, asked: list = by_force if forced else wanted) -> None:
-            Hook(at, KILL).at_writes()
-            train(place, asked)
-
-        if forced and number % 4 == 1:  # the records exist, and must exist at every moment
-            child(lambda place=place, wanted=wanted: train(place, wanted))
-        before = len(found(place, wanted))
-        first = child(dies)
-        kept = len(found(place, wanted)) >= before
-        if forced:
-            again = child(lambda place=place, by_force=by_force: train(place, by_force))
-            missing = lost(expected, found(place, wanted))
-        else:
-            alone = [fixed_configuration(wanted[number // 2 % seeds], 1 + number % 3)]
-            other = child(lambda place=place, alone=alone: train(place, alone))
-            again = child(lambda place=place, wanted=wanted: train(place, wanted)) or other
-            missing = seeds - len(found(place, wanted))
-        remains = faulty.left(place)
-        good = (first, again, missing, remains, kept) == (-signal.SIGKILL, 0, 0, [], True)
-        told = f"{at} of {total}, force {forced}: {first}, {again}, {missing}, {remains}, {kept}"
-        result.add(missing, good, told)
     return result
 
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from record_samples import untimed
 
 from experiments.config import run_files
@@ -159,22 +158,6 @@ def send(signum: int) -> Callable[[], None]:
 KILL = send(signal.SIGKILL)
 
 
-def events(folder: Path, wanted: Sequence[Config], writes: bool) -> int:
-    """Count the events of a kind in an uninterrupted run."""
-    told = folder / "events"
-
-    def count() -> None:
-        hook = Hook(0, KILL)
-        hook.at_writes() if writes else hook.at_steps()
-        train(folder, wanted)
-        told.write_text(str(hook.count))
-
-    status = child(count)
-    if status:
-        raise RuntimeError(f"counting events: status {status}")
-    return int(told.read_text())
-
-
 def found(folder: Path, wanted: Sequence[Config]) -> dict[str, Any]:
     """Map the ids of recorded runs to the results in their records and curves."""
     return recorded(folder / "results", [run_id(config) for config in wanted])
@@ -219,11 +202,6 @@ def left(folder: Path) -> list[Path]:
     ends = (".part", ".lease", ".safetensors", "finished.json")
     names = [p for p in folder.rglob("*") if p.name.endswith(ends)]
     return [p for p in names if not (p.suffix == ".safetensors" and p.parent.parent.name == "results")]
-
-
-def moments(total: int, count: int, seed: int) -> list[int]:
-    """Draw ``count`` different moments among ``total`` events, from a seed."""
-    return sorted(np.random.default_rng(seed).choice(total, size=min(count, total), replace=False) + 1)
 
 
 @dataclass

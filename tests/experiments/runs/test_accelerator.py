@@ -2,41 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from accelerator import DEVICE, accelerator
 from on_device import QUICK, SLOW, config_of, same_on_device
 
-from experiments.core.config import Config
-from experiments.core.task import Task
-from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
-from experiments.tasks import make_task
-from ngn.train.trainer import Trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad=True")
-
-
-def test_the_accelerator_refuses_what_cuda_refuses() -> None:
-    with accelerator() as waits:
-        there = torch.arange(3.0, device=DEVICE)
-        assert (there + torch.tensor(1.0)).tolist() == [1, 2, 3]
-        assert there[torch.tensor([2])].tolist() == [2]
-        assert sum(waits.values()) == 2
-        for refused in (
-            lambda: there + torch.ones(3),
-            lambda: torch.arange(3)[there.long()],
-            lambda: there.index_select(0, torch.tensor([1])),
-            lambda: there.uniform_(generator=torch.Generator()),
-            lambda: torch.rand(3, device=DEVICE, generator=torch.Generator()),
-            lambda: torch.cat([there, torch.ones(1)]),
-        ):
-            with pytest.raises(RuntimeError, match=r"expected|indices should be"):
-                refused()
 
 
 @pytest.mark.parametrize(("task", "gate", "keys"), [*QUICK, *(pytest.param(*s, marks=pytest.mark.slow) for s in SLOW)])
@@ -47,83 +22,7 @@ def test_every_task_trains_crashes_resumes_and_is_measured(
         same_on_device(Stack.of(config_of(task, gate, **keys)), DEVICE, tmp_path)
 
 
-def test_the_original_of_a_trained_model_waits_on_the_host() -> None:
-    config = config_of("wikisql_easy", "prune")
-    with accelerator():
-        task: Task[Any] = make_task(config, DEVICE)
-        learner = learner_of(Stack.of(config), task).to(DEVICE)
-        assert {p.device.type for p in task.base.model.parameters()} == {"cpu"}  # type: ignore[attr-defined]
-        assert {p.device for p in learner.parameters()} == {DEVICE}
-        assert {p.device for p in task.fresh().parameters()} == {DEVICE}  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("gate", ["lora", "adapter", "prune"])
-def test_gates_are_computed_together_on_a_device_and_one_by_one_on_a_cpu(gate: str) -> None:
-    config = config_of("wikisql_easy", gate)
-    with accelerator():
-        there = learner_of(Stack.of(config), make_task(config, DEVICE))
-    here = learner_of(Stack.of(config), make_task(config, torch.device("cpu")))
-    batches = [{axis.capacity.batch for axis in learner.axes} for learner in (there, here)]  # type: ignore[attr-defined]
-    assert len(batches[0]) == 1
-    assert None not in batches[0]
-    assert batches[1] == {None}
-
-
 def test_a_stack_has_learning_rates_of_its_own(tmp_path: Path) -> None:
     configs = [config_of("regression1d", "mlp", seed__value=n, train__lr=0.01 * (n + 1)) for n in range(2)]
     with accelerator():
         same_on_device(Stack.of(*configs), DEVICE, tmp_path)
-
-
-def waits_in_a_step(config: Config) -> dict[str, int]:
-    """Return how often the host waits in the last step, by the function that asks."""
-    stack = Stack.of(config)
-    seen: list[Counter[str]] = []
-    with accelerator() as waits:
-        task: Task[Any] = make_task(config, DEVICE)
-        learner = learner_of(stack, task, config.method.sizes(config.gate)).to(DEVICE)
-        batches, plan = task.batches(config.train, stack.seeds), plan_of(stack, task.samples(config.train))
-        Trainer(
-            learner, batches, task.loss, plan, weight=task.weight, progress="never",
-            on_step=lambda _: seen.append(waits.copy()),
-        ).fit()  # fmt: skip
-    return {place.rpartition("/")[2]: times for place, times in (seen[-1] - seen[-2]).items()}
-
-
-BUDGET = {
-    "allocation.py:set_progress": 4, "allocation.py:final_counts": 1, "budget.py:_within": 1, "cost.py:__call__": 5,
-    "ngn.py:_opened": 1,
-}  # fmt: skip
-"""Of the step that fixes the sizes."""
-WAITS: list[tuple[str, str, str, dict[str, Any], dict[str, int]]] = [
-    ("regression1d", "mlp", "ngn", {}, {}),
-    ("regression1d", "mlp", "budget", {"method__count": 2}, BUDGET),
-    ("wikisql_easy", "lora", "ngn", {}, {}),
-    ("wikisql_easy", "lora", "sora", {"method__target": 8}, {"capacity.py:after_step": 1}),
-    ("wikisql_easy", "lora", "adalora", {"method__target": 8}, {"learner.py:after_step": 6}),
-    ("wikisql_easy", "prune", "ngn", {"gate__target": "both", "task__replay": 32}, {}),
-]
-"""Known waits of each kind of step. Whoever adds one writes it down here; whoever removes one, too."""
-SLOW_WAITS: list[tuple[str, str, str, dict[str, Any], dict[str, int]]] = [
-    *(("regression1d", "mlp", method, {}, {}) for method in ("ste", "l0", "decay")),
-    ("regression1d", "mlp", "awnn", {"method__width": 2}, {}),
-    ("twist", "chain", "ngn", {}, {}),
-    ("twist", "layers", "ngn", {}, {}),
-    ("manifold", "latent", "ngn", {}, {}),
-    ("cora", "gcn", "ngn", {}, {}),
-    ("mnist", "conv", "ngn", {}, {}),
-    ("tinystories", "heads_slices", "ngn", {"task__context": 16, "train__batch": 2}, {}),
-    ("wikisql_easy", "lora", "svd", {"method__target": 8}, {}),
-    ("wikisql_easy", "lora", "eva", {"method__target": 8}, {}),
-    ("wikisql_easy", "adapter", "ngn", {}, {}),
-]
-
-
-@pytest.mark.parametrize(
-    ("task", "gate", "method", "keys", "known"),
-    [*WAITS, *(pytest.param(*s, marks=pytest.mark.slow) for s in SLOW_WAITS)],
-)
-def test_no_step_waits_more_often_than_known(
-    task: str, gate: str, method: str, keys: dict[str, Any], known: dict[str, int]
-) -> None:
-    assert waits_in_a_step(config_of(task, gate, method, **keys)) == known

@@ -16,14 +16,9 @@ from experiments.config import run_files
 from experiments.config.compose import compose
 from experiments.core.paths import ROOT
 from experiments.runs import training
-from experiments.runs.errors import StorageError
 from experiments.runs.host import denormals_flushed
-from experiments.runs.phases import learner_of, plan_of, trainer_of
 from experiments.runs.stack import Stack
-from experiments.tasks import make_task
 
-TINY = torch.finfo(torch.float32).tiny
-NEARLY_ZERO = 1e-30
 PROGRAM = """
 import ctypes, resource
 from experiments.runs.host import keep_freed_memory
@@ -80,61 +75,6 @@ def test_the_callers_denormal_setting_is_restored(tmp_path, monkeypatch) -> None
     assert not is_zero()
 
 
-THREADS = """
-import torch
-from experiments.runs.host import denormals_flushed
-
-torch.set_num_threads(4)
-with denormals_flushed():
-    print(int((torch.full((1_000_000,), 1e-40) * 0.5).count_nonzero()))
-"""
-
-
-@flushes
-def test_threads_started_inside_also_flush() -> None:
-    done = subprocess.run([sys.executable, "-c", THREADS], cwd=ROOT, check=True, capture_output=True, text=True)
-    assert int(done.stdout) == 0
-
-
-CASES = {
-    "regression1d": ("mlp", {"gate.t0": 9.0, "gate.K": 32, "train.steps": 40}),
-    "mnist": ("mlp", {"gate.t0": 5.0, "gate.K": 16, "train.steps": 5}),
-    "twist": ("layers", {"gate.t0": 5.0, "gate.K": 10, "train.steps": 10}),
-    "manifold": ("latent", {"train.steps": 10}),
-}
-
-
-@flushes
-@pytest.mark.parametrize("engine", ["torch", "auto"])
-@pytest.mark.parametrize("name", CASES)
-def test_flushing_changes_no_bit_of_losses_and_boundaries(name, engine) -> None:
-    """Parameters may change by less than 1e-25, which no sum notices."""
-    gate, keys = CASES[name]
-    config = compose({"task": name, "gate": gate, "profile": "smoke"}, keys)
-
-    def trained():
-        task = make_task(config, torch.device("cpu"))
-        learner = learner_of(Stack.of(config), task)
-        if name == "regression1d":
-            with torch.no_grad():  # like the last maps of far components, which are still close to zero
-                learner.axes[0].bank.W3.fill_(NEARLY_ZERO)
-        batches, plan = task.batches(config.train, 0), plan_of(Stack.of(config), task.samples(config.train))
-        kind = trainer_of(config.model_copy(update={"engine": engine}), learner, batches, task, plan)
-        history = kind(learner, batches, task.loss, plan, progress="never").fit()
-        return history.curves, learner
-
-    curves, learner = trained()
-    if name == "regression1d":  # otherwise there would be nothing to flush
-        back = learner.axes[0].capacity.coefficients("soft").float() * NEARLY_ZERO
-        assert bool(((back != 0) & (back < TINY)).any())
-    with denormals_flushed():
-        flushed_curves, flushed = trained()
-    for key, values in curves.items():
-        assert (flushed_curves[key] == values).all(), key
-    for (key, p), q in zip(learner.named_parameters(), flushed.parameters(), strict=True):
-        assert (p.detach().double() - q.detach().double()).abs().max() < 1e-25, key
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the peak is getrusage's")
 def test_peak_memory_excludes_the_parent_process() -> None:
     """The child of a 700 MiB process reports its own memory: less at first, about 100 MiB more afterwards."""
@@ -147,18 +87,3 @@ def test_peak_memory_excludes_the_parent_process() -> None:
     before, after = map(float, done.stdout.split())
     assert 10 < before < 700
     assert 90 < after - before < 200
-
-
-@pytest.mark.parametrize(("setting", "convolutions"), [("highest", False), ("high", True)])
-def test_products_have_the_precision_of_the_setting_during_a_run_only(monkeypatch, setting, convolutions):
-    seen, before = [], (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32)
-
-    def made(config, device):
-        seen.append((torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32))
-        raise InterruptedError
-
-    monkeypatch.setattr(training, "make_task", made)
-    with pytest.raises(StorageError):
-        training.train_stack(Stack.of(compose({}, {"train.matmul": setting})))
-    assert seen == [(setting, convolutions)]
-    assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == before
