@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import resource
@@ -14,15 +13,11 @@ from pathlib import Path
 
 import faulty
 import numpy as np
-import page_samples
 from faulty import KILL, Count, Hook, child, configs, found, in_any_stack, lost, train, undisturbed
 from waiting import until
 
-from experiments.config import run_files
-from experiments.core import paths
 from experiments.runs import sharing
 from experiments.runs.errors import StorageError
-from experiments.store.records import Store
 
 
 def disk_full(folder: Path) -> Count:
@@ -102,68 +97,4 @@ def two_hosts(folder: Path, count: int) -> Count:
         missing = lost(expected, in_any_stack(found(place, wanted)))
         said = f"{number} {what} at {at}, shared {shared}: {ended}, {told}, {missing}, {faulty.left(place)}"
         result.add(missing, good and not missing, f"{said}\n{(place / 'log').read_text()}")
-    return result
-
-
-TINY = "task=regression1d profile=smoke engine=torch phases=[grown] train.steps=12 gate.K=4 threads=1"
-MOUNTS = ((b"none", b"/", 1 << 14 | 1 << 18), (None, None, 1 << 12), (None, None, 1 << 12 | 1 << 5 | 1))
-"""Keep mounts private to this process; mount a folder on itself; make that mount read-only."""
-UNABLE = 77
-
-
-def _mount_read_only(place: Path) -> None:
-    """Make a folder read-only for this process and its children; end with :data:`UNABLE` where that is forbidden."""
-    libc, there = ctypes.CDLL(None, use_errno=True), os.fsencode(place)
-    if libc.unshare(0x20000 | (0 if os.geteuid() == 0 else 0x10000000)):
-        raise SystemExit(UNABLE)
-    for source, target, flags in MOUNTS:
-        if libc.mount(source or there, target or there, None, ctypes.c_ulong(flags), None):
-            raise SystemExit(UNABLE)
-
-
-def read_only_mount(folder: Path) -> Count:
-    """Run every command with its folders on a read-only mount: readers read, writers say one thing and leave."""
-    from experiments.cli import app
-    from experiments.cli.pipes import exit_with
-    from scripts import build_figures, build_paper_data, build_report, fetch_data, sweep, table
-
-    result = Count("what only reads did, what writes named the folder in a message and left; no traceback")
-    place, log = folder / "place", folder / "log"
-    store = Store(place / "results")
-    page_samples.fill(store)
-    for path in store.root.rglob("*<*"):
-        path.unlink()
-    (out := folder / "out").mkdir()
-    records = f"--results={store.root}"
-    run, data = [*TINY.split(), "progress=never"], [f"--data-root={place / 'data'}"]
-    commands: list[tuple[Callable[[list[str]], int], list[str], int]] = [
-        (app.main, [*run, f"results={store.root}"], 1),
-        (app.main, [*run, f"results={out}", "checkpoint_seconds=1e-9"], 1),
-        (table.main, [str(store.root)], 0),
-        *((sweep.main, [word, "smoke", records], 1) for word in ("plan", "run", "status")),
-        (sweep.main, ["run", "smoke", f"--results={out}", "--dry-run"], 0),
-        (build_paper_data.main, [records, "--table=dataeightbody"], 0),
-        (build_paper_data.main, [records, f"--output={place / 'data.tex'}"], 1),
-        (build_paper_data.main, [records, f"--output={out / 'data.tex'}"], 0),
-        (build_figures.main, [records, f"--output={place / 'figures'}", "--only", "figure1", "figure2", "--jobs=2"], 1),
-        (build_figures.main, [records, f"--output={out / 'figures'}", "--only", "figure1", "--jobs=1"], 0),
-        (build_report.main, [records, f"--output={place / 'paper'}"], 1),
-        (fetch_data.main, ["mnist", *data], 1),
-    ]
-    for main, words, expected in commands:
-
-        def program(main: Callable[[list[str]], int] = main, words: list[str] = words) -> None:
-            _mount_read_only(place)
-            run_files.SCRATCH = paths.SCRATCH = place if f"results={out}" in words else out
-            exit_with(lambda: main(words))
-
-        log.write_text("")
-        status, said = child(program, log), log.read_text()
-        if status == UNABLE:
-            print("this machine allows no mounts of one's own: nothing was tried", file=sys.stderr)
-            return result
-        # 1, or 2 if a program refuses before it does anything
-        good = status in ((expected, 2) if expected else (0,)) and "Traceback" not in said
-        good = good and (not expected or "status" in words or str(place) in said)
-        result.add(0, good, f"{main.__module__} {' '.join(words)}: {status}, not {expected}\n{said}")
     return result

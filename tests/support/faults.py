@@ -101,7 +101,6 @@ FAULTS = {
         1,
     ),
     "disk_full": Fault("disk full at a checkpoint, at a record", fault_places.disk_full),
-    "read_only_mount": Fault("commands on a read-only mount", fault_places.read_only_mount),
 }
 
 

@@ -125,29 +125,6 @@ class UNet(nn.Module):
         return self.head(F.relu(self.merge(torch.cat([first, self.up(deep)], 1))))
 
 
-class ConvNeXtBlock(nn.Module):
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.depthwise = nn.Conv2d(channels, channels, 7, padding=3, groups=channels)
-        self.norm = nn.LayerNorm(channels)
-        self.up, self.down = nn.Linear(channels, 4 * channels), nn.Linear(4 * channels, channels)
-        self.scale = nn.Parameter(torch.full((channels,), 0.1))
-
-    def forward(self, x):
-        h = self.norm(self.depthwise(x).permute(0, 2, 3, 1))
-        return x + (self.scale * self.down(F.gelu(self.up(h)))).permute(0, 3, 1, 2)
-
-
-class ConvNeXt(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem, self.blocks = nn.Conv2d(3, 8, 4, stride=4), nn.Sequential(ConvNeXtBlock(8), ConvNeXtBlock(8))
-        self.head = nn.Linear(8, 5)
-
-    def forward(self, x):
-        return self.head(self.blocks(self.stem(x)).mean((2, 3)))
-
-
 class WindowAttention(nn.Module):
     """Attention of Swin within shifted windows of 2 x 2, with a bias per head and relative position."""
 
@@ -298,10 +275,6 @@ NETWORKS: dict[type[nn.Module], dict[str, tuple[int, str, str]]] = {
         "middle": (16, "channels", "middle > up"),
         "up": (12, "channels", "up > merge"),
         "merge": (8, "channels", "merge > head"),
-    },
-    ConvNeXt: {
-        "blocks.0.up": (32, "units", "blocks.0.up > blocks.0.down"),
-        "blocks.1.up": (32, "units", "blocks.1.up > blocks.1.down"),
     },
     Swin: {"attn": (3, "heads", "attn attn.qkv > attn.proj"), "mlp.0": (20, "units", "mlp.0 > mlp.2")},
     C2f: {

@@ -1,24 +1,85 @@
-"""What only a card can show. The made-up accelerator must not be in the process: with it, torch's CUDA cannot train."""
+"""What only a card can show: every task trains, crashes, resumes and is measured as on the host."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from on_device import QUICK, SLOW, config_of, same_on_device
-from torch import nn
+from torch import Tensor, nn
 
 import ngn
+from experiments.config.compose import compose
+from experiments.core.config import Config
+from experiments.core.task import Task
+from experiments.runs.phases import PhaseSetup, fit_phase
+from experiments.runs.result import Phase
 from experiments.runs.stack import Stack
+from experiments.tasks import make_task
 
 pytestmark = pytest.mark.gpu
 
+STEPS = 3
+LANGUAGE = ("wikisql_easy", "wikisql_hard", "spider", "gsm8k", "squad")
 
-@pytest.mark.parametrize(("task", "gate", "keys"), [*QUICK, *SLOW])
-def test_every_task_on_a_card(tmp_path: Path, task: str, gate: str, keys: dict[str, Any]) -> None:
-    same_on_device(Stack.of(config_of(task, gate, **keys)), torch.device("cuda"), tmp_path)
+
+def config_of(task: str, gate: str, method: str = "ngn", **keys: Any) -> Config:
+    own = {
+        "progress": "never", "engine": "torch", "train.steps": STEPS, "train.epochs": None, "phases": ["grown"],
+        "checkpoint_seconds": 1e-9,
+    }  # fmt: skip
+    if task in LANGUAGE:
+        own |= {"task.eval_examples": 2, "task.max_new_tokens": 3, "task.perplexity_tokens": 40}
+    named = {key.replace("__", "."): value for key, value in keys.items()}
+    return compose({"task": task, "gate": gate, "method": method, "profile": "smoke"}, {**own, **named})
+
+
+def phase_of(stack: Stack, device: torch.device, folder: Path, crash_at: int | None = None) -> Phase:
+    """Train and measure a phase; with ``crash_at``, its loss first fails at that call, and the phase starts again."""
+    task: Task[Any] = make_task(stack.first, device)
+    count = stack.first.method.sizes(stack.first.gate)
+    setup = PhaseSetup("grown" if count is None else "fixed", folder, count=count)
+    if crash_at is not None:
+        usual, calls = task.loss, iter(range(crash_at))
+
+        def failing(model: torch.nn.Module, batch: Any) -> Tensor:
+            if next(calls, None) is None:
+                raise InterruptedError("the machine has gone")
+            return usual(model, batch)
+
+        task.loss = failing  # type: ignore[method-assign]
+        with pytest.raises(InterruptedError):
+            fit_phase(stack, task, device, setup)
+        task.loss = usual  # type: ignore[method-assign]
+    return fit_phase(stack, task, device, setup)
+
+
+PRUNED = {"gate__target": "both", "gate__rank_by": "wanda", "gate__calibration": 8, "task__replay": 32}
+RUNS: list[Any] = [
+    ("regression1d", "mlp", {}), ("wikisql_easy", "lora", {}), ("wikisql_easy", "prune", PRUNED),
+    ("manifold", "latent", {}), ("twist", "chain", {}), ("twist", "layers", {}),
+    ("mnist", "mlp", {}), ("mnist", "conv", {}), ("cifar10", "conv", {}), ("cora", "gcn", {}),
+    *(("tinystories", gate, {"task__context": 16, "train__batch": 2}) for gate in ("heads", "heads_slices", "states")),
+    *((task, "adapter", {}) for task in LANGUAGE),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("task", "gate", "keys"), RUNS)
+def test_a_training_with_a_crash_ends_as_one_without_a_crash_on_the_host(
+    tmp_path: Path, task: str, gate: str, keys: dict[str, Any]
+) -> None:
+    stack = Stack.of(config_of(task, gate, **keys))
+    on_host = phase_of(stack, torch.device("cpu"), tmp_path / "host")
+    there = phase_of(stack, torch.device("cuda"), tmp_path / "device", crash_at=STEPS - 1)
+    assert there.resumed == 1
+    for ours, theirs in zip(there.curves, on_host.curves, strict=True):
+        np.testing.assert_allclose(ours["task"], theirs["task"], rtol=1e-3)
+        np.testing.assert_allclose(ours["t"], theirs["t"], rtol=1e-3)
+    for mine, other in zip(there.results, on_host.results, strict=True):
+        assert mine.count == other.count
+        assert mine.n == other.n
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

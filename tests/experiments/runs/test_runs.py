@@ -3,21 +3,18 @@
 import json
 
 import pytest
-import torch
 from record_samples import untimed
 from whole_runs import ALL, checked
 
 from experiments.config import run_files
 from experiments.config.compose import compose
 from experiments.config.run_files import Run
-from experiments.core.blocks import ConfigError
-from experiments.data.sets import DataInfo
 from experiments.runs import training
 from experiments.runs.launch import launch
 from experiments.runs.result import prunes_back
 from experiments.store import provenance
 from experiments.store.records import RecordError
-from experiments.tasks import COMPONENTS, GATES_OF_TASK, TASKS, make_task
+from experiments.tasks import COMPONENTS, GATES_OF_TASK, TASKS
 from experiments.tasks.regression1d import Regression1D
 
 # one of the tasks on a pretrained model: they differ only in their questions; test_stories.py trains tinystories
@@ -131,22 +128,3 @@ def test_prunes_back_follows_the_papers_definition(grown, high, t, outcome):
     """Rounded counts decide "yes", the continuous boundary decides "partial". Runs start at t = 7."""
     got = prunes_back(grown, high, t, [7.0] * len(t))
     assert got["outcome"] == outcome
-
-
-def test_data_of_another_name_are_refused_before_the_training(tmp_path, monkeypatch):
-    """No table counts a record whose data have another name than its task."""
-    asked = compose({}, {"results": str(tmp_path), "train.steps": 12, "gate.K": 4, "progress": "never"})
-    named = DataInfo("synthetic-images", "0" * 64, "generated: here")
-    real = Regression1D.make
-
-    def make(settings, config, device):
-        task = real(settings, config, device)
-        task.info = named
-        return task
-
-    monkeypatch.setattr(Regression1D, "make", make)
-    with pytest.raises(ConfigError, match="task=regression1d: the name of its data is 'synthetic-images', but must be"):
-        launch([asked])
-    assert list(tmp_path.rglob("*.json")) == []
-    smoke_data = compose({"profile": "smoke"}, {})
-    assert make_task(smoke_data, torch.device("cpu")).info is named, "smoke data have names of their own"

@@ -72,20 +72,6 @@ def test_a_plugin_that_comes_later_changes_no_record(tmp_path: Path, monkeypatch
         launch([asked])
 
 
-def test_without_kept_digests_the_commit_names_the_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    files(monkeypatch)
-    asked = config(tmp_path)
-    code = {"commit": "abc", "clean": True, "source": "git", "sources": "0" * 64, "numerics": _numerics(asked)}
-    monkeypatch.setattr(same, "changed_since", {"abc": [f"ngn/{n}.py" for n in range(5)]}.get)
-    named = "was trained by other sources (ngn/0.py, ngn/1.py, ngn/2.py and 2 more)"
-    assert fault(asked, record(asked, {}, code=code), tmp_path) == named
-    dirty = record(asked, {}, code={**code, "clean": False})
-    assert fault(asked, dirty, tmp_path) == "was trained by other sources"
-    assert (
-        fault(asked, dirty, None, allow_dirty=False) == "was made by uncommitted code or with plug-ins; commit the code"
-    )
-
-
 def _numerics(asked: Config) -> dict[str, int]:
     found: dict[str, int] = record(asked, {})["code"]["numerics"]
     return found

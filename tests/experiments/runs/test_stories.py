@@ -1,4 +1,4 @@
-"""Language models with every component: smoke runs, their records, resuming, and files of deployed models."""
+"""Language models with every component: smoke runs, their records, and files of deployed models."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Workers and their supervisor: killed, hanging, interrupted, and two at a time."""
+"""Workers and their supervisor: killed, hanging, and two at a time."""
 
 import os
 import re
