@@ -13,15 +13,15 @@ import ngn
 from experiments.core.paths import ROOT
 
 LIMITS = {
-    "lines of experiments and benchmarks": 34_100,
-    "lines of benchmarks": 3_700,
-    "lines of ngn": 12_900,
-    "lines of scripts and plug-ins": 1_350,
-    "lines of tests": 30_100,
-    "packages of experiments": 14,
-    "arrows between packages": 90,
-    "floors": 14,
-    "words of docs": 52_000,
+    "lines of experiments and benchmarks": 34_070,
+    "lines of benchmarks": 3_660,
+    "lines of ngn": 12_750,
+    "lines of scripts and plug-ins": 1_290,
+    "lines of tests": 27_720,
+    "packages of experiments": 12,
+    "arrows between packages": 49,
+    "floors": 11,
+    "words of docs": 51_800,
 }
 """What nothing may exceed; lower a limit when the measure has fallen, and never raise one."""
 PUBLIC = {name for name in ngn.__all__ if name != "__version__"}

@@ -1,4 +1,4 @@
-"""Runs that adapt a language model, on a tiny one: records, runs that use other records, and resuming after a kill."""
+"""Runs that adapt a language model, on a tiny one: records, runs that use other records, and what is refused."""
 
 from __future__ import annotations
 

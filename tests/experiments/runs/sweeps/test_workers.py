@@ -1,7 +1,6 @@
-"""Workers and their supervisor: killed, hanging, and two at a time."""
+"""Workers and their supervisor: killed, hanging, detached, and warned by Slurm."""
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -14,7 +13,6 @@ from experiments.core.paths import CONF
 from experiments.runs.shutdown import shut_down
 from experiments.runs.sweeps import settings, status
 from experiments.runs.sweeps.local import Supervisor, visible_gpus
-from experiments.store.leases import Leases
 from experiments.store.records import Store
 from experiments.studies import STUDIES
 from ngn.train import interrupt
@@ -121,31 +119,6 @@ def _children(pid):
     """Return the process ids of a process's children, which have their own sessions here."""
     listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True)
     return listed.stdout.split()
-
-
-@pytest.mark.slow
-def test_two_sweeps_share_the_runs(tmp_path):
-    """Both succeed, and only one of them trained each run. Records alone would not show a second training."""
-    plan = frozen(tmp_path, 20)
-    line = [sys.executable, str(SCRIPT), "run", "smoke", f"--plan={plan.path}", f"--results={plan.results}"]
-    (name,) = plan.tasks[0]
-    log = plan.path.parent / "workers.log"
-
-    def put_off_or_over():
-        told = log.read_text() if log.exists() else ""
-        held = told.count(f"are training 1 runs, the first: {name} (process") >= 2
-        return held or any(one.poll() is not None for one in both)
-
-    with Leases(plan.results) as leases:
-        leases.take([name])  # so that both sweeps run, and put it off, before one can finish
-        both = [subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-        until(put_off_or_over, "both to find a run held")
-    ends = [process.communicate(timeout=900) for process in both]
-    assert [process.returncode for process in both] == [0, 0], ends
-    trained = re.findall(r"task (\d+): 1 runs complete", "".join(out for out, _ in ends))
-    assert sorted(map(int, trained)) == list(range(20)), ends
-    assert len(Store(plan.results).paths()) == 20
-    assert not list(plan.results.rglob("*.lease"))
 
 
 @pytest.mark.slow
