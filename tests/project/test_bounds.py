@@ -17,7 +17,7 @@ LIMITS = {
     "lines of benchmarks": 3_660,
     "lines of ngn": 12_750,
     "lines of scripts and plug-ins": 1_290,
-    "lines of tests": 27_720,
+    "lines of tests": 27_730,
     "packages of experiments": 12,
     "arrows between packages": 49,
     "floors": 11,
