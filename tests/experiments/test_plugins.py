@@ -50,13 +50,6 @@ def test_what_the_records_of_a_task_and_a_method_from_outside_say(tmp_path: Path
     assert ngn(EXAMPLE, "task=cora", "method=urgent", "phases=[grown]", *small).returncode == 0
 
 
-def test_its_configuration_is_shown_and_checked() -> None:
-    shown = ngn(EXAMPLE, "task=sine", "--cfg", "job")
-    assert "name: sine" in shown.stdout
-    fitting = ngn(EXAMPLE, "task=sine", "gate=mlp")
-    assert "gate=mlp does not fit task=sine; the gates that fit are: waves" in fitting.stderr
-
-
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     refused = ngn(tmp_path / "nowhere", "task=cora")
     assert refused.returncode == 2
@@ -81,11 +74,6 @@ def test_a_schedule_without_a_value_names_the_file_to_write(tmp_path: Path, key:
     assert refused.stderr == f"refused: schedule.{key}: has no value; set it in {setting}\n"
 
 
-def test_a_schedule_that_is_not_there_names_the_file_to_write() -> None:
-    unknown = ngn(EXAMPLE, "task=sine", "schedule=slow")
-    assert "To add one, write conf/schedule/slow.yaml" in unknown.stderr
-
-
 def test_the_report_lists_the_files_of_settings_from_outside() -> None:
     lines = said(
         "from experiments.analysis.selection import Selection; from experiments.report.settings import settings_of;"
@@ -93,15 +81,3 @@ def test_the_report_lists_the_files_of_settings_from_outside() -> None:
         "print(*(f'{file.parent.name}/{file.name}' for file in one.files), sep='\\n')"
     )
     assert {"task/sine.yaml", "gate/waves.yaml", "setting/sine-waves.yaml"} <= set(lines)
-
-
-def test_a_bank_from_outside_computes_in_a_stack_what_it_computes_alone() -> None:
-    lines = said(
-        "import torch; import experiments.tasks; from experiments.tasks.sine.bank import WaveBank;"
-        "x = torch.linspace(-1, 1, 5)[:, None]; c = torch.rand(2, 3);"
-        "stack, alone = WaveBank(9.0, 4, [0, 1]), [WaveBank(9.0, 4, seed) for seed in (0, 1)];"
-        "[torch.nn.init.ones_(bank.a) for bank in (stack, *alone)];"
-        "print(torch.allclose(stack(x, c), torch.stack([bank(x, own) for bank, own in zip(alone, c)])));"
-        "print(tuple(stack(x, c).shape), tuple(alone[0].components(x, 2).shape))"
-    )
-    assert lines == ["True", "(2, 5, 1) (2, 5, 1)"]

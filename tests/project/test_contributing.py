@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md is followed in a copy of the checkout: its commands work, and what it names is there."""
+"""CONTRIBUTING.md is followed in a copy of the checkout: its commands work."""
 
 from __future__ import annotations
 
@@ -33,35 +33,6 @@ def reader(tmp_path: Path) -> Reader:
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, copy / name)
     return Reader(copy, copy)
-
-
-ELSEWHERE = {"tasks/", "methods/", "studies/", "runs/"}
-"""Folders of a plug-in, and one that the first run makes."""
-WORDS = {"# paper: where", "# not from the paper: how", "kinds: {heads: {K: 8}, slices: {K: 16}}", "results="}
-"""What is neither a path nor a name."""
-
-
-def unknown(page: str) -> list[str]:
-    """What stands in backticks outside blocks and is neither a path nor in the sources or the Makefile."""
-    files = [*ROOT.glob("*.toml"), ROOT / "Makefile", ROOT / "conf" / "config.yaml"]
-    for folder in ("experiments", "ngn", "scripts", "tests"):
-        files += [path for path in (ROOT / folder).rglob("*.py") if path.name != Path(__file__).name]
-    sources = "\n".join(path.read_text() for path in files)
-    missing = []
-    prose = re.sub(r"^```.*?^```$", "", page, flags=re.S | re.M)
-    for name in set(re.findall(r"`([^`\n]+)`", prose)) - WORDS - ELSEWHERE:
-        if name.startswith("make ") or "python " in name:
-            paths = [word for word in name.split() if "/" in word]
-            missing += [path for path in paths if not (ROOT / path).exists()]
-        elif "/" in name and " " not in name:
-            missing += [] if (ROOT / name).exists() else [name]
-        elif not re.search(rf"(?<![\w]){re.escape(name.removesuffix('=N'))}(?![\w])", sources):
-            missing.append(name)
-    return missing
-
-
-def test_its_names_are_there() -> None:
-    assert unknown(TEXT) == []
 
 
 @pytest.mark.checkout

@@ -10,11 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import pytest
-import torch
 
-import ngn
 from experiments.core.paths import ROOT
 
 
@@ -40,21 +37,3 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
             assert of_sizes, script.name
             for whole, left in (filter(None, pair) for pair in [*of_parameters, *of_sizes]):
                 assert int(left) < 0.95 * int(whole), f"{script.name} shows that something became smaller"
-
-
-def test_the_picture_of_a_page_shows_before_and_after(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(ROOT / "examples" / "gallery")
-    import picture
-
-    x = torch.linspace(-1, 1, 16).unsqueeze(-1)
-    net = torch.nn.Sequential(torch.nn.Linear(1, 12), torch.nn.Tanh(), torch.nn.Linear(12, 1))
-    learner = ngn.learn_sizes(net, example=x, budget=ngn.Budget(parameters="50%"))
-    plan = ngn.TrainPlan(steps=5)
-    history = ngn.fit(learner, x, x.sin(), torch.nn.functional.mse_loss, plan, progress="never")
-    picture.draw(history, learner)
-    _, components, parameters, _ = plt.gcf().axes
-    whole, left = (bar.get_width() for bar in components.patches)
-    assert (whole, left) == (12, learner.count().item())
-    assert [text.get_text() for text in components.texts] == [f"12 → {left}"]
-    assert [bar.get_height() for bar in parameters.patches] == [37, 3 * left + 1]
-    plt.close("all")

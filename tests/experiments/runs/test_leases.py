@@ -1,11 +1,9 @@
 """Leases, and how processes share runs. tests/support/faults.py injects the faults."""
 
-import errno
 import json
 import os
 import platform
 import signal
-from types import SimpleNamespace
 
 import faulty
 import pytest
@@ -70,29 +68,10 @@ def test_a_lease_that_is_removed_while_another_process_opens_it_is_taken_anew(tm
         assert third.take(["a"]) == []
 
 
-def test_the_name_of_an_owner_is_printable(tmp_path):
-    with Leases(tmp_path) as one, Leases(tmp_path) as other:
-        one.take(["a"])
-        one.path("a").write_bytes(b"\x1b[2J \xff")
-        assert other.owner("a").isprintable()
-        one.path("a").write_bytes(b"")
-        assert other.owner("a") == "an unknown process"
-
-
 def test_an_unwritable_folder_is_reported_before_training(tmp_path):
     (tmp_path / "results").write_text("a file")
     with pytest.raises(RecordError, match=r"Nothing was started. Another folder: results=DIR"):
         launch.launch(smoke(tmp_path, [0]))
-
-
-@pytest.mark.parametrize(("code", "advice"), [(errno.ENOSPC, "free some space"), (errno.EACCES, "permissions")])
-def test_the_advice_fits_the_reason(tmp_path, monkeypatch, code, advice):
-    def refused(self, name):
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr(Leases, "_take", refused)
-    with pytest.raises(RecordError, match=rf"{os.strerror(code)}.*{advice}"), Leases(tmp_path) as leases:
-        leases.take(["run"])
 
 
 def test_runs_of_a_living_process_are_not_taken(tmp_path, monkeypatch):
@@ -109,28 +88,6 @@ def test_runs_of_a_living_process_are_not_taken(tmp_path, monkeypatch):
         other.take([run_id(configs[1])])
         assert worker.run_task(path, 0, patience=0.05)[run_id(configs[1])] == "held"
     assert worker.run_task(path, 0)[run_id(configs[1])] == "complete"
-
-
-def test_waiting_writes_nothing_and_looks_ever_less_often(tmp_path, monkeypatch):
-    """Twenty held runs for a minute."""
-    configs, now, pauses, writes = smoke(tmp_path, range(20)), [0.0], [], []
-
-    def sleep(seconds):
-        pauses.append(seconds)
-        now[0] += seconds
-
-    with Leases(tmp_path / "results") as other:
-        other.take([run_id(config) for config in configs])
-        before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-        monkeypatch.setattr(sharing, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: now[0]))
-        monkeypatch.setattr(leases.os, "pwrite", lambda *given: writes.append(given))
-        with pytest.raises(sharing.HeldElsewhere, match="training 20 runs"):
-            launch.launch(configs, patience=60.0)
-        assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
-    assert pauses[:3] == [0.5, 0.75, 1.125]
-    assert max(pauses) == sharing.MAX_POLL
-    assert 60 < sum(pauses) < 61
-    assert writes == []
 
 
 def test_any_command_re_forms_an_interrupted_stack(tmp_path, monkeypatch):
@@ -167,20 +124,3 @@ def test_a_failure_is_recorded_until_the_run_succeeds(tmp_path, monkeypatch):
     monkeypatch.setattr(phases, "fit_phase", real)
     assert set(worker.run_task(path, 0).values()) == {"complete"}
     assert not list((path.parent / "failures").glob("*.json"))
-
-
-def test_two_commands_share_their_stacks(tmp_path, monkeypatch):
-    """A command trains all free runs before it waits for runs of another process."""
-    configs = smoke(tmp_path, range(2)) + smoke(tmp_path, range(2), **{"gate.width": 5})
-    store, waits = Store(tmp_path / "results"), []
-    other = Leases(tmp_path / "results")
-    other.take([run_id(configs[0]), run_id(configs[1])])
-
-    def wait(seconds):
-        waits.append([store.get(run_id(config)) is not None for config in configs])
-        other.release([run_id(config) for config in configs])
-
-    monkeypatch.setattr(sharing.time, "sleep", wait)
-    done = launch.share(runs_of(configs))
-    assert waits == [[False, False, True, True]]
-    assert {outcome.status for outcome in done.values()} == {"complete"}

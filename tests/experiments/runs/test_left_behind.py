@@ -9,10 +9,8 @@ from record_samples import untimed
 from experiments.config import run_files
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
-from experiments.config.run_files import Run, runs_of
-from experiments.runs import phases, sharing, training
-from experiments.runs.launch import launch, share
-from experiments.runs.stack import Stack
+from experiments.runs import phases
+from experiments.runs.launch import launch
 from experiments.store import provenance
 from experiments.store.records import RecordError, Store
 from ngn.files import temporary_path
@@ -22,28 +20,6 @@ def smoke(tmp_path, task="regression1d", **overrides):
     keys = {key.replace("__", "."): value for key, value in overrides.items()}
     usual = {"results": str(tmp_path / "results"), "progress": "never", "train.steps": 12}
     return compose({"task": task, "profile": "smoke"}, {**usual, **keys})
-
-
-def test_an_interrupted_run_resumes(tmp_path, monkeypatch):
-    """Kill a run in its last phase: finished phases are not trained again, and the record is the same."""
-    config = smoke(tmp_path, "cora", phases=["grown", "fixed", "from_high"])
-    expected = json.loads(launch([config])[0].path.read_text())
-    Store(tmp_path / "results").path(run_id(config)).unlink()
-    real, begun = phases.fit_phase, []
-
-    def dies(stack, task, device, setup):
-        begun.append(setup.name)
-        if setup.name == "from_high" and begun.count("from_high") == 1:
-            raise KeyboardInterrupt
-        return real(stack, task, device, setup)
-
-    monkeypatch.setattr(phases, "fit_phase", dies)
-    with pytest.raises(KeyboardInterrupt):
-        launch([config])
-    (outcome,) = launch([config])
-    assert begun == ["grown", "fixed", "from_high", "from_high"]
-    got = json.loads(outcome.path.read_text())
-    assert untimed(got["phases"]) == untimed(expected["phases"])
 
 
 @pytest.mark.parametrize("engine", ["torch", "auto"])
@@ -76,16 +52,7 @@ def test_files_of_an_interrupted_run_are_used_only_if_undamaged_and_of_this_code
     config = smoke(tmp_path, phases=["grown", "from_high"], engine="torch", checkpoint_seconds=1e-9)
     expected = json.loads(launch([config])[0].path.read_text())
     Store(tmp_path / "results").path(run_id(config)).unlink()
-    real, begun = phases.fit_phase, []
-
-    def dies(stack, task, device, setup):
-        begun.append(setup.name)
-        phase = real(stack, task, device, setup)
-        if len(begun) == 2:
-            raise KeyboardInterrupt
-        return phase
-
-    monkeypatch.setattr(phases, "fit_phase", dies)
+    begun = _dies_in(monkeypatch, "from_high")
     with pytest.raises(KeyboardInterrupt):
         launch([config])
     (finished,) = run_files.SCRATCH.rglob(f"{run_id(config)}*/grown/finished.json")
@@ -129,64 +96,6 @@ def _dies_in(monkeypatch, phase):
 
     monkeypatch.setattr(phases, "fit_phase", dies)
     return begun
-
-
-@pytest.mark.parametrize("harm", ["lost", "damaged"])
-def test_a_lost_start_of_a_continuation_is_trained_again(tmp_path, monkeypatch, harm):
-    config = smoke(tmp_path, phases=["grown"], continue_with=[10.0], engine="torch")
-    begun = _dies_in(monkeypatch, "continue_10")
-    with pytest.raises(KeyboardInterrupt):
-        launch([config])
-    for path in run_files.SCRATCH.rglob("end/step-*.safetensors"):
-        path.unlink() if harm == "lost" else path.write_bytes(path.read_bytes()[:-1])
-    assert launch([config])[0].status == "complete"
-    assert begun == ["grown", "continue_10", "grown", "continue_10"]
-
-
-def test_force_ignores_checkpoints_of_a_finished_attempt(tmp_path, monkeypatch):
-    """Kill a run after it wrote its record: the checkpoints that are left belong to that record."""
-    config = smoke(tmp_path, force=True, phases=["grown"])
-    with monkeypatch.context() as killed:
-        killed.setattr(training.checkpoint, "remove", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            launch([config])
-    begun = _dies_in(monkeypatch, None)
-    launch([config])
-    assert begun == ["grown"]
-    assert not list((tmp_path / "scratch" / "checkpoints").iterdir())
-
-
-@pytest.mark.parametrize("content", ["", "{}", "null", "[" * 100_000, None])
-def test_a_damaged_list_of_runs_stops_no_run(tmp_path, content, caplog):
-    """``content=None`` puts a folder in place of the file."""
-    configs = [smoke(tmp_path, seed__value=seed) for seed in range(2)]
-    note = run_files.checkpoints_named("pack3-deadbeef0000", Run.of(configs[0]).root) / sharing.NOTE
-    note.mkdir(parents=True) if content is None else note.parent.mkdir(parents=True)
-    if content is not None:
-        note.write_text(content)
-    assert [o.status for o in launch(configs)] == ["complete"] * 2
-    assert "its runs will form new stacks" in caplog.text
-
-
-def test_stacks_of_other_result_folders_are_ignored(tmp_path, monkeypatch):
-    other = run_files.checkpoints_named("pack3-deadbeef0000", tmp_path / "elsewhere")
-    elsewhere = {"results": str(tmp_path / "elsewhere")}
-    sharing.note_stack(other, Stack.of(*(smoke(tmp_path, seed__value=s, **elsewhere) for s in range(3))))
-    monkeypatch.setattr(sharing.checkpoint, "read_sealed", lambda *_: pytest.fail("read"))
-    assert sharing.divide_into_work([Run.of(smoke(tmp_path))], tmp_path / "results")
-
-
-@pytest.mark.parametrize("harm", ["garbled", "a link that leads nowhere"])
-def test_a_damaged_record_fails_its_own_run_and_says_what_to_do(tmp_path, harm):
-    configs = [smoke(tmp_path, seed__value=seed) for seed in range(3)]
-    path = Store(tmp_path / "results").path(run_id(configs[0]))
-    path.parent.mkdir(parents=True)
-    path.write_text("garbage") if harm == "garbled" else path.symlink_to(tmp_path / "nowhere")
-    damaged, *others = share(runs_of(configs)).values()
-    assert str(path) in str(damaged)
-    assert "add force=true to run it again" in str(damaged)
-    assert [o.status for o in others] == ["complete"] * 2
-    assert launch([config.model_copy(update={"force": True}) for config in configs[:1]])[0].status == "complete"
 
 
 def test_a_file_with_the_records_name_loses_no_training(tmp_path, monkeypatch):

@@ -5,8 +5,7 @@ import torch
 
 from experiments.config.compose import compose
 from experiments.runs import launch, memory, phases
-from experiments.runs.memory import free_bytes, replica_bytes, replicas_that_fit
-from experiments.runs.phases import learner_of
+from experiments.runs.memory import replica_bytes, replicas_that_fit
 from experiments.runs.stack import Stack
 from experiments.tasks import COMPONENTS, GATES_OF_TASK, TASKS, make_task
 
@@ -35,48 +34,6 @@ def test_the_estimate_before_reading_data_is_below_measured_memory(task, gate):
     samples = len(made.batches(config.train, 0).at(0)[0])
     K = sum(config.gate.K_of(group) for group in range(config.gate.groups))
     assert 0 < 4 * K * config.gate.numbers(config.task, samples) < replica_bytes(Stack.of(config), made)
-
-
-def kept_by_a_stack(configs, task):
-    """Bytes that a real stack saves for its backward pass, counted independently by walking the graph."""
-    learner = learner_of(Stack.of(*configs), task)
-    x, y = task.batches(configs[0].train, [c.seed.value for c in configs]).at(0)
-    node = task.loss(learner.model, (x, y)).sum().grad_fn
-    storages, todo, seen = {}, [node], set()
-    while todo:
-        at = todo.pop()
-        if at is None or at in seen:
-            continue
-        seen.add(at)
-        todo += [following for following, _ in at.next_functions]
-        for name in dir(at):
-            if name.startswith("_saved_"):
-                value = getattr(at, name)
-                if isinstance(value, torch.Tensor):
-                    storages[value.untyped_storage().data_ptr()] = value.untyped_storage().nbytes()
-    return sum(storages.values())
-
-
-@pytest.mark.parametrize(("task", "gate"), [("mnist", "mlp"), ("cora", "gcn"), ("regression1d", "mlp")])
-def test_a_stack_needs_the_memory_of_its_replicas(task, gate):
-    configs = [smoke(task, gate, **{"seed.value": seed}) for seed in range(4)]
-    made = make_task(configs[0], CPU)
-    one = replica_bytes(Stack.of(configs[0]), made)
-    parameters = 4 * sum(p.numel() * p.element_size() for p in learner_of(Stack.of(configs[0]), made).parameters())
-    assert kept_by_a_stack(configs, made) / 4 == pytest.approx(one - parameters, rel=0.35)
-
-
-def test_larger_batches_take_more():
-    small, large = smoke(**{"train.batch": 16}), smoke(**{"train.batch": 128})
-    made = make_task(small, CPU)
-    parameters = 4 * sum(p.numel() * p.element_size() for p in learner_of(Stack.of(small), made).parameters())
-    assert replica_bytes(Stack.of(large), made) - parameters > 4 * (replica_bytes(Stack.of(small), made) - parameters)
-
-
-def test_free_memory_is_known_on_linux():
-    free = free_bytes(CPU)
-    assert free is not None
-    assert 2**26 < free < 2**46
 
 
 def test_a_stack_that_does_not_fit_is_split(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Every method as a run: from configuration to record, in stacks, and refused where it cannot work."""
+"""Every method, budget and order as a run: recorded, stacked, and refused where it cannot work."""
 
 import json
 
@@ -6,11 +6,11 @@ import pytest
 
 from experiments.analysis.selection import Selection, fixed_of_learned_count
 from experiments.config.compose import compose
-from experiments.config.identity import run_id
+from experiments.config.identity import identity_keys, run_id
+from experiments.config.run_files import runs_of
 from experiments.core.blocks import ConfigError
 from experiments.runs import launch
 from experiments.runs.phases import fixed_configuration
-from experiments.store.records import Store
 
 METHODS = {
     "ste": ("ste", {}),
@@ -20,23 +20,30 @@ METHODS = {
     "decay-normalised": ("decay", {"method.learn_r": False, "method.normalise": True}),
     "decay-free": ("decay", {"method.boundary": False, "method.normalise": True}),
 }
+ORDERS = {
+    "power": {"gate.order_exponent": 0.5},
+    "annealed": {},
+    "matryoshka": {"gate.order_ranks": (1, 3)},
+    "nested_dropout": {},
+}
 
 
-def smoke(tmp_path, name, **overrides):
-    method, switches = METHODS[name]
-    keys = {key.replace("__", "."): value for key, value in overrides.items()}
-    own = {"results": str(tmp_path / "results"), "progress": "never", "train.steps": 12, "gate.K": 4}
-    return compose({"method": method, "profile": "smoke"}, {**own, **switches, **keys})
+def smoke(tmp_path, method="ngn", task="regression1d", gate="mlp", **own):
+    keys = {"results": str(tmp_path / "results"), "progress": "never", "train.steps": 12, "train.epochs": None}
+    return compose({"task": task, "gate": gate, "method": method, "profile": "smoke"}, {**keys, **own})
+
+
+def trained(*configs):
+    return [json.loads(outcome.path.read_text()) for outcome in launch.launch(configs)]
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_from_configuration_to_record(tmp_path, name):
-    configs = [smoke(tmp_path, name, seed__value=s, phases=["grown", "fixed"]) for s in range(2)]
-    outcomes = launch.launch(configs)
-    assert [o.status for o in outcomes] == ["complete"] * 2
-    for config, outcome in zip(configs, outcomes, strict=True):
-        record = json.loads(outcome.path.read_text())
-        assert record["run_id"] == run_id(config)
+    method, switches = METHODS[name]
+    keys = {**switches, "gate.K": 4, "phases": ["grown", "fixed"]}
+    configs = [smoke(tmp_path, method, **keys, **{"seed.value": seed}) for seed in range(2)]
+    for config, record in zip(configs, trained(*configs), strict=True):
+        assert (record["run_id"], record["status"]) == (run_id(config), "complete")
         assert record["execution"]["replicas"] == 2
         grown, fixed = record["phases"]["grown"], record["phases"]["fixed"]
         assert grown["count"] == fixed["count"]
@@ -48,65 +55,23 @@ def test_from_configuration_to_record(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "key", "values"),
+    ("method", "key", "values"),
     [("l0", "method.price", (0.0, 50.0)), ("awnn", "method.width", (2.0, 4.0)), ("ste", "gate.t0", (0.5, 2.0))],
 )
-def test_replicas_of_a_stack_may_differ_in_scalars(tmp_path, name, key, values):
-    together = [smoke(tmp_path, name, **{key: value}) for value in values]
-    packed = [json.loads(o.path.read_text()) for o in launch.launch(together)]
+def test_replicas_of_a_stack_may_differ_in_scalars(tmp_path, method, key, values):
+    packed = trained(*(smoke(tmp_path, method, **{"gate.K": 4, key: value}) for value in values))
     assert packed[0]["execution"]["replicas"] == 2
     assert packed[0]["phases"]["grown"]["t"] != packed[1]["phases"]["grown"]["t"]
     for value, record in zip(values, packed, strict=True):
-        (alone,) = launch.launch([smoke(tmp_path / "alone", name, **{key: value})])
-        single = json.loads(alone.path.read_text())
-        assert single["phases"]["grown"]["t"] == pytest.approx(record["phases"]["grown"]["t"], rel=1e-4)
+        (alone,) = trained(smoke(tmp_path / "alone", method, **{"gate.K": 4, key: value}))
+        assert alone["phases"]["grown"]["t"] == pytest.approx(record["phases"]["grown"]["t"], rel=1e-4)
 
 
 def test_every_gate_closed_is_an_empty_model(tmp_path):
-    config = smoke(
-        tmp_path, "l0", phases=["grown", "fixed"], method__price=100.0, train__lr_boundary=1.0, train__clip=None
-    )
-    (outcome,) = launch.launch([config])
-    phases = Store(tmp_path / "results").get(outcome.run_id)["phases"]
-    assert phases["grown"]["count"] == phases["fixed"]["count"] == [0]
-    assert phases["grown"]["parameters"]["deployed"] <= 1  # the summed last bias
-
-
-@pytest.mark.parametrize(
-    ("method", "overrides", "named"),
-    [
-        ("l0", {"gate.K": None}, "gate.K=null needs a boundary that advances; method=l0"),
-        ("awnn", {"gate.K": None}, "method=awnn needs a preset gate.K"),
-        ("decay", {"gate.K": None}, "method=decay needs a preset gate.K"),
-        ("l0", {"phases": ["grown", "from_high"]}, "remove from_high from phases"),
-        ("awnn", {"phases": ["grown", "from_high"]}, "remove from_high from phases"),
-        ("decay", {"phases": ["grown", "from_high"], "method.boundary": False}, "remove from_high from phases"),
-        ("awnn", {"method.width": 33.0}, "method.width=33 exceeds the gate.K=32"),
-        ("decay", {"method.learn_r": False}, "is method=ngn: use that"),
-        ("decay", {"method.learn_r": False, "method.boundary": False}, "use method=fixed"),
-        ("decay", {"gate.r": 1.0}, "must be below 1"),
-        ("decay", {"method.normalise": True, "train.batch": 64}, "needs full batches"),
-        ("l0", {"method.stretch_low": 0.1}, "method.stretch_low"),
-        ("awnn", {"method.quantile": 1.0}, "method.quantile"),
-    ],
-)
-def test_settings_that_cannot_work_are_refused(method, overrides, named):
-    with pytest.raises(ConfigError, match=named):
-        compose({"method": method}, overrides)
-
-
-def test_a_boundary_may_grow_without_a_preset(tmp_path):
-    (outcome,) = launch.launch([smoke(tmp_path, "ste", gate__K=None)])
-    assert outcome.status == "complete"
-
-
-def test_unused_settings_are_no_part_of_the_identity():
-    for method in ("l0", "awnn"):
-        assert run_id(compose({"method": method}, {"schedule.lambda0": 0.3, "gate.t0": 2.0})) == run_id(
-            compose({"method": method})
-        )
-        assert run_id(compose({"method": method}, {"gate.r": 0.9})) != run_id(compose({"method": method}))
-    assert run_id(compose({"method": "ste"}, {"schedule.lambda0": 0.3})) != run_id(compose({"method": "ste"}))
+    keys = {"gate.K": 4, "method.price": 100.0, "train.lr_boundary": 1.0, "train.clip": None}
+    (record,) = trained(smoke(tmp_path, "l0", **keys, phases=["grown", "fixed"]))
+    assert record["phases"]["grown"]["count"] == record["phases"]["fixed"]["count"] == [0]
+    assert record["phases"]["grown"]["parameters"]["deployed"] <= 1  # the summed last bias
 
 
 @pytest.mark.parametrize("count", [0, 3])
@@ -129,9 +94,117 @@ def test_the_fixed_model_of_a_learned_count_is_one_run(name, count):
     ],
 )
 def test_a_committed_run_scores_the_same_when_truncated(tmp_path, task, gate, method, score):
-    keys = {"results": str(tmp_path), "progress": "never", "schedule.commit": 0.5, "gate.t0": 1.3, "phases": ("grown",)}
+    keys = {"results": str(tmp_path), "progress": "never", "schedule.commit": 0.5, "gate.t0": 1.3, "phases": ["grown"]}
     choices = {"task": task, "gate": gate, "method": method, "profile": "smoke"}
-    (outcome,) = launch.launch([compose(choices, keys)])
-    phase = Store(tmp_path).get(outcome.run_id)["phases"]["grown"]
+    (record,) = trained(compose(choices, keys))
+    phase = record["phases"]["grown"]
     assert all(phase["integer"])
     assert phase["truncated"][score] == pytest.approx(phase["soft"][score], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("task", "gate", "limits"),
+    [
+        ("regression1d", "mlp", [{"method.count": 2}, {"method.count": 3}, {"method.parameters": "50%"}]),
+        ("mnist", "conv", [{"method.macs": "60%"}]),
+        ("twist", "layers", [{"method.parameters": "60%"}]),
+    ],
+)
+def test_no_run_deploys_more_than_its_budget(tmp_path, task, gate, limits):
+    keys = {"train.steps": 30, "gate.t0": 2.6}
+    records = trained(*(smoke(tmp_path, "budget", task, gate, **keys, **limit) for limit in limits))
+    for limit, record in zip(limits, records, strict=True):
+        phase = record["phases"]["grown"]
+        budget = phase["budget"]
+        assert budget["cost"] <= budget["limit"]
+        assert all(phase["integer"])
+        if "method.count" in limit:
+            assert phase["count"][0] <= limit["method.count"]
+        if budget["kind"] == "parameters":
+            assert phase["parameters"]["deployed"] == budget["cost"]
+        assert len(budget["even"]) == len(budget["evidence"]) == len(phase["count"])
+        if len(phase["count"]) == 1:
+            assert budget["even"] == phase["count"]
+            assert budget["evidence"] == [0.0], "nothing to part from"
+
+
+def test_an_unreachable_budget_does_not_stop_the_other_runs(tmp_path):
+    configs = [smoke(tmp_path, "budget", **{"method.parameters": share}) for share in ("10%", "70%")]
+    done = launch.share(runs_of(configs))
+    assert isinstance(done[run_id(configs[0])], ConfigError)
+    assert "is too small: the smallest model has" in str(done[run_id(configs[0])])
+    assert done[run_id(configs[1])].status == "complete"
+
+
+def test_text_has_no_multiply_adds(tmp_path):
+    with pytest.raises(ConfigError, match=r"use method\.parameters"):
+        launch.launch([smoke(tmp_path, "budget", "wikisql_easy", "lora", **{"method.macs": "90%"})])
+
+
+def test_what_moves_other_boundaries_changes_no_budget_run(tmp_path):
+    moved = {"schedule.lambda0": 0.1, "schedule.alpha_max": 0.3, "schedule.kappa": 2.0, "schedule.beta_start": 1.0,
+             "schedule.beta_end": 40.0, "train.lr_boundary": 3.0, "train.clip_scope": "separate"}  # fmt: skip
+    keys = {"method.count": 2, "gate.t0": 2.6, "engine": "torch", "force": True}
+    plain, other = (smoke(tmp_path, "budget", **keys, **own) for own in ({}, moved))
+    assert run_id(plain) == run_id(other) != run_id(smoke(tmp_path, "budget", **{**keys, "method.count": 3}))
+    (first,), (second,) = trained(plain), trained(other)
+    assert first["phases"]["grown"]["truncated"] == second["phases"]["grown"]["truncated"]
+
+
+def test_every_order_gives_the_same_run_in_a_stack_and_alone(tmp_path):
+    for order, own in ORDERS.items():
+        keys = {**own, "gate.order": order, "gate.t0": 2.6, "phases": ["grown", "fixed"]}
+        stacked = trained(*(smoke(tmp_path, **keys, **{"seed.value": seed}) for seed in (3, 4)))
+        (again,) = trained(smoke(tmp_path / "alone", **keys, **{"seed.value": 4}))
+        assert set(again["phases"]) == {"grown", "fixed"}
+        for name, phase in again["phases"].items():
+            assert phase["truncated"] == pytest.approx(stacked[1]["phases"][name]["truncated"], rel=1e-3)
+
+
+def test_the_papers_order_is_no_part_of_the_identity(tmp_path):
+    plain = smoke(tmp_path, **{"gate.order": "geometric"})
+    assert not any(key.startswith("gate.order") for key in identity_keys(plain))
+    ids = {run_id(smoke(tmp_path, **{"gate.order": order, **own})) for order, own in ORDERS.items()}
+    assert len(ids | {run_id(plain)}) == len(ORDERS) + 1
+
+
+@pytest.mark.parametrize(
+    ("method", "overrides", "named"),
+    [
+        ("l0", {"gate.K": None}, "gate.K=null needs a boundary that advances; method=l0"),
+        ("awnn", {"gate.K": None}, "method=awnn needs a preset gate.K"),
+        ("decay", {"gate.K": None}, "method=decay needs a preset gate.K"),
+        ("l0", {"phases": ["grown", "from_high"]}, "remove from_high from phases"),
+        ("awnn", {"phases": ["grown", "from_high"]}, "remove from_high from phases"),
+        ("decay", {"phases": ["grown", "from_high"], "method.boundary": False}, "remove from_high from phases"),
+        ("awnn", {"method.width": 33.0}, "method.width=33 exceeds the gate.K=32"),
+        ("decay", {"method.learn_r": False}, "is method=ngn: use that"),
+        ("decay", {"method.learn_r": False, "method.boundary": False}, "use method=fixed"),
+        ("decay", {"gate.r": 1.0}, "must be below 1"),
+        ("decay", {"method.normalise": True, "train.batch": 64}, "needs full batches"),
+        ("decay", {"method.boundary": False, "schedule.commit": 0.9, "phases": ["grown"]}, "no boundary that schedule"),
+        ("l0", {"method.stretch_low": 0.1}, "method.stretch_low"),
+        ("awnn", {"method.quantile": 1.0}, "method.quantile"),
+        ("budget", {}, "a budget needs its size"),
+        ("budget", {"method.count": 2, "method.macs": "50%"}, "a budget is one of"),
+        ("budget", {"method.count": 2, "schedule.commit": None}, "schedule.commit"),
+        ("budget", {"method.count": 2, "continue_with": [0.1]}, "no price"),
+        ("budget", {"method.count": [2, 2]}, "method.count=N"),
+        ("budget", {"method.parameters": "half"}, "method.parameters"),
+        ("budget", {"method.parameters": "150%"}, "limits nothing"),
+        ("budget", {"method.parameters": "50%", "gate.K": None}, "needs a largest model"),
+        ("ngn", {"continue_with": [1, 1.0]}, "continue_with must not contain a factor twice"),
+        ("ngn", {"continue_with": [0]}, "continue_with"),
+        ("l0", {"continue_with": [10]}, "method=l0 has no price schedule.lambda0"),
+        ("decay", {"continue_with": [10], "method.boundary": False}, "has no price"),
+        ("ngn", {"gate.order": "random"}, "gate.order: must be"),
+        ("l0", {"gate.order": "power"}, "method=l0 does not support gate.order=power"),
+        ("decay", {"gate.order": "power"}, "method=decay does not support gate.order=power"),
+        ("ngn", {"gate.order": "annealed", "gate.order_exponent": 2.0}, "gate.order_exponent is for"),
+        ("ngn", {"gate.order": "annealed", "gate.order_ranks": (1, 2)}, "gate.order_ranks are for"),
+        ("ngn", {"gate.order": "matryoshka", "gate.K": None, "phases": ["grown"]}, "needs its gate.order_ranks"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(method, overrides, named):
+    with pytest.raises(ConfigError, match=named):
+        compose({"method": method}, overrides)

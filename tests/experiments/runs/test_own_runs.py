@@ -12,9 +12,6 @@ import programs
 import pytest
 from record_samples import grown, record
 
-from experiments.cli.expand import expand
-from experiments.cli.presets import expand_experiment
-from experiments.cli.rewrite import rewrite
 from experiments.config import run_files
 from experiments.config.compose import compose
 from experiments.core.config import Config
@@ -45,24 +42,6 @@ def test_a_run_with_a_committed_record_is_trained_into_runs(clean: Path) -> None
     assert "(" in own.message
     assert launch([short()])[0].status == "present", "what runs/ has is not trained again"
     assert made.path.read_bytes() == before
-
-
-def commands() -> list[list[str]]:
-    """The commands of run.py that the README shows."""
-    text = (ROOT / "README.md").read_text()
-    block = text.partition("## Run a study")[2].split("```")[1]
-    lines = [line.partition(" #")[0].split() for line in block.splitlines()[1:]]
-    return [line[2:] for line in lines if line[:2] == ["python", "run.py"] and not {"--cfg", "--list"} & {*line}]
-
-
-def test_commands_of_the_readme_train_into_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_files, "code", lambda: provenance.Code("c", True, "git"))
-    training = [command for command in commands() if "show=true" not in command]
-    assert len(training) >= 5
-    assert len(training) == len(commands()) - 1, "one command shows the committed records"
-    for command in training:
-        roots = {job.run.root for job in expand(rewrite(expand_experiment(command)))}
-        assert roots <= {run_files.RUNS, run_files.SCRATCH / "results"}, " ".join(command)
 
 
 LOAD = """
@@ -119,8 +98,6 @@ def test_a_missing_or_damaged_model_is_named(tmp_path: Path) -> None:
     assert again.status == "present"
     assert "add force=true to train it again and save its models, which are missing" in again.message
     launch([wanted.model_copy(update={"force": True})])
-    (again,) = launch([wanted])
-    assert again.message.endswith("add force=true to run it again")
     load_model(made.path)
     (model,) = tmp_path.rglob("*.grown.safetensors")
     assert json.loads(made.path.read_text())["phases"]["grown"]["model_sha256"] == contents_digest(model)
@@ -131,10 +108,6 @@ def test_a_missing_or_damaged_model_is_named(tmp_path: Path) -> None:
         with pytest.raises(RecordError, match=r"grown\.safetensors: changed or damaged"):
             load_model(made.path)
     model.unlink()
-    model.mkdir()
-    with pytest.raises(RecordError, match=r"grown\.safetensors: unreadable .* remove it"):
-        load_model(made.path)
-    model.rmdir()
     model.symlink_to("elsewhere")
     launch([wanted.model_copy(update={"force": True})])
     assert not model.is_symlink()

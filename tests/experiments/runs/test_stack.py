@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from experiments.config.compose import compose
-from experiments.config.identity import run_id
 from experiments.config.run_files import runs_of
 from experiments.methods.ngn import NGN
 from experiments.models.kernels import supported
@@ -21,18 +20,6 @@ def runs(count, **overrides):
     return [compose({"profile": "smoke"}, {**overrides, "seed.value": seed}) for seed in range(count)]
 
 
-def test_a_stack_of_one_has_no_replica_axis():
-    (config,) = runs(1)
-    alone, three = Stack.of(config), Stack.of(*runs(3))
-    assert (alone.replicas, alone.seeds, alone.id, alone.scalar("gate.r")) == (None, 0, run_id(config), 0.5)
-    assert (three.replicas, three.seeds, three.ids) == (3, [0, 1, 2], [run.id for run in three.runs])
-    assert torch.equal(three.scalar("gate.r"), torch.full([3], 0.5, dtype=torch.float64))
-    assert three.take([2, 0]).seeds == [2, 0]
-    assert [part.seeds for part in three.parts(2)] == [[0, 1], 2]
-    with pytest.raises(ValueError, match="at least one"):
-        Stack(())
-
-
 def test_runs_with_data_per_seed_are_not_stacked():
     shared, own = (
         [compose({"task": "cora"}, {"task.nodes": nodes, "seed.value": seed}) for seed in range(3)]
@@ -41,12 +28,6 @@ def test_runs_with_data_per_seed_are_not_stacked():
     assert [len(stack) for stack in stacks_of(runs_of(shared))] == [3]
     assert [len(stack) for stack in stacks_of(runs_of(own))] == [1, 1, 1]
     assert [len(stack) for stack in stacks_of(runs_of(own), largest=10)] == [1, 1, 1]
-
-
-def test_the_name_of_a_stack_depends_on_its_runs():
-    configs = runs(3)
-    assert Stack.of(*configs).id == Stack.of(*runs(3)).id
-    assert len({Stack.of(*part).id for part in (configs, configs[:2], configs[1:], configs[::-1])}) == 4
 
 
 @pytest.mark.parametrize("lacking", ["compiler", "model"])

@@ -1,4 +1,4 @@
-"""The manifold and the twist: equal results in stacks, after interruptions and after truncation."""
+"""The twist: what is truncated and what is fixed."""
 
 import copy
 
@@ -13,30 +13,16 @@ from experiments.tasks import make_task
 from ngn.gate import softplus_inverse
 from ngn.train.trainer import Trainer
 
-SMALL = {
-    "manifold-latent": {"gate.width": 8, "gate.hidden_layers": 2, "train.batch": 32, "gate.K": 4, "task.D": 3},
-    "twist-layers": {"gate.layers": 4, "gate.K": 3},
-    "twist-chain": {"gate.K": 4, "gate.width": 5},
-}
-STEPS = 12
+SMALL = {"layers": {"gate.layers": 4, "gate.K": 3}, "chain": {"gate.K": 4, "gate.width": 5}}
 
 
-def configuration(name, seed=0, **overrides):
-    task, gate = name.split("-")
-    keys = {"seed.value": seed, "train.steps": STEPS, "gate.t0": 0.8, "train.lr": 1e-2, **SMALL[name], **overrides}
-    return compose({"task": task, "gate": gate, "profile": "smoke"}, keys)
-
-
-def trainer_of(configs, folder=None, on_step=None):
-    stack = Stack.of(*configs)
-    train = stack.first.train
-    task = make_task(stack.first, torch.device("cpu"))
-    learner = learner_of(stack, task)
-    batches = task.batches(train, stack.seeds)
-    plan = plan_of(stack, task.samples(train))
-    return task, Trainer(
-        learner, batches, task.loss, plan, folder=folder, checkpoint_seconds=1e-9, progress="never", on_step=on_step
-    )
+def made(gate, **overrides):
+    """The task, and a trainer of a small model."""
+    keys = {"train.steps": 12, "gate.t0": 0.8, "train.lr": 1e-2, **SMALL[gate], **overrides}
+    config = compose({"task": "twist", "gate": gate, "profile": "smoke"}, keys)
+    task, stack = make_task(config, torch.device("cpu")), Stack.of(config)
+    batches, plan = task.batches(config.train, stack.seeds), plan_of(stack, task.samples(config.train))
+    return task, Trainer(learner_of(stack, task), batches, task.loss, plan, progress="never")
 
 
 def spread(learner, sizes):
@@ -46,59 +32,8 @@ def spread(learner, sizes):
             group.capacity.tau.copy_(softplus_inverse(t))
 
 
-@pytest.mark.parametrize("name", SMALL)
-def test_a_stack_trains_each_seed_as_it_would_alone(name):
-    pack = [configuration(name, seed) for seed in (3, 8)]
-    _, stacked = trainer_of(pack)
-    together = stacked.fit().curves
-    for r, config in enumerate(pack):
-        _, plain = trainer_of([config])
-        alone = plain.fit().curves
-        for curve in ("loss", "task", "t"):
-            assert together[curve][:, r] == pytest.approx(alone[curve][:, 0], rel=1e-4, abs=1e-6)
-        for key, p in plain.learner.model.named_parameters():
-            other = stacked.learner.model.get_parameter(key)[r]
-            assert torch.allclose(p, other, atol=1e-4), key
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_an_interrupted_training_equals_an_uninterrupted_one(name, tmp_path):
-    _, whole = trainer_of([configuration(name)])
-    expected = whole.fit()
-
-    def dies(step):
-        if step == 7:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        trainer_of([configuration(name)], tmp_path, dies)[1].fit()
-    _, again = trainer_of([configuration(name)], tmp_path)
-    got = again.fit()
-    assert got.resumed == 1
-    for curve, values in expected.curves.items():
-        assert (got.curves[curve] == values).all()
-    for key, p in whole.learner.model.named_parameters():
-        assert torch.equal(p, again.learner.model.get_parameter(key))
-
-
-@pytest.mark.parametrize("name", SMALL)
-@pytest.mark.parametrize("replicas", [None, 2])
-def test_the_deployed_model_equals_the_hard_forward(name, replicas):
-    task, trainer = trainer_of([configuration(name, seed) for seed in range(replicas or 1)])
-    trainer.fit()
-    learner = trainer.learner
-    spread(learner, [1.2, 0.2, 2.7, 0.9][: len(learner.axes)])
-    x = task.held.inputs
-    for r in [None] if replicas is None else range(replicas):
-        hard, small = hard_output(learner, x), learner.deploy(r)
-        want = hard if r is None else hard[r]
-        assert torch.allclose(small(x), want, atol=1e-5)
-        assert float(want.detach().abs().max()) > 1e-2, "an output of zeros would prove nothing"
-        assert sum(p.numel() for p in small.parameters()) < sum(p.numel() for p in learner.model.parameters())
-
-
 def test_layers_reduced_to_the_identity_are_removed():
-    task, trainer = trainer_of([configuration("twist-layers")])
+    task, trainer = made("layers")
     learner = trainer.learner
     spread(learner, [0.1, 1.4, 0.4, 0.1])
     small = learner.deploy()
@@ -111,7 +46,7 @@ def test_layers_reduced_to_the_identity_are_removed():
 
 
 def test_a_chain_is_truncated_after_its_last_retained_layer():
-    task, trainer = trainer_of([configuration("twist-chain")])
+    task, trainer = made("chain")
     trainer.fit()
     learner = trainer.learner
     before = copy.deepcopy(learner.model.group.bank)
@@ -138,7 +73,7 @@ def test_each_group_has_its_own_price_and_weights():
 
 def test_a_fixed_model_has_the_count_of_each_layer_and_its_weights():
     counts = [1, 3, 1, 2]
-    overrides = {**SMALL["twist-layers"], "method.count": counts, "gate.r_last": 0.75}
+    overrides = {**SMALL["layers"], "method.count": counts, "gate.r_last": 0.75}
     config = compose({"task": "twist", "method": "fixed", "profile": "smoke"}, overrides)
     task = make_task(config, torch.device("cpu"))
     learner = learner_of(Stack.of(config), task, count=counts)

@@ -9,9 +9,8 @@ import os
 import numpy as np
 import pytest
 
-from experiments.store import provenance
 from experiments.store.curves import MAX_CURVE_BYTES
-from experiments.store.records import BOUNDARY_BYTES, MAX_RECORD_BYTES, RecordError, Store, parse, read_record
+from experiments.store.records import RecordError, Store, parse, read_record
 from ngn.files import remove
 
 RECORD = {
@@ -72,41 +71,9 @@ def test_a_record_is_written_once_unless_replaced(tmp_path):
     assert store.get(RECORD["run_id"])["time"]["seconds"] == 9.0
 
 
-def test_curves_of_an_older_training_are_removed(tmp_path):
-    store = Store(tmp_path)
-    store.write(RECORD, {"grown.step": np.arange(3)})
-    assert not store.write(RECORD), "the existing record and its curves stay"
-    assert store.with_curves() == [RECORD["run_id"]]
-    assert store.write(RECORD, replace=True)
-    assert store.with_curves() == []
-    store.curves_path(RECORD["run_id"]).write_bytes(b"left by a writer that was killed before its record")
-    store.path(RECORD["run_id"]).unlink()
-    assert store.write(RECORD)
-    assert store.with_curves() == []
-
-
-@pytest.mark.parametrize(
-    ("change", "named"),
-    [
-        ({"schema": 2}, "schema version 2"),
-        ({"status": "done"}, "status"),
-        ({"extra": 1}, "extra"),
-        ({"run_id": "../../etc/passwd"}, "run_id"),
-        ({"phases": {}}, "phases"),
-        ({"phases": {"grown": {**RECORD["phases"]["grown"], "soft": {"accuracy": "80"}}}}, "soft"),
-    ],
-)
-def test_invalid_records_are_refused(tmp_path, change, named):
-    with pytest.raises(RecordError, match=named):
-        Store(tmp_path).write(changed(**change))
-    assert list(tmp_path.rglob("*.json")) == []
-
-
 def test_nan_is_refused(tmp_path):
-    phases = copy.deepcopy(RECORD["phases"])
-    phases["grown"]["soft"]["accuracy"] = float("nan")
     with pytest.raises(ValueError, match="JSON"):
-        Store(tmp_path).write(changed(phases=phases))
+        Store(tmp_path).write(json.loads(_set(RECORD, "phases.grown.soft.accuracy", float("nan"))))
 
 
 @pytest.mark.parametrize("boundaries", [1, 112, 1000])
@@ -118,13 +85,6 @@ def test_a_record_of_many_boundaries_is_not_refused(tmp_path, boundaries):
     record = changed(phases=phases, hardware={"cpu": "x" * 4000})
     assert Store(tmp_path).write(record)
     assert without_digests(Store(tmp_path).get(RECORD["run_id"])) == record
-
-
-def test_size_limits(tmp_path):
-    with pytest.raises(RecordError, match=str(MAX_RECORD_BYTES + BOUNDARY_BYTES)):
-        Store(tmp_path).write(changed(hardware={"cpu": "x" * 7000}))
-    with pytest.raises(RecordError, match="301 points"):
-        Store(tmp_path).write(RECORD, {"grown.step": np.arange(301)})
 
 
 @pytest.mark.parametrize(
@@ -158,19 +118,6 @@ def test_of_sixteen_writers_exactly_one_succeeds(tmp_path):
     assert len(list((tmp_path / "cora").iterdir())) == 2
     written, curves = Store(tmp_path).get(RECORD["run_id"]), Store(tmp_path).curves(RECORD["run_id"])
     assert curves["grown.step"][0] == written["time"]["seconds"], "curves of another writer"
-
-
-def test_records_are_listed_by_name_without_curves_and_hidden_files(tmp_path):
-    store = Store(tmp_path / "results")
-    assert store.paths() == []
-    names = ["mnist/mnist-b", "cora/cora-a", "mnist/mnist-a"]
-    for name in [*names, ".leases/mnist-c", "mnist/.mnist-d"]:
-        path = store.root / f"{name}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("{")
-    (store.root / "mnist" / "mnist-a.curves.npz").touch()
-    found = [path.relative_to(store.root).as_posix() for path in store.paths()]
-    assert found == [f"{name}.json" for name in sorted(names)]
 
 
 @pytest.mark.parametrize("damage", ["cut", "garbled", "empty", "no curves", "too many"])
@@ -235,6 +182,11 @@ def _set(record, path, value):
 @pytest.mark.parametrize(
     ("path", "value", "named"),
     [
+        ("schema", 2, "schema version 2"),
+        ("status", "done", "status"),
+        ("extra", 1, "extra"),
+        ("run_id", "../../etc/passwd", "run_id"),
+        ("phases", {}, "phases"),
         ("phases.grown.soft.mse", -0.5, "phases.grown.soft: mse must be at least 0"),
         ("phases.grown.truncated.accuracy", 100.5, "accuracy must be at most 100"),
         ("phases.grown.soft.score", True, "phases.grown.soft.score: .* valid number .given: True."),
@@ -367,11 +319,3 @@ def test_nothing_but_a_small_regular_file_is_read(tmp_path, caplog):
                 assert fault in caplog.text
             remove(path)
             path.write_bytes(content)
-
-
-def test_a_file_s_name_is_shown_without_its_control_characters(tmp_path):
-    path = tmp_path / "cora\x1b[2J.json"
-    path.write_text("{")
-    with pytest.raises(RecordError, match=r"cora<U\+001B>\[2J\.json") as refused:
-        read_record(path)
-    assert str(refused.value).isprintable()

@@ -62,10 +62,6 @@ def _other_engine(store: Store) -> None:
     _edited(store, execution={**execution, "engine": "fused-step"})
 
 
-def _two_gates(store: Store) -> None:
-    samples.put(store, BASELINE, 3, {"grown": samples.grown([6.0, 2.0], 1e-5, 1e-5)})
-
-
 @pytest.mark.parametrize(
     ("harm", "kind", "message"),
     [
@@ -103,23 +99,6 @@ def test_a_bad_record_is_named_and_not_averaged(
     assert f"{kind}: {baseline_id(3)}: " in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("content", ["", "[" * 100_000, '{"schema": 1, "time": 1e999}', None])
-def test_no_file_content_stops_a_reader(store: Store, content: str | None) -> None:
-    """``None`` stands for a broken link with the record's name."""
-    path = store.path(baseline_id(3))
-    path.unlink()
-    path.symlink_to(path.parent / "nowhere") if content is None else path.write_text(content)
-    with pytest.raises(RecordError, match=path.name):
-        store.get(baseline_id(3))
-
-
-def test_another_number_of_gates_is_named(store: Store) -> None:
-    _two_gates(store)
-    found = cell(store, "datafourbody.baseline.t")
-    assert (found.n, found.printed) == (9, "--")
-    assert "several gates" in str(found.problems[0])
-
-
 def test_records_of_uncommitted_code_are_shown_on_request(store: Store) -> None:
     _dirty(store)
     assert len(Reader(store, allow_dirty=True).collect(BASELINE).runs) == 10
@@ -137,9 +116,3 @@ def test_a_missing_seed_is_counted_and_its_row_not_printed(store: Store, capsys:
 
     assert build(store, "--strict")[0] == 1
     assert "datafourbody.baseline: 9 of 10 seeds" in capsys.readouterr().err
-
-
-def test_an_additional_seed_changes_nothing(store: Store) -> None:
-    before = build(store)
-    samples.put(store, BASELINE, 999, {"grown": samples.grown([31.0], 9.0, 9.0)})
-    assert build(store) == before

@@ -3,7 +3,6 @@
 import json
 import os
 import shlex
-from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +12,6 @@ from experiments.analysis.selection import Selection
 from experiments.config.compose import compose
 from experiments.config.run_files import runs_of
 from experiments.core.needs import NOTHING, Needs
-from experiments.data import DataError
 from experiments.runs import memory
 from experiments.runs.sweeps import plan as plans
 from experiments.runs.sweeps import slurm
@@ -67,16 +65,6 @@ def test_slurm_is_asked_for_what_the_study_needs_and_then_for_the_second_pass(su
     said = capsys.readouterr().out
     assert "each needs a GPU of 40 GB and 8 GiB of memory" in said
     assert "follow from their records as 78" in said
-
-
-def test_the_settings_of_the_cluster_come_first(submitted, tmp_path, capsys):
-    assert submitted("run", "--cluster=slurm", "gpus=2", "memory_gb=16", "task_minutes=30") == 0
-    array = asked(tmp_path)
-    assert (array["gpus-per-node"], array["mem"], array["time"]) == ("2", "16384M", "30")
-    assert submitted("run", "--cluster=slurm", "gpus=0", f"--results={tmp_path / 'others'}") == 2
-    assert "tiny needs a GPU of 40 GB and 8 GiB of memory, but the cluster's settings say gpus=0" in (
-        capsys.readouterr().err
-    )
 
 
 @pytest.mark.parametrize(
@@ -136,11 +124,3 @@ def test_plans_without_needs_are_those_of_before(tmp_path):
     head, *tasks = path.read_text().splitlines()
     path.write_text("\n".join([json.dumps({k: v for k, v in json.loads(head).items() if k != "needs"}), *tasks]))
     assert plans.read_plan(path).needs == NOTHING
-
-
-def test_a_model_is_looked_for_at_submission(tmp_path, monkeypatch):
-    monkeypatch.setattr("experiments.data.fetch.fetch", lambda *_: None)
-    choices = {"task": "wikisql_easy", "gate": "lora", "model": "local"}
-    config = compose(choices, {"model.path": str(tmp_path / "none"), "gate.layers": 2})
-    with pytest.raises(DataError, match=r"no config\.json in .*none"):
-        sweep._fetch_data(SimpleNamespace(data_root=None), runs_of([config]))

@@ -15,7 +15,6 @@ from experiments.core.paths import CONF
 from experiments.data import DataError
 from experiments.runs.sweeps import plan as plans
 from experiments.runs.sweeps import settings, status
-from experiments.store import provenance
 from experiments.store.leases import Leases
 from experiments.store.records import Store
 from experiments.studies import STUDIES
@@ -140,17 +139,13 @@ def test_a_plan_that_cannot_be_written_is_refused(tiny, tmp_path, monkeypatch, c
 
 
 def test_several_studies_run_one_after_the_other(tiny, capsys, monkeypatch):
-    monkeypatch.setitem(
-        STUDIES, "more", Study("more", "two", lambda: [STUDIES["smoke"].make()[2].with_seeds(range(2))])
-    )
+    runs = STUDIES["smoke"].make()[2].with_seeds(range(2))
+    monkeypatch.setitem(STUDIES, "more", Study("more", "two", lambda: [runs]))
     assert tiny("plan", "mroe") == 2
     assert not tiny.folder.exists()
     with pytest.raises(SystemExit, match="2"):
         tiny("run", "more", "--detach")
     assert "take one study" in capsys.readouterr().err
-    with pytest.raises(SystemExit, match="2"):
-        sweep.main(["run", "workers=2"])
-    assert "name a study" in capsys.readouterr().err
     real = sweep.COMMANDS["plan"]
 
     def command(chosen, given):
@@ -177,16 +172,6 @@ def test_planning_a_study_fetches_its_models_and_texts(tmp_path, monkeypatch):
     assert fetched == [(tmp_path, name) for name in ("mnist", "smollm2", "wikisql", "wikitext2")]
 
 
-def test_the_estimate_of_a_plain_model_counts_one_phase(tmp_path):
-    adapted = {"task": "wikisql_easy", "gate": "lora", "model": "smollm2_135m"}
-    learned, even = compose(adapted), compose({**adapted, "method": "uniform"}, {"method.target": 9})
-    took = grown([2.0] * learned.gate.groups, 1e-3, 1e-3)
-    Store(tmp_path).write(record(learned, dict.fromkeys(learned.phases, took)))
-    speeds = status.Speeds([Store(tmp_path)])
-    assert len(learned.phases) == len(even.phases) == 2
-    assert speeds.seconds(learned) == 2 * speeds.seconds(even) > 0
-
-
 @pytest.mark.parametrize(
     ("replicas", "trained", "lasted", "alone"),
     [
@@ -209,40 +194,6 @@ def test_estimates_include_all_time_of_a_similar_run(tmp_path, replicas, trained
     assert speeds.seconds(committed) == pytest.approx(alone / 3)  # no record of its kind: estimated from a similar kind
 
 
-def test_estimates_are_from_the_records_made_most_alike(tmp_path):
-    """Those on the same device, then those of this processor."""
-    here = provenance.machine()["cpu"]
-    made_on = [("another", "cpu", 900.0), (here, "cpu", 100.0), (here, "cpu", 120.0), (here, "NVIDIA H100", 5.0)]
-    choices = {"task": "mnist", "gate": "conv"}
-    for seed, (processor, device, took) in enumerate(made_on):
-        config = compose(choices, {"seed.value": seed})
-        made = record(config, dict.fromkeys(config.phases, grown([2.0], 1e-3, 1e-3)))
-        made["time"]["seconds"], made["hardware"]["cpu"], made["execution"]["device"] = took, processor, device
-        Store(tmp_path).write(made)
-    for on_gpu, seconds in ((False, 110.0), (True, 5.0)):
-        assert status.Speeds([Store(tmp_path)], on_gpu).seconds(compose(choices)) == pytest.approx(seconds)
-
-
-def test_records_of_removed_engines_give_no_speed(tmp_path):
-    config = compose({"task": "mnist", "gate": "conv"})
-    took = grown([2.0], 1e-3, 1e-3)
-    whole = record(config, dict.fromkeys(config.phases, took))
-    whole["execution"]["engine"] = "fused-branches"
-    Store(tmp_path).write(whole)
-    assert status.Speeds([Store(tmp_path)]).seconds(config) is None
-    whole["execution"]["engine"] = "torch"
-    Store(tmp_path).write(whole, replace=True)
-    assert status.Speeds([Store(tmp_path)]).seconds(config) > 0
-
-
-def test_an_unchanged_plan_is_not_written_again(tmp_path):
-    first = frozen(tmp_path, 2)
-    assert frozen(tmp_path, 2).path == first.path
-    other = frozen(tmp_path, 3)
-    assert other.path != first.path
-    assert frozen(tmp_path, 2).path not in (first.path, other.path), "the newest plan counts"
-
-
 def test_a_plan_for_another_folder_of_records_is_refused(tmp_path, capsys):
     plan = frozen(tmp_path, 1)
     assert sweep.main(["run", "smoke", "--plan", str(plan.path), "--results", str(tmp_path / "elsewhere")]) == 2
@@ -250,15 +201,3 @@ def test_a_plan_for_another_folder_of_records_is_refused(tmp_path, capsys):
     assert f"is for records in {plan.results}, but here they go to {tmp_path / 'elsewhere'}" in said
     assert f"--results {plan.results}" in said
     assert not (tmp_path / "elsewhere").exists()
-
-
-def test_a_detached_sweep_prints_commands_with_its_options(tmp_path, monkeypatch, capsys):
-    plan, started = frozen(tmp_path, 1), []
-    monkeypatch.setattr(sweep.subprocess, "Popen", lambda words, **_: started.append(words) or SimpleNamespace(pid=7))
-    options = ["--results", str(plan.results), "--data-root", str(tmp_path), "--device", "cpu"]
-    assert sweep.main(["run", "smoke", "workers=2", "--plan", str(plan.path), "--detach", *options]) == 0
-    assert f"python scripts/sweep.py status smoke {' '.join(options)}; kill 7" in capsys.readouterr().out
-    words = started[0]
-    assert words[words.index("run") :] == [
-        "run", "smoke", "workers=2", "--cluster", "local", "--plan", str(plan.path), *options
-    ]  # fmt: skip

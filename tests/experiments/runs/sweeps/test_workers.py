@@ -1,7 +1,6 @@
-"""Workers and their supervisor: killed, hanging, interrupted, and two at a time."""
+"""Workers and their supervisor: killed, hanging, detached, and warned by Slurm."""
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -10,11 +9,10 @@ import pytest
 from sweep_samples import frozen
 from waiting import until
 
-from experiments.core.paths import CONF, ROOT
+from experiments.core.paths import CONF
 from experiments.runs.shutdown import shut_down
-from experiments.runs.sweeps import settings, slurm, status
+from experiments.runs.sweeps import settings, status
 from experiments.runs.sweeps.local import Supervisor, visible_gpus
-from experiments.store.leases import Leases
 from experiments.store.records import Store
 from experiments.studies import STUDIES
 from ngn.train import interrupt
@@ -91,70 +89,6 @@ def test_a_worker_that_hangs_or_dies_costs_one_task(tmp_path, does, reason):
     assert all(told[n] == {"run": "complete"} for n in (0, 2, 3))
 
 
-def test_a_worker_that_is_killed_at_a_stop_is_told(tmp_path, capsys):
-    """A score that takes longer than the grace is lost, so not all progress is saved."""
-    does = "signal.signal(signal.SIGTERM, signal.SIG_IGN); os.kill(os.getppid(), signal.SIGTERM); signal.pause()"
-    cluster = settings.Cluster(kind="local", workers=1, grace_seconds=0.5)
-    command = [sys.executable, "-c", WORKER.format(bad=0, does=does)]
-    with pytest.raises(interrupt.Interrupted):
-        Supervisor(frozen(tmp_path, 1), [0], cluster, lambda *_: None, command).run()
-    told = "a worker did not stop within 0.5 s and was killed: its runs continue from a checkpoint\n"
-    assert capsys.readouterr().err == told
-
-
-def test_tasks_of_other_processes_are_put_off(tmp_path):
-    """The real worker does not wait for a run of another process while there is other work."""
-    plan, told = frozen(tmp_path, 3), {}
-    (name,) = plan.tasks[0]
-    leases = Leases(plan.results)
-    assert leases.take([name]) == [name]
-
-    def report(task, runs):
-        told[task] = set(runs.values())
-        if len(told) == 2:
-            leases.release([name])
-
-    Supervisor(plan, range(3), settings.Cluster(kind="local", workers=1), report).run()
-    assert list(told) == [1, 2, 0]
-    assert list(told.values()) == [{"complete"}] * 3
-
-
-def test_several_gpus_share_the_tasks(tmp_path, monkeypatch):
-    """Each GPU has one worker, which sees only that GPU. The workers here only report it."""
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    plan, told = frozen(tmp_path, 6), {}
-    says = """
-import json, os, sys
-for line in sys.stdin:
-    seen = os.environ["CUDA_VISIBLE_DEVICES"]
-    # nobody answers a first task before both GPUs have one
-    open(f"{sys.argv[1]}.{seen}", "w").close()
-    while not all(os.path.exists(f"{sys.argv[1]}.{n}") for n in "25"):
-        os.sched_yield()
-    print(json.dumps({"task": int(line), "runs": {"run": seen}}), flush=True)
-"""
-    command = [sys.executable, "-c", says]
-    Supervisor(plan, range(6), settings.Cluster(kind="local"), lambda t, r: told.update({t: r["run"]}), command).run()
-    assert sorted(told) == list(range(6))
-    assert set(told.values()) == {"2", "5"}
-
-
-@pytest.mark.slow
-def test_ctrl_c_saves_and_prints_a_command_that_continues(tmp_path):
-    plan = frozen(tmp_path, 1, **{"train.steps": 20_000, "engine": "torch", "checkpoint_seconds": 1e9})
-    line = [sys.executable, str(SCRIPT), "run", "smoke", f"--plan={plan.path}", f"--results={plan.results}"]
-    leases = plan.results / ".leases"
-    process = subprocess.Popen(line, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    until(lambda: list(leases.glob("*.lease")), "a lease")
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=900)
-    assert process.returncode == 130
-    assert "To continue:" in err
-    assert f"run smoke --plan={plan.path}" in err
-    assert not list(leases.glob("*.lease"))
-
-
 @pytest.mark.slow(seconds=30)
 def test_two_hundred_runs_killed_three_times(tmp_path):
     """Kill supervisor and workers three times, each time with more records; then the sweep completes."""
@@ -188,44 +122,6 @@ def _children(pid):
 
 
 @pytest.mark.slow
-def test_two_sweeps_share_the_runs(tmp_path):
-    """Both succeed, and only one of them trained each run. Records alone would not show a second training."""
-    plan = frozen(tmp_path, 20)
-    line = [sys.executable, str(SCRIPT), "run", "smoke", f"--plan={plan.path}", f"--results={plan.results}"]
-    (name,) = plan.tasks[0]
-    log = plan.path.parent / "workers.log"
-
-    def put_off_or_over():
-        told = log.read_text() if log.exists() else ""
-        held = told.count(f"are training 1 runs, the first: {name} (process") >= 2
-        return held or any(one.poll() is not None for one in both)
-
-    with Leases(plan.results) as leases:
-        leases.take([name])  # so that both sweeps run, and put it off, before one can finish
-        both = [subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-        until(put_off_or_over, "both to find a run held")
-    ends = [process.communicate(timeout=900) for process in both]
-    assert [process.returncode for process in both] == [0, 0], ends
-    trained = re.findall(r"task (\d+): 1 runs complete", "".join(out for out, _ in ends))
-    assert sorted(map(int, trained)) == list(range(20)), ends
-    assert len(Store(plan.results).paths()) == 20
-    assert not list(plan.results.rglob("*.lease"))
-
-
-@pytest.mark.skipif("--block-signal" not in slurm._python(), reason="env cannot block signals here")
-def test_a_warning_during_the_start_of_python_is_kept():
-    code = (
-        "import os, signal; os.kill(os.getpid(), signal.SIGUSR1)\n"
-        "from ngn.train import interrupt\n"
-        "try:\n with interrupt.handled(): pass\n"
-        "except KeyboardInterrupt as stopped: print(stopped.signum)"
-    )
-    line = [*slurm.WITH_BLOCKED_SIGNALS, sys.executable, "-c", code]
-    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [str(int(signal.SIGUSR1))]
-
-
-@pytest.mark.slow
 def test_a_detached_sweep_leaves_the_terminal_and_finishes(tmp_path):
     plan = frozen(tmp_path, 2)
     line = [sys.executable, str(SCRIPT), "run", "smoke", f"--plan={plan.path}", f"--results={plan.results}"]
@@ -235,13 +131,6 @@ def test_a_detached_sweep_leaves_the_terminal_and_finishes(tmp_path):
     until(lambda: all(Store(plan.results).path(name).exists() for name in names), "all records")
     process = int(left.stdout.split("process ")[1].split(";")[0])
     until(lambda: not os.path.exists(f"/proc/{process}"), "the end of the detached process")
-
-
-def test_a_signal_between_trainings_raises_at_once():
-    with interrupt.handled(), pytest.raises(interrupt.Interrupted, match="SIGUSR1") as stopped:
-        os.kill(os.getpid(), signal.SIGUSR1)
-    assert stopped.value.status == 128 + signal.SIGUSR1
-    assert not interrupt.requested()
 
 
 GRACE = "JobState=RUNNING PreemptTime=2026-01-01T00:00:00"
@@ -276,10 +165,3 @@ def test_a_warned_job_requeues_itself_and_a_cancelled_one_does_not(tmp_path, mon
     assert shown == f"the command\n{told}".strip() + "\n"
     requeued = asked.exists() and "requeue 12_3" in asked.read_text().splitlines()
     assert requeued == ("requeue" in told and "show" not in told)
-
-
-def test_without_scontrol_a_warned_job_says_so(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("SLURM_JOB_ID", "15")
-    shut_down(interrupt.Interrupted(signal.SIGUSR2), "the command")
-    assert "not requeued: scontrol requeue 15: " in capsys.readouterr().err

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -178,22 +177,6 @@ def test_slurm_warnings_during_the_start_of_python_are_kept(cluster, tmp_path):
     slurm("scontrol", "update", f"jobid={job}", "StartTime=now+3")
     until(lambda: not queue(), "the end of the job")
     assert len(records(plan, 0)) == 3
-
-
-@pytest.mark.slow(seconds=45)
-def test_a_task_near_its_time_limit_saves_and_queues_itself_again(cluster, tmp_path):
-    """Slurm looks at limits every thirty seconds. The task is stopped until then; each signal of Slurm wakes it."""
-    plan = frozen(tmp_path, [5])
-    line = ["run", "smoke", f"--plan={plan.path}", f"--results={plan.results}", "--cluster=slurm"]
-    assert sweep(*line, "task_minutes=1", "grace_seconds=40").returncode == 0
-    job = job_of(plan, 0)
-    until(lambda: list(checkpoints(plan, 0).glob("grown/step-*.json")), "a checkpoint")
-    os.kill(python_of(tmp_path), signal.SIGSTOP)
-    until(lambda: queue().get(job) in ("PENDING", None), "the warned task in the queue again")
-    assert queue().get(job) == "PENDING", "it left the queue"
-    slurm("scontrol", "update", f"jobid={job}", "StartTime=now+3", "TimeLimit=30")
-    until(lambda: not queue(), "the end of the job")
-    assert [json.loads(path.read_text())["execution"]["resumed"] for path in records(plan, 0)] == [1, 1, 1]
 
 
 @pytest.mark.slow(seconds=15)
