@@ -75,6 +75,17 @@ def test_ranks() -> None:
     assert median_interval(np.arange(3.0), 10, 0.05) is None
 
 
+def test_the_interval_of_a_mean_of_two_sizes_pools_the_variance() -> None:
+    draw = np.random.default_rng(1)
+    mine, theirs = draw.normal(6, 1, 30), draw.normal(6, 1, 10)
+    low, high = mean_interval(mine, float(theirs.std()), 10, 0.05)
+    pooled = np.sqrt(((29 * mine.var(ddof=1) + 9 * theirs.var(ddof=1)) / 38) * (1 / 30 + 1 / 10))
+    freedom = stats.ttest_ind(mine, theirs, equal_var=False).df
+    assert (low + high) / 2 == pytest.approx(mine.mean())
+    assert (high - low) / 2 == pytest.approx(stats.t.ppf(0.975, freedom) * pooled)
+    assert mean_interval(np.ones(30), 0.0, 10, 0.05) == (1, 1)
+
+
 TRIALS = 1000
 NOISE = 0.02
 """Three standard deviations of a share of 5 % among 1000."""
@@ -122,6 +133,29 @@ def test_false_rates_of_means_medians_and_single_runs(statistic: str, sizes: tup
     assert disagreeing(statistic, sizes, shape, TRIALS) <= 0.05 + NOISE
 
 
+def test_more_of_our_seeds_miss_less() -> None:
+    few, many = (disagreeing("mean", (n, 10), "normal", TRIALS, lambda x: x + 1) for n in (10, 50))
+    assert many > few + 0.1
+    assert disagreeing("mean", (50, 10), "normal", TRIALS, lambda x: x + 2) >= 1 - NOISE
+    assert disagreeing("value", (10, 1), "normal", 50, lambda x: x + 2) == 0, "ranks among ten tell nothing"
+
+
+def test_what_would_reject_too_often() -> None:
+    """Show why docs/verdicts.md rejects the delta method, Welch's test of two sizes and a bootstrap of medians."""
+    draw = np.random.default_rng(0)
+    a, b = draw.lognormal(0, 1.5, (2, TRIALS, 10))
+    error = np.sqrt(a.var(1) / a.mean(1) ** 2 / 9 + b.var(1) / b.mean(1) ** 2 / 9)
+    assert (abs(np.log(a.mean(1) / b.mean(1))) > stats.t.ppf(0.975, 18) * error).mean() > 0.1
+    rare = SHAPES["one bad in ten"]
+    a, b = rare(draw, (TRIALS, 10)), rare(draw, (TRIALS, 50))
+    assert (stats.ttest_ind(a, b, axis=1, equal_var=False).pvalue < 0.05).mean() > 0.15
+    a, b = (SHAPES["two modes"](draw, (100, n)) for n in (10, 50))
+    mine, theirs = (np.median(a[:, draw.integers(0, 10, (300, n))], axis=2) for n in (10, 50))
+    low, high = np.quantile(theirs - mine, [0.025, 0.975], axis=1)
+    apart = np.median(b, axis=1) - np.median(a, axis=1)
+    assert ((apart < low) | (apart > high)).mean() > 0.15
+
+
 @pytest.mark.parametrize("rate", [0.05, 0.5, 0.9])
 @pytest.mark.parametrize(("mine", "theirs"), [(10, 10), (50, 50), (10, 50)])
 def test_false_rates_of_rates_and_outcomes(rate: float, mine: int, theirs: int) -> None:
@@ -165,6 +199,11 @@ def test_a_mean_takes_its_deviation_from_the_table_that_prints_it() -> None:
     assert verdict([YES] * 10, "<aggregate:word>", {"aggregate": 1}).word == "cannot tell"
     counts = {"yes": 5, "partial": 5, "no": 0}
     assert verdict([YES] * 10, "<aggregate:word>", {"aggregate": 1}, others=counts).word == "disagrees"
+
+
+def test_a_printed_number_stands_for_all_that_round_to_it() -> None:
+    assert verdict([7.9951] * 10, PM, {"mean": 8.0, "sd": 0.0}).word == "agrees"
+    assert verdict([7.98] * 10, PM, {"mean": 8.0, "sd": 0.0}).word == "disagrees"
 
 
 def test_rounding_alone_is_no_agreement() -> None:
