@@ -28,7 +28,8 @@ def _alike(config: Config, store: Store) -> list[tuple[float, Found]]:
     """
     stem = f"{config.task.name}-{config.gate.component}-{config.method.name}*-s*.json"
     paths = sorted((store.root / config.task.name).glob(stem))
-    model, found = None if config.model is None else config.model.name, []
+    model = None if config.model is None else config.model.name
+    found: list[tuple[float, Found]] = []
     for path in paths[:: max(1, len(paths) // SAMPLE)]:
         try:
             record = read_record(path)
