@@ -9,6 +9,7 @@ import os
 import numpy as np
 import pytest
 
+from experiments.store import provenance
 from experiments.store.curves import MAX_CURVE_BYTES
 from experiments.store.records import RecordError, Store, parse, read_record
 from ngn.files import remove
