@@ -1,11 +1,12 @@
-"""The form of each record in the text data sets.
+"""The form of each record in the text data sets, and what records of several files must agree on.
 
 A schema has the keys that the suite reads. Records may have others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -101,6 +102,18 @@ class Document(TypedDict):
     text: StrictStr
 
 
+def parse(text: str) -> Any:
+    """Parse JSON in which every key of an object stands once, every number is finite, and every text is valid Unicode.
+
+    Raises:
+        ValueError, RecursionError: if the text is not of this form.
+    """
+    made = strict_json(text)
+    if "\\ud" in text.lower():  # an escaped half of a surrogate pair, perhaps without the other half
+        json.dumps(made, ensure_ascii=False).encode()
+    return made
+
+
 def read_records(path: Path, text: str, schema: Any) -> list[dict[str, Any]]:
     """Return the records of a file of JSON lines (``.jsonl``), or of a JSON file: a list, or an object with "data".
 
@@ -116,10 +129,10 @@ def read_records(path: Path, text: str, schema: Any) -> list[dict[str, Any]]:
         entries: list[tuple[str, Any]] = [
             (f"{path}, line {n}", line) for n, line in enumerate(text.split("\n"), 1) if line.strip()
         ]
-        read: Callable[[Any], Any] = strict_json
+        read: Callable[[Any], Any] = parse
     else:
         try:
-            whole = strict_json(text)
+            whole = parse(text)
         except (ValueError, RecursionError) as fault:
             raise DataError(f"{path}: unreadable ({fault})") from None
         listed = whole.get("data") if isinstance(whole, dict) else whole
@@ -146,3 +159,54 @@ def _checked(adapter: TypeAdapter[Any], record: Any) -> dict[str, Any]:
         place = ".".join(map(str, first["loc"]))
         raise ValueError(f"{place}: {first['msg']}" if place else first["msg"]) from None
     return dict(record)
+
+
+def _by_name(records: Iterable[dict[str, Any]], key: str, file: str) -> dict[str, dict[str, Any]]:
+    named: dict[str, dict[str, Any]] = {}
+    for record in records:
+        if record[key] in named:
+            raise ValueError(f"{file}: the {key} {record[key]!r} stands there twice")
+        named[record[key]] = record
+    return named
+
+
+def check_wikisql(parts: FileRecords) -> None:
+    """Raise a ValueError if a question names a table or a column that does not exist."""
+    for file in (name for name in parts if not name.endswith(".tables.jsonl")):
+        listed = file.replace(".jsonl", ".tables.jsonl")
+        tables = _by_name(parts[listed], "id", listed)
+        for number, each in enumerate(parts[file], 1):
+            if (table := tables.get(each["table_id"])) is None:
+                raise ValueError(f"{file}: record {number} asks table {each['table_id']!r}, which {listed} lacks")
+            sql, columns = each["sql"], len(table["header"])
+            if (largest := max(sql["sel"], *(condition[0] for condition in sql["conds"]), 0)) >= columns:
+                raise ValueError(f"{file}: record {number} names column {largest} of a table with {columns} columns")
+
+
+def check_spider(parts: FileRecords) -> None:
+    """Raise a ValueError if a question names a database, or a column a table, that does not exist."""
+    databases = _by_name(parts["tables.json"], "db_id", "tables.json")
+    for name, database in databases.items():
+        tables = len(database["table_names_original"])
+        if (largest := max((table for table, _ in database["column_names_original"]), default=0)) >= max(tables, 1):
+            raise ValueError(f"tables.json: a column of database {name!r} names table {largest} of {tables}")
+    for file in (name for name in parts if name != "tables.json"):
+        for number, each in enumerate(parts[file], 1):
+            if each["db_id"] not in databases:
+                raise ValueError(f"{file}: record {number} asks database {each['db_id']!r}, which tables.json lacks")
+
+
+def check_squad(parts: FileRecords) -> None:
+    """Raise a ValueError if two questions of a file have the same id, or a file has no question."""
+    for file, articles in parts.items():
+        paragraphs = (paragraph for article in articles for paragraph in article["paragraphs"])
+        if not _by_name((each for paragraph in paragraphs for each in paragraph["qas"]), "id", file):
+            raise ValueError(f"{file}: holds no question")
+
+
+def check_nothing(parts: FileRecords) -> None:
+    """Accept every record: they do not depend on each other."""
+
+
+Check = Callable[[FileRecords], None]
+"""Raises a ValueError if records do not agree."""

@@ -31,6 +31,7 @@ class TextSet:
         schemas: file name → type of each of its records. Text files have no entry.
         inside: folders of the official packing, where the files may also be.
         OFFICIAL: digests of official files.
+        check: checks what records of several files must agree on.
     """
 
     NAME: str
@@ -38,12 +39,17 @@ class TextSet:
     schemas: Mapping[str, Any]
     inside: tuple[str, ...] = ()
     OFFICIAL: Mapping[str, str] = field(default_factory=dict)
+    check: forms.Check = forms.check_nothing
 
     def read_folder(self, folder: Folder) -> Texts:
         """Read the first complete layout; see :meth:`load_data`."""
         places = (folder.path, *(folder.path / name for name in self.inside))
         files = [[(place / name,) for name in layout] for layout in self.layouts for place in places]
         parts = {path.name: self._parsed(path, folder.read(path).tobytes()) for path in folder.choose(files)}
+        try:
+            self.check(parts)
+        except ValueError as fault:
+            raise DataError(f"{folder.path}: {fault}") from None
         return Texts(parts, folder.info())
 
     def load_data(self, root: Path) -> Texts:
@@ -72,6 +78,7 @@ WIKISQL = TextSet(
     {f"{part}.jsonl": forms.WikiSQLQuestion for part in ("train", "dev", "test")}
     | {f"{part}.tables.jsonl": forms.WikiSQLTable for part in ("train", "dev", "test")},
     inside=("data",),
+    check=forms.check_wikisql,
 )
 """Zhong, Xiong and Socher, "Seq2SQL", 2017; BSD-3-Clause. The stand-in has only the official dev questions."""
 GSM8K = TextSet(
@@ -90,6 +97,7 @@ SPIDER = TextSet(
     (("train_spider.json", "dev.json", "tables.json"),),
     dict.fromkeys(("train_spider.json", "dev.json"), forms.SpiderQuestion) | {"tables.json": forms.SpiderDatabase},
     inside=("spider", "spider_data"),
+    check=forms.check_spider,
 )
 """Yu et al., "Spider", 2018; CC BY-SA 4.0. The databases are not used."""
 SQUAD = TextSet(
@@ -101,6 +109,7 @@ SQUAD = TextSet(
         "dev-v1.1.json": "sha256:95aa6a52d5d6a735563366753ca50492a658031da74f301ac5238b03966972c9",
         "xquad.en.json": "sha256:e4c57d1c9143aaa1c5d265ba5987a65f4e69528d2a98f29d6e75019b10344f29",
     },
+    check=forms.check_squad,
 )
 """Rajpurkar et al., "SQuAD", 2016; CC BY-SA 4.0. The stand-in is XQuAD's English part: 240 dev paragraphs."""
 WIKITEXT2 = TextSet("wikitext2", (("wiki.test.tokens",), ("test.txt",)), {}, inside=("wikitext-2",))

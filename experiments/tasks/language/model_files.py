@@ -20,6 +20,8 @@ FILES = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.txt")
 """Files read from a folder or a repository; never code."""
 TEMPLATES = "additional_chat_templates"
 """The only folder inside a model's folder that transformers reads."""
+SETTINGS = {"generation_config.json", "special_tokens_map.json", "added_tokens.json"}
+"""Files that transformers leaves out without a word if they are damaged."""
 
 
 def digests_of(folder: Path, root: Path) -> dict[str, str]:
@@ -46,6 +48,8 @@ def digests_of(folder: Path, root: Path) -> dict[str, str]:
         if name.endswith(".index.json"):
             for shard in _names(_object(paths[name]).get("weight_map"), paths[name]):
                 _require_named(shard, paths[name], digests, ".safetensors")
+    for name in SETTINGS & paths.keys():
+        _object(paths[name])
     if (weights := _object(folder / "config.json").get("transformers_weights")) is not None:
         _require_named(weights, folder / "config.json", digests, (".safetensors", ".safetensors.index.json"))
     if "tokenizer_config.json" in paths:

@@ -13,6 +13,7 @@ QUESTION = {"table_id": "t", "question": "?", "sql": {"sel": 0, "agg": 0, "conds
 TABLE = {"id": "t", "header": ["a", "b"]}
 SUM = {"question": "1 + 1?", "answer": "#### 2"}
 QUERY = {"question": "?", "query": "SELECT a", "db_id": "d"}
+COLUMNS = "column_names_original"
 DATABASE = {"db_id": "d", "table_names_original": ["t"], "column_names_original": [[-1, "*"], [0, "a"]]}
 ASKED = {"id": "q", "question": "?", "answers": [{"text": "a"}]}
 
@@ -54,15 +55,23 @@ def read(root, name, files):
 HOSTILE = {
     "a text for a column": ("wikisql", wikisql([sql(sel="0")]), r"sql\.sel: .* valid integer"),
     "no sql": ("wikisql", wikisql([{"table_id": "t", "question": "?"}]), r"line 1: .*sql: Field required"),
+    "column 2 of 2": ("wikisql", wikisql([sql(sel=2)]), r"record 1 names column 2 of a table with 2 columns"),
+    "no such table": ("wikisql", wikisql([QUESTION | {"table_id": "u"}]), r"asks table 'u', which dev\.tables"),
     "no columns": ("wikisql", wikisql(tables=[TABLE | {"header": []}]), r"header: .* at least 1 item"),
+    "a table twice": ("wikisql", wikisql(tables=[TABLE, TABLE]), r"tables\.jsonl: the id 't' stands there twice"),
     "a key twice": ("gsm8k", gsm8k('{"question": "", "answer": "#### 1", "answer": "#### 2"}'), r"'answer' stands"),
     "not a number": ("wikisql", wikisql([sql(conds=[[0, 0, float("nan")]])]), r"NaN is not a finite number"),
     "a list for a line": ("gsm8k", gsm8k([SUM]), r"line 1: unreadable \(Input should be a valid dict"),
     "half a line": ("gsm8k", gsm8k(SUM, '{"question": "'), r"train\.jsonl, line 2: unreadable"),
     "no answer's mark": ("gsm8k", gsm8k(SUM | {"answer": "2"}), r"answer: .*match"),
+    "half of a surrogate pair": ("gsm8k", gsm8k(SUM | {"question": "\ud800"}), r"line 1: unreadable .*surrogates"),
     "deep": ("gsm8k", gsm8k("[" * 100_000), r"line 1: unreadable"),
     "no object": ("spider", spider() | {"dev.json": b"3"}, r"must be a list of records"),
+    "no such database": ("spider", spider([QUERY | {"db_id": "e"}]), r"asks database 'e', which tables\.json lacks"),
+    "table 1 of 1": ("spider", spider(tables=[DATABASE | {COLUMNS: [[1, "a"]]}]), r"names table 1 of 1"),
     "no references": ("squad", squad(article(answers=[])), r"answers: .* at least 1 item"),
+    "an id twice": ("squad", squad(article(), article()), r"the id 'q' stands there twice"),
+    "no questions": ("squad", squad({"paragraphs": []}), r"xquad\.en\.json: holds no question"),
     "no text": ("wikitext2", {"test.txt": b" \n"}, r"test\.txt: holds no text"),
 }
 

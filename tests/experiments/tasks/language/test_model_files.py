@@ -106,7 +106,7 @@ def test_an_absurd_or_hostile_configuration_is_refused(folder, file, keys):
 
 
 @pytest.mark.parametrize("content", ["[" * 100_000, "[]", "\udcff"])
-@pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json"])
 def test_a_damaged_description_is_named(folder, file, content):
     (folder / file).write_bytes(content.encode(errors="surrogateescape"))
     with pytest.raises(DataError, match=r"local: |\.json"):
