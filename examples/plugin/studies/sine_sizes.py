@@ -9,7 +9,7 @@ from experiments.analysis.claims import ABOVE, Claims, Estimate, Outcome
 from experiments.analysis.collect import Reader
 from experiments.analysis.estimates import mean
 from experiments.analysis.evidence import Evidence
-from experiments.analysis.figures import Data, Panel, Point, Spec
+from experiments.analysis.figures import Data, Panel, Spec
 from experiments.analysis.gather import gather
 from experiments.analysis.selection import Selection
 from experiments.analysis.tables import MEAN_T, MEDIAN_MSE, OwnTable, column, row
@@ -40,9 +40,9 @@ def _points(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     """Take t and the error of every run of the table; a series per row."""
     gathered = gather(reader, SINE_SIZES.runs, ["grown.t", "grown.truncated.mse"], overrides)
     points = [
-        Point(SINE_SIZES.row(key).labels[0], float(t), float(error), (run.run_id,))
+        point
         for key, group in gathered.groups.items()
-        for run, t, error in zip(group.runs, *group.values.values(), strict=True)
+        for point in group.points(SINE_SIZES.row(key).labels[0], "grown.t", "grown.truncated.mse")
     ]
     return gathered.data(points)
 

@@ -60,16 +60,15 @@ class AdaLoRA(Rival):
         return FixedCount(group.preset_K, r=1.0)
 
     def learner(self, stack: Replicas, task: Task[Any], model: Callable[[], nn.Module]) -> AdaLoRALearner:
-        from peft import AdaLoraConfig
-
-        from experiments.methods.adalora.learner import AdaLoRALearner
+        from experiments.methods.adalora.learner import AdaLoRALearner, TripletBudget
 
         first, language = stack.first, cast("AdaptationTask", task)
+        gate = cast("Attached", first.gate)
         steps = first.train.steps_on(task.samples(first.train))
-        config = AdaLoraConfig(
-            task_type="CAUSAL_LM", init_r=first.gate.K or 0, lora_alpha=self.alpha, tinit=int(self.initial * steps),
-            tfinal=int(self.final * steps), deltaT=self.every, beta1=self.beta1, beta2=self.beta2,
-            orth_reg_weight=self.orthogonality, total_step=steps,
+        budget = TripletBudget(
+            total=self.total, start=first.gate.K or 0, steps=steps, initial=int(self.initial * steps),
+            final=int(self.final * steps), every=self.every, beta1=self.beta1, beta2=self.beta2,
         )  # fmt: skip
-        config.target_modules = language.targets(cast("Attached", first.gate))  # not given above: a set has no order
-        return AdaLoRALearner(language.fresh(), config, self.total, first.seed.value)
+        return AdaLoRALearner(
+            language.fresh(), language.targets(gate), budget, self.alpha, self.orthogonality, first.seed.value
+        )

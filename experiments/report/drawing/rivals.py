@@ -7,7 +7,7 @@ import math
 import re
 from pathlib import Path
 
-import matplotlib
+import matplotlib.style
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
@@ -31,7 +31,7 @@ def draw(units: pd.DataFrame, scale: str, path: Path) -> None:
     """Write the figure of ``units`` at equal steps as an SVG file: means over seeds, bars of Student's 95 %."""
     units = units[units.equal == "steps"]
     works = [name for name, work in WORKS.items() if work.scale == scale and name in set(units.work)]
-    with matplotlib.rc_context(style.RC):
+    with matplotlib.style.context(["default", style.RC]):
         rows = math.ceil(len(works) / 3)
         figure = Figure(figsize=(style.WIDTH, 1.4 + 2.2 * rows), layout="constrained")
         panels = figure.subplots(rows, math.ceil(len(works) / rows), squeeze=False).flat

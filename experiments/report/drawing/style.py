@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import matplotlib
+import matplotlib.style
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -84,7 +84,7 @@ def draw(spec: Spec, data: Data) -> Figure:
 
     Panels share an axis if it has the same label and scale in all of them.
     """
-    with matplotlib.rc_context(RC):
+    with matplotlib.style.context(["default", RC]):
         caption = textwrap.wrap(data.caption, 125)
         figure = Figure(figsize=(WIDTH, spec.height + 0.14 * len(caption)), layout="constrained")
         if caption:

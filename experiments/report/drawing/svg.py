@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-import matplotlib
+import matplotlib.style
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
@@ -40,11 +40,11 @@ def text(figure: Figure) -> str:
     Equal figures give equal bytes in every process: the file has no date, version or random name. Coordinates have two
     decimals (of 1/72 inch); smaller differences between machines do not show.
     """
-    if (layout := figure.get_layout_engine()) is not None:
-        layout.execute(figure)  # print_svg would draw the figure twice, the first time only for its layout
-    figure.set_layout_engine("none")
     drawn = io.StringIO()
-    with matplotlib.rc_context(RC):
+    with matplotlib.style.context(["default", RC]):  # not what a user's matplotlibrc or this process has set
+        if (layout := figure.get_layout_engine()) is not None:
+            layout.execute(figure)  # print_svg would draw the figure twice, the first time only for its layout
+        figure.set_layout_engine("none")
         FigureCanvasSVG(figure).print_svg(drawn, metadata=NO_METADATA)
     return compact(drawn.getvalue())
 

@@ -6,7 +6,7 @@ from stopping import Stop, stop_after
 from torch import nn
 
 import ngn
-from experiments.methods.adalora.learner import AdaLoRALearner
+from experiments.methods.adalora.learner import AdaLoRALearner, TripletBudget
 
 peft = pytest.importorskip("peft")
 transformers = pytest.importorskip("transformers")
@@ -29,12 +29,8 @@ def tiny():
 
 
 def learner_of(total=5, start=4, steps=STEPS, **settings):
-    config = peft.AdaLoraConfig(
-        task_type="CAUSAL_LM", init_r=start, lora_alpha=8, beta1=0.85, beta2=0.85, orth_reg_weight=0.3,
-        total_step=steps, **({"tinit": 3, "tfinal": 6, "deltaT": 4} | settings),
-    )  # fmt: skip
-    config.target_modules = TARGETS
-    return AdaLoRALearner(tiny(), config, total, seed=1)
+    budget = TripletBudget(total, start, steps, **({"initial": 3, "final": 6, "every": 4} | settings))
+    return AdaLoRALearner(tiny(), TARGETS, budget, alpha=8, orthogonality=0.3, seed=1)
 
 
 class Same:
@@ -104,8 +100,29 @@ def test_a_killed_training_resumes_bit_by_bit(stopped, tmp_path):
     assert again.count().tolist() == whole.count().tolist()
 
 
+def test_triplets_grow_back_between_allocations_until_the_last_one():
+    learner, sizes = learner_of(), []
+
+    def look(step):
+        alive = sum(int((learner._layer(name).lora_E["default"] != 0).sum()) for name in TARGETS)
+        sizes.append((alive, int(learner.count().sum())))
+
+    trainer(learner, on_step=look).fit()
+    assert sizes[12][0] == 16 > sizes[12][1]  # step 13, between the allocations of steps 12 and 16
+    assert {alive for alive, _ in sizes[17:]} == {count for _, count in sizes[17:]} == {5}
+
+
+def test_impossible_allocations_are_refused():
+    with pytest.raises(ValueError, match="expected 0 to 15"):
+        learner_of(total=16)
+    with pytest.raises(ValueError, match="steps are too few"):
+        learner_of(initial=18)
+    with pytest.raises(ValueError, match="steps are too few"):
+        learner_of(steps=1, initial=0, final=0)
+
+
 def test_equal_scores_raise_an_error():
-    learner = learner_of(steps=8, tinit=1, tfinal=3, deltaT=1)
+    learner = learner_of(steps=8, initial=1, final=3, every=1)
     for p in learner.model.parameters():
         p.grad = torch.zeros_like(p)
     for step in range(4):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
+import dataclasses
 
 import numpy as np
 import pytest
@@ -10,9 +12,16 @@ import torch
 from kernel_cases import BANK, assert_close, assert_same, needs_kernel, plan, state
 from torch import Tensor
 
+from experiments.config.compose import compose
+from experiments.models.kernels import trainer as module
+from experiments.models.kernels.array_layout import layout_of
 from experiments.models.kernels.libraries import library
 from experiments.models.kernels.trainer import KernelTrainer
+from experiments.runs.phases import learner_of, plan_of
+from experiments.runs.stack import Stack
+from experiments.tasks import make_task
 from ngn.methods.base import CapacityExceeded
+from ngn.train.optim import adam
 from ngn.train.trainer import Trainer
 
 pytestmark = needs_kernel
@@ -67,3 +76,53 @@ def test_growth_gives_the_same_bits_as_a_preset_K() -> None:
     for learner in (small, large):
         BANK.train(KernelTrainer, learner, plan(200))
     assert_same(state(small), {n: v[:24] if v.dim() else v for n, v in state(large).items()})
+
+
+@pytest.mark.slow
+def test_late_gradients_are_as_accurate_as_those_of_torch() -> None:
+    """Late in a training, residuals are small and their errors matter. Compare both with float64, over four seeds.
+
+    A comparison per seed would fail: where the gradient has nearly vanished, either error may be much larger.
+    """
+    seeds = range(4)
+    stack = Stack.of(*(compose({}, {"seed.value": seed, "train.steps": 5_000}) for seed in seeds))
+    task = make_task(stack.first, torch.device("cpu"))
+    batches, plan = task.batches(stack.first.train, list(seeds)), plan_of(stack, 512)
+    learner = learner_of(stack, task)
+
+    class Enough(Exception):
+        pass
+
+    def halt(step: int) -> None:
+        if step >= 4_000:
+            raise Enough
+
+    with pytest.raises(Enough):
+        KernelTrainer(learner, batches, task.loss, plan, progress="never", on_step=halt).fit()
+    learner.set_progress(0.8)
+
+    def gradients(model: torch.nn.Module, dtype: torch.dtype) -> dict[str, torch.Tensor]:
+        x, y = (v.to(dtype) for v in batches.at(0))
+        model.zero_grad()
+        (model(x) - y).square().mean((-2, -1)).sum().backward()
+        return {
+            name: p.grad.double() for name, p in model.named_parameters() if p.grad is not None and "tau" not in name
+        }
+
+    exact = gradients(copy.deepcopy(learner.model).double(), torch.float64)
+    by_torch = gradients(copy.deepcopy(learner.model), torch.float32)
+    rates = (torch.full((len(seeds),), rate, dtype=torch.float64) for rate in (1e-3, 5e-2))
+    optimizer = adam(learner.body_parameters(), learner.controller_parameters(), *rates, weight_decay=0.0)
+    state = module._State(learner, layout_of(learner.model), optimizer)
+    module._Kernel(learner, batches, dataclasses.replace(plan, clip=None), state).advance(4_000, 1)
+    state.unpack(4_001)
+    ours = {name: optimizer.state[p]["exp_avg"].double() / 0.1 for name, p in learner.model.named_parameters()}
+
+    def squares(v: torch.Tensor) -> torch.Tensor:
+        return v.square().flatten(1).sum(1)
+
+    def error(found: dict[str, torch.Tensor]) -> torch.Tensor:
+        return torch.stack([squares(found[n] - exact[n]) / squares(exact[n]) for n in exact]).sum(0).sqrt()
+
+    ratios = error(ours) / error(by_torch)
+    assert float(ratios.log().mean().exp()) <= 2, ratios

@@ -100,3 +100,12 @@ def test_without_a_preset_number(t0: float) -> None:
     assert plain.axes[0].K == fast.axes[0].K > 12
     assert fast.count().tolist() == plain.count().tolist() == [[10], [3]]
     assert_close_committed(plain, fast, 1e-5)
+
+
+def test_no_replica_depends_on_the_others() -> None:
+    case, how = LEARNED["bank"], plan(60)
+    stack, alone = budgeted(case, [0.3, 0.5]), budgeted(case, [0.3])
+    case.train(KernelTrainer, stack, how)
+    case.train(KernelTrainer, alone, how)
+    assert_same({name: value[0] for name, value in state(alone).items()},
+                {name: value[0] for name, value in state(stack).items()})  # fmt: skip

@@ -16,7 +16,7 @@ import torch
 from kernel_cases import BANK, LOSS, needs_kernel, plan
 from waiting import leave_partial
 
-from experiments.models.kernels.build import BuildError, _run, build_kernel, load_library
+from experiments.models.kernels.build import BuildError, _run, build_kernel, compiler, load_library
 from experiments.models.kernels.libraries import FOLDER, Library, library, struct_type
 from experiments.models.kernels.supported import unsupported
 
@@ -51,6 +51,16 @@ def test_without_a_working_compiler_the_plain_trainer_is_used(
         assert not list((tmp_path / "ngn" / "lib").glob("*.so")) or why == "useless"
     finally:
         library.cache_clear()
+
+
+def test_compilers_are_found_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BuildError, match=r"looked for c\+\+, g\+\+, clang\+\+"):
+        compiler()
+    (tmp_path / "clang++").write_text("#!/bin/sh\n")
+    (tmp_path / "clang++").chmod(0o755)
+    assert compiler() == str(tmp_path / "clang++")
 
 
 def test_a_timed_out_compiler_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

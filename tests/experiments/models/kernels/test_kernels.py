@@ -210,6 +210,14 @@ def test_a_diverging_replica_leaves_the_others_alone(case: Case) -> None:
     assert np.array_equal(history.curves["loss"][:, 1], reference.curves["loss"][:, 1])
 
 
+def test_divergence_is_seen_at_the_same_step_as_in_the_plain_trainer() -> None:
+    case, how = LEARNED["bank"], plan(80, lr=torch.tensor([1e-3, 1e30, 1e-3]))
+    history = case.train(KernelTrainer, case.learner([1, 2, 3]), how, chunk=5)
+    assert 0 < history.diverged_at[1] < 75
+    assert history.diverged_at.tolist() == case.train(Trainer, case.learner([1, 2, 3]), how).diverged_at.tolist()
+    assert not np.isfinite(history.curves["loss"][-1, 1])
+
+
 @every
 def test_calls_at_chunk_ends_and_chunks_do_not_matter(case: Case) -> None:
     seen: list[int] = []
@@ -219,6 +227,27 @@ def test_calls_at_chunk_ends_and_chunks_do_not_matter(case: Case) -> None:
     history = case.train(KernelTrainer, b, plan(50), chunk=1)
     assert_same(state(a), state(b))
     assert history.curves["step"].tolist() == list(range(50))
+
+
+@learned
+def test_evaluations_equal_those_of_the_plain_trainer(case: Case) -> None:
+    """Evaluations come at the same steps, with the schedules of that step, and restore the mode afterwards."""
+    x, wanted = case.batches().at(0)
+
+    def evaluations(kind: type[Trainer]) -> list[tuple[int, float]]:
+        seen: list[tuple[int, float]] = []
+
+        def report(step: int, model: torch.nn.Module) -> None:
+            seen.append((step, float(mean_squared_error(model(x), wanted).sum())))
+
+        learner = case.learner([1, 2])
+        case.train(kind, learner, plan(50), on_evaluate=report, evaluate_every=20)
+        assert not learner.training
+        return seen
+
+    plain, fast = evaluations(Trainer), evaluations(KernelTrainer)
+    assert [step for step, _ in fast] == [step for step, _ in plain] == [20, 40, 50]
+    np.testing.assert_allclose([value for _, value in fast], [value for _, value in plain], rtol=1e-4)
 
 
 @pytest.mark.parametrize(
