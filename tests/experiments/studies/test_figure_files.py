@@ -19,7 +19,9 @@ from experiments.store.records import Store
 from experiments.studies import FIGURES
 from experiments.studies.one_d import BASELINE
 
-matplotlib = pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e '.[paper]'")
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e '.[paper]'")
+
+from matplotlib import rc_context
 
 from experiments.report.drawing import style
 from scripts import build_paper_data
@@ -51,7 +53,7 @@ def test_stand_ins_are_named(store: Store, tmp_path: Path, capsys: pytest.Captur
 
 def test_a_figure_is_the_same_bytes_in_every_process(store: Store, tmp_path: Path) -> None:
     options = ["--results", str(store.root), "--only", "figure1", "--output"]
-    with matplotlib.rc_context({"font.size": 12, "figure.dpi": 72}):  # of a user's matplotlibrc
+    with rc_context({"font.size": 12, "figure.dpi": 72}):  # of a user's matplotlibrc
         assert main([*options, str(tmp_path / "here")]) == 0
     code = (
         f"import sys; from scripts.build_figures import main; sys.exit(main({[*options, str(tmp_path / 'there')]!r}))"
