@@ -33,6 +33,11 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def own_scratch() -> None:
+    """Jobs of the cluster are processes of their own: they write to the project's folder of scratch files."""
+
+
 @contextmanager
 def started(home, monkeypatch):
     """A Slurm of one node; test processes start theirs on ports of their own."""
