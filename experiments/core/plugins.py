@@ -88,7 +88,7 @@ def discover_values(package: str, path: list[str], kind: type[Part]) -> dict[str
         ConfigError: if two values, or two files, have the same name, or a plug-in has a folder of an older layout.
     """
     for former in (folder / name for folder in plugin_folders() for name in ("tables", "figures")):
-        if former.is_dir():
+        if any(former.glob("*.py")):  # git leaves folders of caches
             raise ConfigError(f"{former}: is read no more; move its files to {former.with_name('studies')}")
     parts: dict[str, tuple[Part, str]] = {}
     for module in _modules(package, path):

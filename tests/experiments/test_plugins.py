@@ -57,7 +57,9 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_the_former_layout_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "figures" / "__pycache__").mkdir(parents=True)  # is left by git, and holds nothing of the user
     (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "sizes.py").touch()
     monkeypatch.setenv("NGN_PLUGINS", str(tmp_path))
     with pytest.raises(ConfigError, match=r"tables: is read no more; move its files to .*/studies"):
         discover_values("experiments.studies", [], Study)
