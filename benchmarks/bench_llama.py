@@ -20,23 +20,17 @@ from __future__ import annotations
 import argparse
 import contextlib
 import statistics
-import sys
 import time
 import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
 from itertools import pairwise
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import torch
+from timing import TimedStepsDone
 from torch import Tensor, nn
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from processes import TimedStepsDone
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from experiments.config.compose import compose

@@ -19,10 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from processes import Rate, measure, options
+from timing import Rate, measure, options
 
 FEW = 10
 

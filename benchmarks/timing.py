@@ -1,7 +1,7 @@
-"""Time functions in separate processes that start together and have their own peak memory.
+"""Time alternatives: in turns, or in processes of their own that start together and have their own peak memory.
 
-The parent calls :func:`measure`, which starts the benchmark's script with ``--child REQUEST``; the child calls
-:func:`serve`.
+For a process, the parent calls :func:`measure`, which starts the benchmark's script with ``--child REQUEST``; the child
+calls :func:`serve`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ import argparse
 import contextlib
 import json
 import os
+import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -29,6 +31,27 @@ Rate = Callable[[], dict[str, float]]
 
 class TimedStepsDone(Exception):
     """Stops a training after the timed steps."""
+
+
+def seconds(call: Callable[[], object], clock: Callable[[], float] = time.process_time) -> float:
+    """Call it, and return the seconds that it took."""
+    began = clock()
+    call()
+    return clock() - began
+
+
+def in_turns(each: Sequence[Callable[[], float]], rounds: int) -> list[list[float]]:
+    """Call each in turns, every round from another one on, and return what each returned."""
+    found: list[list[float]] = [[] for _ in each]
+    for n in range(rounds):
+        for at in range(len(each)):
+            found[(at + n) % len(each)].append(each[(at + n) % len(each)]())
+    return found
+
+
+def ratio(one: Sequence[float], other: Sequence[float]) -> float:
+    """The median of ratios within a round."""
+    return statistics.median(a / b for a, b in zip(one, other, strict=True))
 
 
 def serve(request: str, prepared: Callable[[dict[str, Any]], AbstractContextManager[Rate]]) -> None:
