@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
@@ -17,15 +17,13 @@ from torch import Tensor, nn
 
 import ngn
 from experiments.core.blocks import ConfigError
+from experiments.core.config import Config
 from experiments.core.packages import missing, sentence
 from experiments.core.pretrained import BaseModel
 from experiments.core.task import DataInfo
 from experiments.data.errors import DataError
 from experiments.tasks.images.resnets import ResNetTask
 from experiments.tasks.images.task import CLASSES
-
-if TYPE_CHECKING:
-    from experiments.core.config import Config
 
 SIDE = {"torchvision": "image_size", "timm": "img_size"}
 """Package → argument for the side of an image, which transformers have and other networks do not."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,19 +14,16 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import ngn
+from experiments.core.config import Config
 from experiments.core.task import DataInfo, ModuleTask, Seeds
-from experiments.data import cifar10
+from experiments.core.training import Train
 from experiments.data.errors import DataError
 from experiments.data.source import data_root
 from experiments.models.cifar_resnet import CifarResNet, load_trained, standardised, with_weights
 from experiments.tasks.base import MiniBatches
 from experiments.tasks.images import ChannelsComponent, Cifar10
-from experiments.tasks.images.task import CIFAR10_STATISTICS, ImageTask
+from experiments.tasks.images.task import ImageTask
 from ngn.train.batches import Batches, Split
-
-if TYPE_CHECKING:
-    from experiments.core.config import Config
-    from experiments.core.training import Train
 
 WIDTHS = (16, 32, 64)
 
@@ -41,7 +38,7 @@ class ResNetTask(ModuleTask[ChannelsComponent], ImageTask):  # type: ignore[misc
 
     def __init__(self, settings: Cifar10, config: Config, device: torch.device) -> None:
         assert isinstance(config.gate, ChannelsComponent)
-        super().__init__(settings, config, device, cifar10.load_data, CIFAR10_STATISTICS, (3, 32, 32))
+        super().__init__(settings, config, device)
         if settings.split == "test":
             kept = len(self.train) * 9 // 10
             self.train = Split(self.train.inputs[:kept], self.train.targets[:kept])
