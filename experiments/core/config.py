@@ -192,6 +192,7 @@ class Method(Closed):
         components: names of the components that it supports; empty for all.
         packages: modules that this method needs in addition to those of every method.
         source: its line in the report; None for no line.
+        has_boundary: whether it learns a boundary t, which pays the price lambda0 and may start low or high.
     """
 
     numerics: ClassVar[int] = 1
@@ -207,6 +208,7 @@ class Method(Closed):
     components: ClassVar[tuple[str, ...]] = ()
     packages: ClassVar[tuple[str, ...]] = ()
     source: ClassVar[Source | None] = None
+    has_boundary: ClassVar[bool] = True
 
     name: str
 
@@ -214,11 +216,6 @@ class Method(Closed):
     def suffix(self) -> str:
         """Text after the method's name in a run id."""
         return ""
-
-    @property
-    def has_boundary(self) -> bool:
-        """Whether the method learns a boundary t, which pays the price lambda0 and may start low or high."""
-        return True
 
     def check(self, config: Config) -> None:
         """Refuse settings of other blocks that do not fit the method.

@@ -6,7 +6,7 @@ from stopping import Stop, stop_after
 from torch import nn
 
 import ngn
-from experiments.methods.adalora.learner import AdaLoRALearner, TripletBudget
+from experiments.methods.low_rank.adalora import AdaLoRALearner, TripletBudget
 
 peft = pytest.importorskip("peft")
 transformers = pytest.importorskip("transformers")

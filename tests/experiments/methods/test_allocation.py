@@ -9,8 +9,8 @@ from stopping import Stop, stop_after
 from torch import nn
 
 import ngn
-from experiments.methods.sora.capacity import SoRA, SoRALearner, proximal
-from experiments.methods.svd.learner import SingularValueLearner
+from experiments.methods.low_rank.sora import SoRA, SoRALearner, proximal
+from experiments.methods.low_rank.svd import SingularValueLearner
 
 K = 4
 X = torch.randn(64, 6, generator=torch.Generator().manual_seed(0))

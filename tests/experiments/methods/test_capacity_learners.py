@@ -8,10 +8,10 @@ from modes import hard_output
 from stopping import Stop, stop_after
 from structures import STRUCTURES, awake
 
-from experiments.methods.awnn.capacity import AdaptiveWidth, PriorLearner
-from experiments.methods.decay.capacity import DecayGate
-from experiments.methods.l0.capacity import HardConcrete
-from experiments.methods.ste.capacity import StraightThrough
+from experiments.methods.gates.awnn import AdaptiveWidth, PriorLearner
+from experiments.methods.gates.decay import DecayGate
+from experiments.methods.gates.l0 import HardConcrete
+from experiments.methods.gates.ste import StraightThrough
 from experiments.models.parallel import ParallelModel
 from ngn.components.base import OrderedSum
 from ngn.learner import CapacityLearner

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from experiments.methods.l0.capacity import LIMIT, HardConcrete
+from experiments.methods.gates.l0 import LIMIT, HardConcrete
 from ngn.streams import generator
 
 K = 6

@@ -20,8 +20,8 @@ from kernel_cases import (
 from modes import hard_output
 
 import ngn
-from experiments.methods.decay.capacity import DecayGate
-from experiments.methods.ste.capacity import StraightThrough
+from experiments.methods.gates.decay import DecayGate
+from experiments.methods.gates.ste import StraightThrough
 from experiments.models.kernels.trainer import KernelTrainer
 from ngn.schedules import CONSTANT, DELAYED_LINEAR, POWER_DECAY, shape_at
 from ngn.train.trainer import Trainer

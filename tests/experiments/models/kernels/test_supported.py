@@ -17,8 +17,8 @@ from kernel_cases import (
 )  # fmt: skip
 from torch import Tensor
 
-from experiments.methods.decay.capacity import DecayGate
-from experiments.methods.ste.capacity import StraightThrough
+from experiments.methods.gates.decay import DecayGate
+from experiments.methods.gates.ste import StraightThrough
 from experiments.models.kernels.supported import unsupported
 from experiments.models.kernels.trainer import KernelTrainer
 from experiments.models.mlp import MLPBank
