@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from stopping import Stop, stop_after
+from stopping import resumed
 from torch import nn
 
 import ngn
@@ -90,14 +90,7 @@ def test_adalora_ends_at_its_total_and_deploys_as_low_rank_terms(total):
 
 @pytest.mark.parametrize("stopped", [2, 10, 17, 20])
 def test_a_killed_training_resumes_bit_by_bit(stopped, tmp_path):
-    whole, again = learner_of(), learner_of()
-    trainer(whole).fit()
-    with pytest.raises(Stop):
-        trainer(learner_of(), folder=tmp_path, checkpoint_seconds=0.0, on_step=stop_after(stopped)).fit()
-    assert trainer(again, folder=tmp_path, checkpoint_seconds=1e9).fit().resumed == 1
-    state = again.state()
-    assert all(torch.equal(value, state[name]) for name, value in whole.state().items())
-    assert again.count().tolist() == whole.count().tolist()
+    resumed(lambda **settings: trainer(learner_of(), **settings), tmp_path, stopped)
 
 
 def test_triplets_grow_back_between_allocations_until_the_last_one():

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from modes import hard_output
-from stopping import Stop, stop_after
+from stopping import resumed
 from structures import STRUCTURES, awake
 
 from experiments.methods.gates.awnn import AdaptiveWidth, PriorLearner
@@ -16,7 +16,7 @@ from experiments.models.parallel import ParallelModel
 from ngn.components.base import OrderedSum
 from ngn.learner import CapacityLearner
 from ngn.train.batches import FullBatches, Split
-from ngn.train.losses import Supervised
+from ngn.train.losses import Supervised, mean_squared_error
 from ngn.train.plan import TrainPlan
 from ngn.train.trainer import Trainer
 
@@ -180,43 +180,20 @@ CAPACITIES = {
 }
 
 
-def trained(method, seeds, folder=None, on_step=None):
+def trainer(method, seeds, **settings):
     replicas = None if isinstance(seeds, int) else len(seeds)
     bank = MLP.bank(K, seeds).double()
     made = PriorLearner if method == "awnn" else CapacityLearner
     learner = made(ParallelModel(OrderedSum(bank, CAPACITIES[method](seeds, replicas))))
-    x = MLP.x(torch.float64)
-    y = torch.sin(torch.arange(33, dtype=torch.float64)).view(11, 3)
-
-    def mse(output, target):
-        return (output - target).square().mean((-2, -1))
-
+    batches = FullBatches(Split(MLP.x(torch.float64), torch.arange(33, dtype=torch.float64).sin().view(11, 3)))
     plan = TrainPlan(steps=30, lr=1e-2, lr_boundary=0.1, clip=0.5)
-    Trainer(
-        learner,
-        FullBatches(Split(x, y)),
-        Supervised(mse),
-        plan,
-        folder=folder,
-        checkpoint_seconds=1e-9,
-        progress="never",
-        on_step=on_step,
-    ).fit()
-    return learner
+    return Trainer(learner, batches, Supervised(mean_squared_error), plan, progress="never", **settings)
 
 
 @pytest.mark.parametrize("method", CAPACITIES)
-def test_a_replica_trains_as_it_would_alone(method):
-    stack, alone = trained(method, [5, 2]), trained(method, 2)
-    for (name, p), q in zip(stack.model.named_parameters(), alone.model.parameters(), strict=True):
+def test_a_resumed_training_is_bit_equal_and_a_replica_trains_as_it_would_alone(method, tmp_path):
+    stack = resumed(lambda **settings: trainer(method, [5, 2], **settings), tmp_path, 16)
+    (alone := trainer(method, 2)).fit()
+    for (name, p), q in zip(stack.model.named_parameters(), alone.learner.model.parameters(), strict=True):
         assert torch.allclose(p[1], q, atol=1e-10), name
-    assert torch.equal(stack.count()[1], alone.count())
-
-
-@pytest.mark.parametrize("method", CAPACITIES)
-def test_a_resumed_training_is_bit_equal(method, tmp_path):
-    with pytest.raises(Stop):
-        trained(method, [5, 2], tmp_path, stop_after(16))
-    resumed, whole = trained(method, [5, 2], tmp_path), trained(method, [5, 2])
-    for (name, p), q in zip(resumed.model.named_parameters(), whole.model.parameters(), strict=True):
-        assert torch.equal(p, q), name
+    assert torch.equal(stack.count()[1], alone.learner.count())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from stopping import Stop, stop_after
+from stopping import resumed
 
 import ngn
 from experiments.core.blocks import ConfigError, legal_name
@@ -81,21 +81,7 @@ def packs(task: AdaptationTask) -> list:
 
 
 def test_a_run_that_was_stopped_in_mid_epoch_ends_bit_equal(tmp_path):
-    steps = 11  # an epoch has eight
-
-    def ended(folder, stop: int) -> tuple:
-        task, learner = made(config())
-
-        history = trainer(task, learner, steps, folder=folder, checkpoint_seconds=1e-9, on_step=stop_after(stop)).fit()
-        return history, learner.state()
-
-    whole, expected = ended(tmp_path / "whole", stop=steps)
-    with pytest.raises(Stop):
-        ended(tmp_path / "parts", stop=9)
-    resumed, found = ended(tmp_path / "parts", stop=steps)
-    assert resumed.resumed == 1
-    assert (resumed.curves["task"] == whole.curves["task"]).all()
-    assert all(torch.equal(found[name], value) for name, value in expected.items())
+    resumed(lambda **settings: trainer(*made(config()), steps=11, **settings), tmp_path, 9)  # an epoch has eight
 
 
 def test_validation_questions_are_held_out_of_the_training_questions(monkeypatch):
