@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from ngn.train.plan import History
 from ngn.train.trainer import Trainer
 
 
@@ -25,8 +26,8 @@ def stop_after(step: int) -> Callable[[int], None]:
     return stop
 
 
-def resumed(trainer: Callable[..., Trainer], folder: Path, stop: int) -> Any:
-    """Return the learner of a training that was stopped after a step and resumed. It ends as a whole one, bit by bit.
+def resumed(trainer: Callable[..., Trainer], folder: Path, stop: int) -> tuple[Any, History]:
+    """Return what a training gives that was stopped after a step and resumed: the same as a whole one, bit by bit.
 
     Args:
         trainer: makes the trainer, with the keywords given here.
@@ -39,9 +40,9 @@ def resumed(trainer: Callable[..., Trainer], folder: Path, stop: int) -> Any:
     history = again.fit()
     assert history.resumed == 1
     for name, value in curves.items():
-        assert np.array_equal(history.curves[name], value), name
+        assert np.array_equal(history.curves[name], value, equal_nan=True), name
     expected, state = whole.learner.state(), again.learner.state()
     assert expected.keys() == state.keys()
     for name, tensor in expected.items():
         assert torch.equal(state[name], tensor), name
-    return again.learner
+    return again.learner, history

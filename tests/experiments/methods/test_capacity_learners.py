@@ -192,7 +192,7 @@ def trainer(method, seeds, **settings):
 
 @pytest.mark.parametrize("method", CAPACITIES)
 def test_a_resumed_training_is_bit_equal_and_a_replica_trains_as_it_would_alone(method, tmp_path):
-    stack = resumed(lambda **settings: trainer(method, [5, 2], **settings), tmp_path, 16)
+    stack, _ = resumed(lambda **settings: trainer(method, [5, 2], **settings), tmp_path, 16)
     (alone := trainer(method, 2)).fit()
     for (name, p), q in zip(stack.model.named_parameters(), alone.learner.model.parameters(), strict=True):
         assert torch.allclose(p[1], q, atol=1e-10), name
