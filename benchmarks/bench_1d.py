@@ -16,13 +16,13 @@ import math
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from timing import Rate, TimedStepsDone, measure, options, ratio
+from timing import TimedStepsDone, measure, options, ratio
 from torch import nn
 
 from experiments.models.kernels.libraries import library
@@ -191,8 +191,7 @@ def loop(course: TimedSteps, on_step: OnStep) -> None:
         on_step(step + 1)
 
 
-@contextlib.contextmanager
-def prepared(request: dict[str, Any]) -> Iterator[Rate]:
+def measured(request: dict[str, Any], ready: Callable[[], None]) -> dict[str, float]:
     """Measure in one process: a request of :func:`rate_of`."""
     course, kind, replicas = TimedSteps(**request["course"]), request["kind"], request["replicas"]
     with tempfile.TemporaryDirectory() as scratch:
@@ -207,11 +206,9 @@ def prepared(request: dict[str, Any]) -> Iterator[Rate]:
             with host.tuned_for_training():  # as in every training that writes a record
                 fit(kind == "fused", seeds, course, chunk, folder=folder, checkpoint_seconds=1e9, on_step=on_step)
 
-        def rate() -> dict[str, float]:
-            found = timed((lambda on_step: loop(course, on_step)) if kind == "loop" else continued, course)
-            return {"rate": found * replicas, "active": active}
-
-        yield rate
+        ready()
+        found = timed((lambda on_step: loop(course, on_step)) if kind == "loop" else continued, course)
+        return {"rate": found * replicas, "active": active}
 
 
 def rate_of(variant: Variant1D, checkpoint: Path, course: TimedSteps) -> dict[str, float]:
@@ -233,7 +230,7 @@ def bench(course: TimedSteps, rounds: int) -> dict[Variant1D, list[dict[str, flo
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table: medians of the rate and of the ratio to (a) within a round, and the largest memory."""
-    given = options("Speed of the 1D study, as ratios to a plain loop.", arguments, prepared)
+    given = options("Speed of the 1D study, as ratios to a plain loop.", arguments, measured)
     if given is None:
         return
     course = QUICK if given.quick else FULL

@@ -13,17 +13,16 @@ round.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from timing import Rate, in_turns, measure, options, ratio, seconds
+from timing import in_turns, measure, options, ratio, seconds
 from torch import Tensor, nn
 
 import ngn
@@ -157,22 +156,21 @@ def trainings(work: Work, steps: int, rounds: int) -> dict[str, float]:
         each = [Training(work, steps, model=small[share]).step, functools.partial(one.step, 0.9), large.step]
         plain, committed, whole = (times[1:] for times in in_turns(each, rounds + 1))
         found |= {f"step {share}": ratio(committed, plain), f"small {share}": ratio(plain, whole)}
-    return {"rate": 0.0, **found}
+    return found
 
 
-@contextlib.contextmanager
-def prepared(request: dict[str, Any]) -> Iterator[Rate]:
+def measured(request: dict[str, Any], ready: Callable[[], None]) -> dict[str, float]:
     """Measure in one process."""
     torch.manual_seed(0)
     work = WORKS[request["work"]]()
-    yield lambda: trainings(work, request["steps"], request["rounds"])
+    ready()
+    return trainings(work, request["steps"], request["rounds"])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the tables."""
-    given = options(
-        "What a training under a budget costs, beside the large model and the small one.", arguments, prepared
-    )
+    what = "What a training under a budget costs, beside the large model and the small one."
+    given = options(what, arguments, measured)
     if given is None:
         return
     steps, rounds = (12, 3) if given.quick else (STEPS, 20)

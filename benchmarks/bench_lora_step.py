@@ -11,16 +11,15 @@ tokens, where what a boundary costs shows most.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import statistics
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import torch
-from timing import Rate, in_turns, measure, options, ratio, seconds
+from timing import in_turns, measure, options, ratio, seconds
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import ngn
@@ -91,24 +90,21 @@ def plain(model: Any, questions: Packed) -> Callable[[], None]:
     return step
 
 
-@contextlib.contextmanager
-def prepared(request: dict[str, Any]) -> Iterator[Rate]:
+def measured(request: dict[str, Any], ready: Callable[[], None]) -> dict[str, float]:
     """Measure in one process: both kinds in turns, or the peak memory of one."""
     each = []
     for kind in request["kinds"]:
         model = base(request["layers"], request["dtype"]).train()
         each.append((ours if kind == "ngn" else plain)(model, batch(request["questions"])))
 
-    def timed() -> dict[str, float]:
-        taken = [times[1:] for times in in_turns([partial(seconds, step) for step in each], request["steps"] + 1)]
-        return {"rate": 0.0, "seconds": statistics.median(taken[-1]), "ratio": ratio(taken[0], taken[-1])}
-
-    yield timed
+    ready()
+    taken = [times[1:] for times in in_turns([partial(seconds, step) for step in each], request["steps"] + 1)]
+    return {"seconds": statistics.median(taken[-1]), "ratio": ratio(taken[0], taken[-1])}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
-    given = options("A step of NGN-LoRA beside one of plain peft LoRA.", arguments, prepared)
+    given = options("A step of NGN-LoRA beside one of plain peft LoRA.", arguments, measured)
     if given is None:
         return
     small, large = {"layers": 4, "questions": 2, "steps": 30}, {"layers": 30, "questions": 8, "steps": 5}

@@ -15,7 +15,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the p
 
 from experiments.runs.host import peak_mib
 
-Rate = Callable[[], dict[str, float]]
-"""Measures; returns at least "rate", which is summed over processes."""
+Measure = Callable[[dict[str, Any], Callable[[], None]], dict[str, float]]
+"""Prepares a request, calls its second argument, measures, and returns numbers; "rate" is summed over processes."""
 
 
 class TimedStepsDone(Exception):
@@ -54,21 +53,21 @@ def ratio(one: Sequence[float], other: Sequence[float]) -> float:
     return statistics.median(a / b for a, b in zip(one, other, strict=True))
 
 
-def serve(request: str, prepared: Callable[[dict[str, Any]], AbstractContextManager[Rate]]) -> None:
+def serve(request: str, measured: Measure) -> None:
     """Prepare the requested measurement, wait for a line on the input, measure, and print the result as JSON."""
     asked = json.loads(request)
     torch.set_num_threads(asked["threads"])
     imported = peak_mib()
-    with prepared(asked) as rate:
+
+    def ready() -> None:
         print("ready", flush=True)
         sys.stdin.readline()
-        found = rate()
+
+    found = measured(asked, ready)
     print(json.dumps(found | {"peak_mib": peak_mib(), "imported_mib": imported}))
 
 
-def options(
-    what: str, arguments: Sequence[str] | None, prepared: Callable[[dict[str, Any]], AbstractContextManager[Rate]]
-) -> argparse.Namespace | None:
+def options(what: str, arguments: Sequence[str] | None, measured: Measure) -> argparse.Namespace | None:
     """Parse ``quick`` and ``rounds`` from the command line; in a child, answer the request and return None."""
     parser = argparse.ArgumentParser(description=what)
     parser.add_argument("--quick", action="store_true", help="seconds instead of minutes; the numbers mean little")
@@ -76,7 +75,7 @@ def options(
     parser.add_argument("--child", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.child:
-        serve(given.child, prepared)
+        serve(given.child, measured)
         return None
     given.rounds = given.rounds or (1 if given.quick else 3)
     return given
