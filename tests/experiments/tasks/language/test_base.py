@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -50,21 +51,14 @@ def test_what_cannot_be_loaded_is_named(folder, tmp_path):
         load_base(local(tmp_path / "nowhere"), tmp_path, CPU)
     with pytest.raises(DataError, match=r"x\.gguf is not in"):
         load_base(local(folder, file="x.gguf"), tmp_path, CPU)
-    damaged = copied(folder, tmp_path / "damaged")
+    damaged = shutil.copytree(folder, tmp_path / "damaged")
     (damaged / "model.safetensors").write_bytes(b"short")
     with pytest.raises(DataError, match="cannot be loaded"):
         load_base(local(damaged), tmp_path, CPU)
 
 
-def copied(folder: Path, to: Path) -> Path:
-    to.mkdir()
-    for path in folder.iterdir():
-        (to / path.name).write_bytes(path.read_bytes())
-    return to
-
-
 def test_a_model_of_which_something_is_missing_is_not_made_up(folder, tmp_path):
-    part = copied(folder, tmp_path / "part")
+    part = shutil.copytree(folder, tmp_path / "part")
     tensors = load_file(part / "model.safetensors")
     save_file(
         {name: t for name, t in tensors.items() if ".1.mlp" not in name}, part / "model.safetensors", {"format": "pt"}
@@ -95,7 +89,7 @@ def test_a_folder_s_model_is_another_run_in_another_folder():
 
 
 def test_code_of_a_folder_is_not_run(folder, tmp_path):
-    odd = copied(folder, tmp_path / "odd")
+    odd = shutil.copytree(folder, tmp_path / "odd")
     (odd / "config.json").write_text('{"model_type": "mine", "auto_map": {"AutoConfig": "mine.Mine"}}')
     (odd / "mine.py").write_text(f"open({str(tmp_path / 'run')!r}, 'w')")
     with pytest.raises(DataError, match="cannot be loaded"):
@@ -162,8 +156,6 @@ def with_start(tokenizer):
 
 @pytest.mark.parametrize("style", ["plain", "chat"])
 def test_there_is_one_start_of_text(style):
-    from experiments.tasks.language.base import byte_tokenizer
-
     tokenizer, start = with_start(byte_tokenizer())
     ids = prompt_ids(tokenizer, "hi", style)
     assert ids[0] == start
