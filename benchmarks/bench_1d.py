@@ -4,8 +4,8 @@
 
 Every variant runs in separate processes, which gives each its own peak memory. The variants take turns; the median over
 rounds counts. Variants that depend on the active window continue the same training: ten seeds of the baseline after
-5,000 of 25,000 steps. At most the next 1,000 steps are timed. Run-steps per second are summed over the processes of a
-variant.
+5,000 of 25,000 steps, or the first of them. At most the next 1,000 steps are timed. Run-steps per second are summed
+over the processes of a variant.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import shutil
 import statistics
 import tempfile
 import time
@@ -43,7 +44,7 @@ from ngn.train.losses import Supervised, mean_squared_error
 from ngn.train.plan import TrainPlan
 from ngn.train.trainer import Trainer
 
-K, H, SAMPLES = 32, 16, 512
+K, H, SAMPLES, STACK = 32, 16, 512, 10
 LOSS = Supervised(mean_squared_error)
 OnStep = Callable[[int], None]
 
@@ -64,7 +65,7 @@ QUICK = TimedSteps(steps=25_000, start=200, stop=400, seconds=0.2)
 
 @dataclass(frozen=True)
 class Variant1D:
-    """A timed variant: ``kind`` is "loop" (plain modules), "torch" or "fused"; ``replicas`` per process."""
+    """A timed variant: ``kind`` is "loop" (plain modules), "torch" or "fused"; one or ten ``replicas`` per process."""
 
     letter: str
     name: str
@@ -76,12 +77,10 @@ class Variant1D:
 VARIANTS = (
     Variant1D("a", "loop over 32 modules, one process per seed", "loop", 1, 2),
     Variant1D("b", "batched blocks, one seed", "torch", 1, 2),
-    Variant1D("c", "10 stacked replicas", "torch", 10, 2),
-    Variant1D("d", "compiled kernel, 10 replicas", "fused", 10, 1),
-    Variant1D("d", "compiled kernel, 10 replicas", "fused", 10, 2),
+    Variant1D("c", "10 stacked replicas", "torch", STACK, 2),
+    Variant1D("d", "compiled kernel, 10 replicas", "fused", STACK, 1),
+    Variant1D("d", "compiled kernel, 10 replicas", "fused", STACK, 2),
 )
-PREPARED = 10
-"""Number of seeds trained in preparation; larger stacks repeat them."""
 
 
 def data() -> FullBatches:
@@ -105,36 +104,24 @@ def fit(compiled: bool, seeds: int | list[int], course: TimedSteps, chunk: int, 
 
 
 def prepare(folder: Path, course: TimedSteps) -> None:
-    """Train :data:`PREPARED` seeds up to ``course.start`` and leave the checkpoint in ``folder``."""
+    """Train one seed, and ten in a stack, up to ``course.start``; leave their checkpoints in folders below."""
 
     def halt(step: int) -> None:
         if step > course.start:
             raise TimedStepsDone
 
-    with contextlib.suppress(TimedStepsDone):
-        chunk = math.gcd(100, course.start)
-        fit(fused(), [*range(PREPARED)], course, chunk, folder=folder, checkpoint_seconds=0.0, on_step=halt)
+    for seeds in (0, [*range(STACK)]):
+        place = folder / str(STACK if seeds else 1)
+        with contextlib.suppress(TimedStepsDone):
+            chunk = math.gcd(100, course.start)
+            fit(fused(), seeds, course, chunk, folder=place, checkpoint_seconds=0.0, on_step=halt)
 
 
-def place(source: Path, folder: Path, replicas: int) -> float:
-    """Turn the prepared checkpoint into one for a stack of ``replicas`` (1: a single model).
-
-    Returns:
-        The number of blocks with an open gate, averaged over the replicas.
-    """
-    found = checkpoint.latest(source)
+def active_at(folder: Path) -> float:
+    """Return the number of blocks with an open gate at a checkpoint, averaged over the replicas."""
+    found = checkpoint.latest(folder)
     assert found is not None
     step, tensors, meta = found
-    pick = torch.arange(replicas) % PREPARED if replicas > 1 else 0
-    kept = {}
-    for name, value in tensors.items():
-        if name.startswith("curve."):
-            continue
-        # These tensors and single numbers, such as the progress, have no replica axis.
-        shared = value.ndim == 0 or name.startswith(("allocated", "random"))
-        kept[name] = value if shared else value[pick]
-    kept["diverged_at"] = torch.full((replicas,), -1, dtype=torch.int64)
-    checkpoint.save(folder, step, kept, meta)
     gate = CountGate(K)
     gate.set_progress(step / int(meta["steps"]))
     t = nn.functional.softplus(tensors["model.group.capacity.tau"].reshape(-1))
@@ -197,11 +184,12 @@ def measured(request: dict[str, Any], ready: Callable[[], None]) -> dict[str, fl
     with tempfile.TemporaryDirectory() as scratch:
         folder, active = Path(scratch), float(K)
         if kind != "loop":
-            active = place(Path(request["prepared"]), folder, replicas)
+            shutil.copytree(Path(request["prepared"]) / str(replicas), folder, dirs_exist_ok=True)
+            active = active_at(folder)
 
         def continued(on_step: OnStep) -> None:
             """Train (b) to (d): the suite's trainers, which continue from the checkpoint."""
-            seeds = [r % PREPARED for r in range(replicas)] if replicas > 1 else 0
+            seeds = [*range(STACK)] if replicas > 1 else 0
             chunk = min(100, (course.stop - course.start) // 4)
             with host.tuned_for_training():  # as in every training that writes a record
                 fit(kind == "fused", seeds, course, chunk, folder=folder, checkpoint_seconds=1e9, on_step=on_step)
