@@ -153,6 +153,7 @@ def trainings(work: Work, steps: int, rounds: int) -> dict[str, float]:
     whole, gated = (each[1:] for each in in_turns([large.step, lambda: opened.step(1e-9)], rounds + 1))
     found["open"] = ratio(gated, whole)
     for share, one in ours.items():
+        each: list[Callable[[], float]]
         each = [Training(work, steps, model=small[share]).step, functools.partial(one.step, 0.9), large.step]
         plain, committed, whole = (times[1:] for times in in_turns(each, rounds + 1))
         found |= {f"step {share}": ratio(committed, plain), f"small {share}": ratio(plain, whole)}

@@ -172,8 +172,8 @@ _WHISPER |= {"bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
 _SOUND = {"conv_dim": [16, 16], "conv_stride": [4, 4], "conv_kernel": [8, 4], "num_feat_extract_layers": 2}
 _SOUND |= {"num_conv_pos_embeddings": 8, "num_conv_pos_embedding_groups": 4, "mask_time_prob": 0.0}
 _SWIN = {"image_size": 32, "patch_size": 4, "embed_dim": 16, "depths": [2, 2], "num_heads": [2, 4], "window_size": 4}
-_SEGFORMER = {"depths": [1, 1, 1, 1], "hidden_sizes": [16, 16, 32, 32], "num_attention_heads": [1, 2, 2, 4]}
-_SEGFORMER |= {"decoder_hidden_size": 16, "num_labels": 3}
+_SEGFORMER: dict[str, Any] = {"depths": [1, 1, 1, 1], "hidden_sizes": [16, 16, 32, 32]}
+_SEGFORMER |= {"num_attention_heads": [1, 2, 2, 4], "decoder_hidden_size": 16, "num_labels": 3}
 TRANSFORMERS: dict[tuple[str, str], dict[str, tuple[str, dict[str, Any]]]] = {
     ("ForCausalLM", "text"): {
         "llama": ("Llama", _LLAMA),
