@@ -65,18 +65,11 @@ class AdaLoRA(OfLowRank):
         return FixedCount(group.preset_K, r=1.0)
 
     def learner(self, stack: Replicas, task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
-        from experiments.methods.low_rank.adalora import AdaLoRALearner, TripletBudget
+        from experiments.methods.low_rank.adalora import AdaLoRALearner
 
         first, language = stack.first, cast("AdaptationTask", task)
-        gate = cast("Attached", first.gate)
-        steps = first.train.steps_on(task.samples(first.train))
-        budget = TripletBudget(
-            total=self.total, start=first.gate.K or 0, steps=steps, initial=int(self.initial * steps),
-            final=int(self.final * steps), every=self.every, beta1=self.beta1, beta2=self.beta2,
-        )  # fmt: skip
-        return AdaLoRALearner(
-            language.fresh(), language.targets(gate), budget, self.alpha, self.orthogonality, first.seed.value
-        )
+        targets, steps = language.targets(cast("Attached", first.gate)), first.train.steps_on(task.samples(first.train))
+        return AdaLoRALearner(language.fresh(), targets, self, first.gate.K or 0, steps, first.seed.value)
 
 
 class EVA(OfLowRank):

@@ -6,7 +6,8 @@ from stopping import resumed
 from torch import nn
 
 import ngn
-from experiments.methods.low_rank.adalora import AdaLoRALearner, TripletBudget
+from experiments.methods.low_rank import AdaLoRA
+from experiments.methods.low_rank.adalora import AdaLoRALearner
 
 peft = pytest.importorskip("peft")
 transformers = pytest.importorskip("transformers")
@@ -29,8 +30,10 @@ def tiny():
 
 
 def learner_of(total=5, start=4, steps=STEPS, **settings):
-    budget = TripletBudget(total, start, steps, **({"initial": 3, "final": 6, "every": 4} | settings))
-    return AdaLoRALearner(tiny(), TARGETS, budget, alpha=8, orthogonality=0.3, seed=1)
+    initial, final = (settings.pop(name, usual) / steps for name, usual in (("initial", 3), ("final", 6)))
+    usual = {"alpha": 8, "orthogonality": 0.3, "beta1": 0.85, "beta2": 0.85, "every": 4}
+    own = AdaLoRA(name="adalora", target=total, initial=initial, final=final, **(usual | settings))
+    return AdaLoRALearner(tiny(), TARGETS, own, start, steps, seed=1)
 
 
 class Same:
@@ -111,7 +114,7 @@ def test_impossible_allocations_are_refused():
     with pytest.raises(ValueError, match="steps are too few"):
         learner_of(initial=18)
     with pytest.raises(ValueError, match="steps are too few"):
-        learner_of(steps=1, initial=0, final=0)
+        learner_of(steps=1, initial=0.1, final=0.1)
 
 
 def test_equal_scores_raise_an_error():
