@@ -6,6 +6,7 @@ tasks, components and methods.
 
 from __future__ import annotations
 
+import pkgutil
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
@@ -89,9 +90,11 @@ class TaskSettings(Closed):
         inputs, outputs: shape of one input, and number of entries of one output.
         usual_model: default of ``model=``; "none" if the task needs no pretrained model.
         packages: modules that this task needs in addition to those of every task.
+        made_by: the task's class, below the module of the settings, for :meth:`make`. It imports torch.
     """
 
     numerics: ClassVar[int] = 1
+    made_by: ClassVar[str]
     usual_model: ClassVar[str] = "none"
     packages: ClassVar[tuple[str, ...]] = ()
     components: ClassVar[tuple[type[Component], ...]]
@@ -120,13 +123,14 @@ class TaskSettings(Closed):
             ValueError: says what is wrong and what to set.
         """
 
-    @abstractmethod
     def make(self, config: Config, device: torch.device) -> Task[Any]:
         """Make the task of a checked configuration, whose ``task`` is this object, with its data on ``device``.
 
         Raises:
             experiments.data.source.DataError: if the data are missing or damaged.
         """
+        made: Task[Any] = pkgutil.resolve_name(f"{type(self).__module__}.{self.made_by}")(self, config, device)
+        return made
 
 
 class OrderedGroup(Protocol):
@@ -188,6 +192,7 @@ class Method(Closed):
         components: names of the components that it supports; empty for all.
         packages: modules that this method needs in addition to those of every method.
         source: its line in the report; None for no line.
+        has_boundary: whether it learns a boundary t, which pays the price lambda0 and may start low or high.
     """
 
     numerics: ClassVar[int] = 1
@@ -203,6 +208,7 @@ class Method(Closed):
     components: ClassVar[tuple[str, ...]] = ()
     packages: ClassVar[tuple[str, ...]] = ()
     source: ClassVar[Source | None] = None
+    has_boundary: ClassVar[bool] = True
 
     name: str
 
@@ -210,11 +216,6 @@ class Method(Closed):
     def suffix(self) -> str:
         """Text after the method's name in a run id."""
         return ""
-
-    @property
-    def has_boundary(self) -> bool:
-        """Whether the method learns a boundary t, which pays the price lambda0 and may start low or high."""
-        return True
 
     def check(self, config: Config) -> None:
         """Refuse settings of other blocks that do not fit the method.

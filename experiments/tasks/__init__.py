@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from experiments.core.config import Config
     from experiments.core.task import Task
 
-TASKS = discover_classes(__name__, __path__, TaskSettings)  # type: ignore[type-abstract]
+TASKS = discover_classes(__name__, __path__, TaskSettings)
 """Name → settings class."""
 COMPONENTS = {part.legal_name(): part for task in TASKS.values() for part in task.components}
 """Name → settings class of every ordered component that fits a task."""
