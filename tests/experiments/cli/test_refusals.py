@@ -102,6 +102,8 @@ REFUSED = {
     "task=cora data_root=empty seed=98765..98766": "cora: ind.cora.x is not in",
     "engine=fused gate.width=65": "engine=fused: the compiled kernels support blocks of at most 64 units",
     "engine=fused method=fixed method.count=3 train.batch=32": "full batches",
+    "profile=smoke method=budget method.parameters=1": "the smallest model has",
+    "profile=smoke method=budget method.macs=50%": "does not count multiply-adds; use method.parameters",
     "results=": "results: the name of the folder is empty",
     "data_root=''": "data_root: the name of the folder is empty",
     # too many jobs, refused without listing them
@@ -185,6 +187,21 @@ def test_cuda_is_refused_where_there_is_none(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert app.main(["device=cuda"]) == 0
     assert len(started) == 2
+
+
+def test_a_network_that_cannot_take_the_images_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from torch import nn
+
+    def make(name: str, num_classes: int, weights: None) -> nn.Module:
+        return nn.Conv2d(3, num_classes, 64)
+
+    monkeypatch.setattr("experiments.tasks.images.constructed.maker_of", lambda model: make)
+    words = "task=cifar10 model=torchvision model.constructor=deep method=magnitude limit.macs=50% profile=smoke"
+    assert app.main(words.split()) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("refused: model.constructor=deep: cannot classify images of 32 x 32 pixels (")
 
 
 def test_the_traceback_is_shown_on_request(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
