@@ -23,7 +23,7 @@ from experiments.cli.arguments import key_of, refuse_code
 from experiments.cli.expand import Job, expand
 from experiments.cli.overrides import ROWS, text_of
 from experiments.cli.rewrite import rewrite
-from experiments.config.compose import file_of, nearest, options
+from experiments.config.compose import nearest, options
 from experiments.config.identity import flatten
 from experiments.config.messages import read_yaml
 from experiments.config.run_files import Run
@@ -89,20 +89,17 @@ def expand_experiment(overrides: Sequence[str]) -> list[str]:
         ConfigError: on an unknown name or a damaged file.
     """
 
-    def names_one(token: str) -> bool:
-        """Return whether it is ``experiment=``, also as Hydra's users write it, with a ``+``."""
-        return key_of(token).lstrip("+") == "experiment"
-
-    names = [token.partition("=")[2] for token in overrides if names_one(token)]
+    chosen = [token for token in overrides if key_of(token).lstrip("+") == "experiment"]  # Hydra's users write a "+"
+    names = [token.partition("=")[2] for token in chosen]
     if not names:
         return list(overrides)
     known = options("experiment")
     if len(names) > 1 or names[0] not in known:
-        hint = nearest(names[0], known)
+        hint = nearest(names[0], list(known))
         raise ConfigError(f"experiment={names[0]}: must be one file of conf/experiment: {', '.join(known)}.{hint}")
-    typed = [token for token in overrides if not names_one(token)]
+    typed = [token for token in overrides if token not in chosen]
     taken = {key_of(token).lstrip("+") for token in typed}
-    return [token for token in tokens_of(file_of("experiment", names[0])) if key_of(token) not in taken] + typed
+    return [token for token in tokens_of(known[names[0]]) if key_of(token) not in taken] + typed
 
 
 @dataclass(frozen=True)

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal, get_args, get_origin
 
 from experiments.cli.arguments import key_of
-from experiments.cli.expand import first_job
-from experiments.cli.overrides import spliced, values_of
+from experiments.cli.expand import allows_many, first_job
+from experiments.cli.overrides import LARGEST_RANGE, ROWS, count_of, parse, values
 from experiments.config.compose import (
     DEFAULT_CHOICES,
     GROUPS,
-    folders,
     nearest,
     options,
     require_choice,
     usual_gate,
     usual_model,
 )
+from experiments.config.messages import read_yaml
 from experiments.config.schema import MAX_JOBS
-from experiments.config.seeds import TooManySeeds, looks_numeric, named_sets, parse_seeds
 from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
 from experiments.tasks import GATES_OF_TASK
@@ -27,33 +27,47 @@ from experiments.tasks import GATES_OF_TASK
 VERBOSE = "hydra.verbose=[experiments,ngn]"
 
 
+def _named_set(name: str) -> str:
+    """Return the seeds in the file of a set, which has the form ``seed: {set: 0..9}``."""
+    path = options("seed")[name]
+    block = read_yaml(path).get("seed")
+    if not isinstance(block, dict) or "set" not in block:
+        raise ConfigError(f"{path}: write a set of seeds as `seed: {{set: 0..9}}`")
+    return str(block["set"])
+
+
 def seeds_of(text: str, allow_many: bool = False) -> list[int]:
-    """Return the seeds of ``seed=<text>``: numbers as in ``config/seeds.py``, names of sets, or lists of both.
+    """Return the seeds of ``seed=<text>``, in the written order.
+
+    The forms are 3, 0..9 (inclusive), range(0,10) (exclusive), the name of a set, and lists such as 0,2,5..7 or ten,20.
 
     Raises:
-        ConfigError: on other text, and on more than MAX_JOBS seeds without ``allow_many``.
+        ConfigError: on other text, on negative and repeated seeds, and on more than MAX_JOBS without ``allow_many``.
     """
-    sets = named_sets(*folders())
-    if not looks_numeric(text):
-        parts = [part.strip() for part in text.split(",")]
-        for part in parts:
-            if part not in sets and not looks_numeric(part):
-                hint = nearest(part, list(sets))
-                raise ConfigError(
-                    f"seed={text}: {part!r} is neither a seed nor a named set.{hint} The sets are: {', '.join(sets)}. "
-                    "Write numbers as 3, 0..9, 0,2,5..7 or range(0,10)"
-                )
-    # A set may stand among numbers, as in ten,20..25. Inside range(...), only numbers are allowed.
-    if "(" not in text:
-        numeric = ",".join(sets.get(part.strip(), part.strip()) for part in text.split(","))
-    else:
-        numeric = text
-    try:
-        seeds = parse_seeds(numeric) if allow_many else parse_seeds(numeric, limit=MAX_JOBS)
-    except TooManySeeds as error:
-        raise ConfigError(f"{error}; to allow it, add allow_many_jobs=true") from None
-    if len(seeds) > MAX_JOBS and not allow_many:
-        raise ConfigError(f"seed={text}: more than {MAX_JOBS:,} seeds; to allow it, add allow_many_jobs=true")
+    sets, most, seeds = options("seed"), LARGEST_RANGE if allow_many else MAX_JOBS, list[int]()
+    many = f"seed={text}: more than {most:,} seeds" + ("" if allow_many else "; to allow it, add allow_many_jobs=true")
+    numbers = ",".join(_named_set(part.strip()) if part.strip() in sets else part for part in text.split(","))
+    override = parse(f"seed={numbers}")
+    if count_of(override) > most:
+        raise ConfigError(many)
+    for word in map(str, values(override)):
+        span = re.fullmatch(r"(-?\d+)(?:\.\.(-?\d+))?", word)
+        if span is None:
+            raise ConfigError(
+                f"seed={text}: {word!r} is neither a seed nor a named set.{nearest(word, list(sets))} The sets are: "
+                f"{', '.join(sets)}. Write numbers as 3, 0..9, 0,2,5..7 or range(0,10)"
+            )
+        first, last = int(span[1]), int(span[2] or span[1])
+        if last < first:
+            raise ConfigError(f"seed={text}: the range {word} is reversed; write {last}..{first}")
+        if last - first + len(seeds) >= most:
+            raise ConfigError(many)
+        seeds += range(first, last + 1)
+    if min(seeds) < 0:
+        raise ConfigError(f"seed={text}: seeds start at 0")
+    if len({*seeds}) < len(seeds):
+        twice = next(seed for at, seed in enumerate(seeds) if seed in seeds[:at])
+        raise ConfigError(f"seed={text}: seed {twice} occurs twice; give each seed once")
     return seeds
 
 
@@ -70,7 +84,7 @@ def _choices(tokens: Sequence[str], group: str) -> list[str] | None:
     """Return a command's choices for a group, with sweeps and globs expanded; None if it has no choice for it."""
     for token in tokens:
         if key_of(token).lstrip("+") == group:
-            return [str(value) for value in values_of(token)]
+            return list(map(str, values(parse(token))))
     return None
 
 
@@ -117,12 +131,10 @@ def rewrite(overrides: Sequence[str]) -> list[str]:
     Raises:
         ConfigError: on invalid seeds, on tasks without a common gate or model, and on a key that is given twice.
     """
-    allow_many = any(
-        token.replace(" ", "").lower() in ("allow_many_jobs=true", "++allow_many_jobs=true") for token in overrides
-    )
     tokens: list[str] = []
-    for token in overrides:
-        key = key_of(token)
+    seen: dict[str, str] = {}
+    for typed in overrides:
+        token, key = typed, key_of(typed)
         if token.replace(" ", "").lower() == "hydra.verbose=true":
             token = VERBOSE  # "true" would also show the search for Hydra's plugins, and every package's own log
         if key.lstrip("+~") == "seed" and key != "seed":
@@ -130,17 +142,12 @@ def rewrite(overrides: Sequence[str]) -> list[str]:
         if key == "seed":
             if "=" not in token:
                 raise ConfigError(f"{token}: write seed=3, seed=0..9, seed=0,2,5..7, seed=range(0,10) or seed=ten")
-            token = seed_token(seeds_of(token.split("=", 1)[1].strip(), allow_many))
-        tokens.append(token)
-
-    seen: dict[str, str] = {}
-    for typed, token in zip(overrides, tokens, strict=True):
+            token = seed_token(seeds_of(token.split("=", 1)[1].strip(), allows_many(overrides)))
         key = key_of(token).lstrip("+~")
         if key in seen:
             raise ConfigError(f"{key} is given twice: {seen[key]} and {typed}")
         seen[key] = typed
-
-    tokens = spliced(tokens)
+        tokens += first_job([token]) if key == ROWS and not parse(token).is_sweep_override() else [token]
     added = (gate_token(tokens), model_token(tokens))
     return [*tokens, *(token for token in added if token is not None)]
 
@@ -156,9 +163,9 @@ def completions(line: str) -> list[str]:
     key, equals, _ = words[-1].partition("=")
     if not equals:
         return ["experiment="] if key and len(key) > 1 and "experiment".startswith(key) else []
-    values = options(key) if key in {*GROUPS, "experiment"} - {"setting"} else _words_of(key)
-    values = _fitting_gates(words) if key == "gate" else values
-    return [f"{key}={value}" for value in values if f"{key}={value}".startswith(words[-1])]
+    known = list(options(key)) if key in {*GROUPS, "experiment"} - {"setting"} else _words_of(key)
+    known = _fitting_gates(words) if key == "gate" else known
+    return [f"{key}={value}" for value in known if f"{key}={value}".startswith(words[-1])]
 
 
 def _words_of(key: str) -> list[str]:

@@ -128,20 +128,10 @@ def folders() -> list[Path]:
 
 
 @cache
-def _files(group: str) -> dict[str, Path]:
-    """Return choice → file, sorted by name, from all folders."""
+def options(group: str) -> dict[str, Path]:
+    """Return the choices of a configuration group, sorted, with their files, from all folders."""
     files = [path for folder in folders() for path in (folder / group).glob("*.yaml")]
     return {path.stem: path for path in sorted(files, key=lambda path: path.stem)}
-
-
-def file_of(group: str, choice: str) -> Path:
-    """Return the file of an existing choice."""
-    return _files(group)[choice]
-
-
-def options(group: str) -> list[str]:
-    """Return the choices of a configuration group."""
-    return list(_files(group))
 
 
 def _copy(value: Any) -> Any:
@@ -172,10 +162,10 @@ def require_choice(group: str, choice: str) -> None:
     if choice not in legal:
         listed = f" The choices are: {', '.join(legal)}"
         new = f". To add one, write conf/schedule/{choice or 'NAME'}.yaml" if group == "schedule" else ""
-        raise ConfigError(f"{group}={choice}: no such {group}.{nearest(choice, legal)}{listed}{new}")
+        raise ConfigError(f"{group}={choice}: no such {group}.{nearest(choice, list(legal))}{listed}{new}")
     if not key:
         return
-    file = file_of(group, choice)
+    file = legal[choice]
     block = _load(file).get(group)
     name = block.get(key) if isinstance(block, dict) else None
     if name != choice and (group != "method" or name is None):
@@ -227,7 +217,7 @@ def with_defaults(choices: Mapping[str, str]) -> dict[str, str]:
         raise ConfigError(f"model={full['model']}: gate={full['gate']} has no finished module; use gate={right}")
     full["setting"] = f"{full['task']}-{full['gate']}"
     if full["setting"] not in options("setting"):
-        file = file_of("task", full["task"]).parents[1] / "setting" / f"{full['setting']}.yaml"
+        file = options("task")[full["task"]].parents[1] / "setting" / f"{full['setting']}.yaml"
         raise ConfigError(f"task={full['task']} gate={full['gate']} has no settings; write {file}")
     return full
 
@@ -238,7 +228,7 @@ def _selection(choices: tuple[tuple[str, str], ...]) -> dict[str, Any]:
     base = {key: value for key, value in _load(CONF / "config.yaml").items() if key not in ("defaults", "hydra")}
     merged: dict[str, Any] = _copy(base)
     for group in GROUPS:
-        _merge(merged, _load(file_of(group, chosen[group])))
+        _merge(merged, _load(options(group)[chosen[group]]))
     return merged
 
 
@@ -286,7 +276,7 @@ def _settings_file(nested: Mapping[str, Any]) -> str:
     """Return the file with the settings of this task and gate, or its future name if it does not exist."""
     blocks = [(nested[name], key) for name, key in (("task", "name"), ("gate", "component"))]
     choice = "-".join(str(block.get(key)) if isinstance(block, Mapping) else "" for block, key in blocks)
-    return str(_files("setting").get(choice, f"conf/setting/{choice}.yaml"))
+    return str(options("setting").get(choice, f"conf/setting/{choice}.yaml"))
 
 
 def compose(choices: Mapping[str, str] | None = None, overrides: Mapping[str, Any] | None = None) -> Config:

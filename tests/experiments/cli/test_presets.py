@@ -163,7 +163,7 @@ def own_conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (path := folder / f"{group}.yaml").parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
     monkeypatch.setenv("NGN_CONF", str(folder))
-    caches = (compose._files, compose._selection, provenance.conf_digest)
+    caches = (compose.options, compose._selection, provenance.conf_digest)
     for cached in caches:
         cached.cache_clear()
     yield folder

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 import ngn
-from experiments.cli import app, expand, machine, overrides, rewrite
+from experiments.cli import app, expand, machine, rewrite
 from experiments.config.compose import compose
-from experiments.config.seeds import named_sets
 from experiments.core.blocks import ConfigError
 
 REFUSED = {
@@ -269,7 +268,7 @@ def test_cfg_shows_the_first_of_several_jobs_and_says_so(capsys: pytest.CaptureF
 
 @pytest.mark.slow
 def test_many_jobs_need_permission(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (expand, overrides, rewrite):
+    for module in (expand, rewrite):
         monkeypatch.setattr(module, "MAX_JOBS", 20)
     with pytest.raises(ConfigError, match="allow_many_jobs=true"):
         app.prepare(["seed=0..20"])
@@ -283,11 +282,11 @@ def test_version_prints_the_suites_version(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out == f"ngn-suite {ngn.__version__}\n"
 
 
-def test_a_seed_file_without_a_set_is_named(tmp_path: Path) -> None:
-    (tmp_path / "seed").mkdir()
-    (tmp_path / "seed" / "mine.yaml").write_text("seed: {value: 3}\n")
+def test_a_seed_file_without_a_set_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.yaml").write_text("seed: {value: 3}\n")
+    monkeypatch.setattr(rewrite, "options", lambda group: {"mine": tmp_path / "mine.yaml"})
     with pytest.raises(ConfigError, match=r"mine\.yaml: write a set of seeds as"):
-        named_sets(tmp_path)
+        rewrite.seeds_of("mine")
 
 
 @pytest.mark.parametrize(
