@@ -89,7 +89,7 @@ def expand_experiment(overrides: Sequence[str]) -> list[str]:
         ConfigError: on an unknown name or a damaged file.
     """
 
-    chosen = [token for token in overrides if key_of(token).lstrip("+") == "experiment"]  # Hydra's users write a "+"
+    chosen = [token for token in overrides if key_of(token) == "experiment"]  # Hydra's users write +experiment
     names = [token.partition("=")[2] for token in chosen]
     if not names:
         return list(overrides)
@@ -98,7 +98,7 @@ def expand_experiment(overrides: Sequence[str]) -> list[str]:
         hint = nearest(names[0], list(known))
         raise ConfigError(f"experiment={names[0]}: must be one file of conf/experiment: {', '.join(known)}.{hint}")
     typed = [token for token in overrides if token not in chosen]
-    taken = {key_of(token).lstrip("+") for token in typed}
+    taken = {*map(key_of, typed)}
     return [token for token in tokens_of(known[names[0]]) if key_of(token) not in taken] + typed
 
 

@@ -80,49 +80,37 @@ def seed_token(seeds: Sequence[int]) -> str:
     return "seed.value=" + ",".join(map(str, seeds))
 
 
-def _choices(tokens: Sequence[str], group: str) -> list[str] | None:
-    """Return a command's choices for a group, with sweeps and globs expanded; None if it has no choice for it."""
-    for token in tokens:
-        if key_of(token).lstrip("+") == group:
-            return list(map(str, values(parse(token))))
-    return None
+def _choices(tokens: Sequence[str], group: str) -> list[str]:
+    """Return a command's choices for a group, with sweeps and globs expanded; none if it has no choice for it."""
+    typed = next((token for token in tokens if key_of(token) == group), None)
+    return [] if typed is None else list(map(str, values(parse(typed))))
 
 
-def gate_token(tokens: Sequence[str]) -> str | None:
-    """Return ``gate=...``, the first gate that fits all tasks of a command; None if it has a gate or no task.
+def _usual(tokens: Sequence[str]) -> list[str]:
+    """Return ``gate=`` and ``model=`` as the tasks of a command need them, where it has none.
 
     Raises:
-        ConfigError: if the tasks have no gate in common.
+        ConfigError: if there is no such task, or if the tasks have no gate or different models in common.
     """
-    tasks = _choices(tokens, "task")
-    if tasks is None or _choices(tokens, "gate") is not None:
-        return None
+    tasks, models = _choices(tokens, "task"), _choices(tokens, "model")
     for task in tasks:
         require_choice("task", task)
-    common = [gate for gate in GATES_OF_TASK[tasks[0]] if all(gate in GATES_OF_TASK[task] for task in tasks)]
-    if not common:
-        fits = "; ".join(f"{task}: {', '.join(GATES_OF_TASK[task])}" for task in tasks)
-        raise ConfigError(f"task={','.join(tasks)}: no gate fits all of these tasks ({fits}). Use one command per task")
-    models = _choices(tokens, "model") or ["none"]
-    usual = {usual_gate(tasks[0], model) for model in models} & {*common}
-    return f"gate={usual.pop() if len(usual) == 1 else common[0]}"
-
-
-def model_token(tokens: Sequence[str]) -> str | None:
-    """Return ``model=...`` for a command with tasks that need a pretrained model, and without ``model=``.
-
-    Raises:
-        ConfigError: if the tasks have different default models.
-    """
-    tasks, profiles = _choices(tokens, "task") or [], _choices(tokens, "profile") or [DEFAULT_CHOICES["profile"]]
-    if _choices(tokens, "model") is not None:
-        return None
-    usual = {usual_model(task, profile) for task in tasks for profile in profiles} or {"none"}
-    if len(usual) > 1:
-        names = ", ".join(sorted(usual))
-        raise ConfigError(f"task={','.join(tasks)}: the jobs need different models ({names}). Use one command per task")
-    (choice,) = usual
-    return None if choice == "none" else f"model={choice}"
+    added, alone = [], f"task={','.join(tasks)}: "
+    if tasks and not _choices(tokens, "gate"):
+        common = [gate for gate in GATES_OF_TASK[tasks[0]] if all(gate in GATES_OF_TASK[task] for task in tasks)]
+        if not common:
+            fits = "; ".join(f"{task}: {', '.join(GATES_OF_TASK[task])}" for task in tasks)
+            raise ConfigError(f"{alone}no gate fits all of these tasks ({fits}). Use one command per task")
+        usual = {usual_gate(tasks[0], model) for model in models or ["none"]} & {*common}
+        added.append(f"gate={usual.pop() if len(usual) == 1 else common[0]}")
+    if tasks and not models:
+        profiles = _choices(tokens, "profile") or [DEFAULT_CHOICES["profile"]]
+        needed = {usual_model(task, profile) for task in tasks for profile in profiles}
+        if len(needed) > 1:
+            names = ", ".join(sorted(needed))
+            raise ConfigError(f"{alone}the jobs need different models ({names}). Use one command per task")
+        added += [f"model={name}" for name in needed - {"none"}]
+    return added
 
 
 def rewrite(overrides: Sequence[str]) -> list[str]:
@@ -134,7 +122,7 @@ def rewrite(overrides: Sequence[str]) -> list[str]:
     tokens: list[str] = []
     seen: dict[str, str] = {}
     for typed in overrides:
-        token, key = typed, key_of(typed)
+        token, key = typed, typed.partition("=")[0].strip()
         if token.replace(" ", "").lower() == "hydra.verbose=true":
             token = VERBOSE  # "true" would also show the search for Hydra's plugins, and every package's own log
         if key.lstrip("+~") == "seed" and key != "seed":
@@ -143,13 +131,12 @@ def rewrite(overrides: Sequence[str]) -> list[str]:
             if "=" not in token:
                 raise ConfigError(f"{token}: write seed=3, seed=0..9, seed=0,2,5..7, seed=range(0,10) or seed=ten")
             token = seed_token(seeds_of(token.split("=", 1)[1].strip(), allows_many(overrides)))
-        key = key_of(token).lstrip("+~")
+        key = key_of(token)
         if key in seen:
             raise ConfigError(f"{key} is given twice: {seen[key]} and {typed}")
         seen[key] = typed
         tokens += first_job([token]) if key == ROWS and not parse(token).is_sweep_override() else [token]
-    added = (gate_token(tokens), model_token(tokens))
-    return [*tokens, *(token for token in added if token is not None)]
+    return [*tokens, *_usual(tokens)]
 
 
 def completions(line: str) -> list[str]:
@@ -163,25 +150,18 @@ def completions(line: str) -> list[str]:
     key, equals, _ = words[-1].partition("=")
     if not equals:
         return ["experiment="] if key and len(key) > 1 and "experiment".startswith(key) else []
-    known = list(options(key)) if key in {*GROUPS, "experiment"} - {"setting"} else _words_of(key)
-    known = _fitting_gates(words) if key == "gate" else known
-    return [f"{key}={value}" for value in known if f"{key}={value}".startswith(words[-1])]
-
-
-def _words_of(key: str) -> list[str]:
-    """Return the values of a setting that takes one of a few words."""
     field = Config.model_fields.get(key)
-    return list(map(str, get_args(field.annotation))) if field and get_origin(field.annotation) is Literal else []
-
-
-def _fitting_gates(words: Sequence[str]) -> list[str]:
-    """Return the gates that fit the tasks of a command."""
-    tasks = [word for word in words[:-1] if key_of(word) == "task"] or [f"task={DEFAULT_CHOICES['task']}"]
-    try:
-        named = _choices(tasks, "task") or []
-    except ConfigError:
-        return []
-    return [gate for gate in options("gate") if all(gate in GATES_OF_TASK.get(task, ()) for task in named)]
+    if key in {*GROUPS, "experiment"} - {"setting"}:
+        known = list(options(key))
+    else:  # a setting that takes one of a few words
+        known = list(map(str, get_args(field.annotation))) if field and get_origin(field.annotation) is Literal else []
+    if key == "gate":
+        try:
+            tasks = _choices(words[:-1], "task") or [DEFAULT_CHOICES["task"]]
+        except ConfigError:
+            tasks = [""]
+        known = [gate for gate in known if all(gate in GATES_OF_TASK.get(task, ()) for task in tasks)]
+    return [f"{key}={value}" for value in known if f"{key}={value}".startswith(words[-1])]
 
 
 def completion_line(line: str) -> str:

@@ -13,6 +13,7 @@ from experiments.core.blocks import ConfigError
 
 REFUSED = {
     # misspelt keys and choices: suggest the nearest legal name
+    "task=mnsit gate=conv": "no such task. Did you mean 'mnist'?",
     "task=mnsit": "no such task. Did you mean 'mnist'?",
     "taks=mnist": "unknown key 'taks'. Did you mean 'task'?",
     "study=depth": "python scripts/sweep.py run depth",
@@ -138,6 +139,7 @@ REFUSED = {
     "hydra/sweeper=ax": "the choices of hydra/sweeper are: checked, optuna",
     "hydra.sweeper.params={train.lr:1}": "type the values as settings",
     "hydra.sweeper.custom_search_space=os.system": "can name code to run",
+    "~hydra.run.dir": "can name code to run",
     "hydra.job.chdir=true": "relative to the working directory",
     "hydra.mode=MULTIRUN": "add -m",
     "hydra.verbose=true,false": "cannot be swept",
