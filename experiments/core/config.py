@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol
 
@@ -129,46 +130,89 @@ class TaskSettings(Closed):
         """
 
 
-class OrderedGroup(Protocol):
+@dataclass(frozen=True)
+class OrderedGroup:
     """One ordered group of the model in training, as a method receives it.
 
     Attributes:
+        stack: the runs trained together.
         number: index of the group in the model, from 0.
         samples: number of training samples.
-        stack: the runs trained together.
+        high: whether the boundary starts at its high end, t = K - 1, instead of the configured start.
     """
 
-    @property
-    def number(self) -> int: ...
-
-    @property
-    def samples(self) -> int: ...
-
-    @property
-    def stack(self) -> Replicas: ...
+    stack: Replicas
+    number: int
+    samples: int
+    high: bool = False
 
     @property
     def K(self) -> int | None:
         """Number of candidates; None allocates them as the boundary advances."""
+        return self.stack.first.gate.K_of(self.number)
 
     @property
     def preset_K(self) -> int:
-        """K; raises a ValueError without a preset K."""
+        """K, for methods that need it preset.
+
+        Raises:
+            ValueError: if K is None.
+        """
+        if self.K is None:
+            raise ValueError(f"method={self.stack.first.method.name} needs a preset K")
+        return self.K
+
+    def _position(self) -> float:
+        """Position of the group between the first (0) and the last (1)."""
+        return self.number / max(1, self.stack.first.gate.groups - 1)
 
     @property
     def r(self) -> Scalar:
-        """Ratio of the ordering weights."""
+        """Ratio of the ordering weights, interpolated linearly between the first and the last group."""
+        gate = self.stack.first.gate
+        if (own := gate.setting_of(self.number, "r")) is not None:
+            return own
+        first, last = self.stack.scalar("gate.r"), getattr(gate, "r_last", None)
+        return first if last is None else first + (last - first) * self._position()
 
     @property
     def order(self) -> Order:
         """The law of the ordering weights."""
+        from ngn.orders import Order
+
+        gate = self.stack.first.gate
+        ranks = None if gate.order_ranks is None else tuple(gate.order_ranks)
+        return Order(gate.order, gate.order_exponent, ranks, self.stack.seeds)
 
     @property
     def lambda0(self) -> Scalar:
-        """Price."""
+        """Price, interpolated geometrically between the first and the last group."""
+        if (own := self.stack.first.gate.setting_of(self.number, "lambda0")) is not None:
+            return own
+        first, last = self.stack.scalar("schedule.lambda0"), self.stack.first.schedule.lambda0_last
+        return first if last is None else first * (last / first) ** self._position()
 
     def count_gate(self) -> dict[str, Any]:
-        """Return the arguments of :class:`ngn.methods.ngn.CountGate` except K."""
+        """Return the arguments of :class:`ngn.methods.ngn.CountGate`, except K."""
+        first, scalar, gate = self.stack.first, self.stack.scalar, self.stack.first.gate
+        delta, t0 = (gate.setting_of(self.number, key) for key in ("delta", "t0"))
+        start = scalar("gate.t0") if t0 is None else t0
+        return {
+            "K_max": gate.K_max,
+            "lambda0": self.lambda0,
+            "alpha_max": scalar("schedule.alpha_max"),
+            "kappa": scalar("schedule.kappa"),
+            "beta": (scalar("schedule.beta_start"), scalar("schedule.beta_end")),
+            "r": self.r,
+            "order": self.order,
+            "delta": gate.delta if delta is None else delta,
+            "t0": gate.high_start(self.number) if self.high else start,
+            "lambda_shape": first.schedule.lambda_shape,
+            "alpha_shape": first.schedule.alpha_shape,
+            "beta_shape": first.schedule.beta_shape,
+            "commit": first.schedule.commit,
+            "replicas": self.stack.replicas,
+        }
 
 
 class Method(Closed):

@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from experiments.config.numerics import numerics
 from experiments.core.blocks import ConfigError
-from experiments.core.config import Config
+from experiments.core.config import Config, Method, OrderedGroup
 from experiments.core.task import ModuleTask, Task
 from experiments.methods.fixed import Fixed
 from experiments.models.kernels.supported import unsupported
 from experiments.models.kernels.trainer import KernelTrainer
 from experiments.runs.errors import CheckpointError
-from experiments.runs.groups import gated_model
 from experiments.runs.loggers import point_logger
 from experiments.runs.measure import cost_of, curves_of, measure_phase, norms_of, of_module, prefixes_of
 from experiments.runs.result import Phase
@@ -32,6 +32,16 @@ from ngn.train import checkpoint, interrupt
 from ngn.train.batches import Batches
 from ngn.train.plan import History, TrainPlan
 from ngn.train.trainer import Trainer
+
+
+def gated_model(method: Method, stack: Stack, task: Task[Any], high: bool = False) -> nn.Module:
+    """Build the model of ``task`` with one capacity of ``method`` for each ordered group.
+
+    Args:
+        high: whether boundaries start at their high end.
+    """
+    first, samples = stack.first, task.samples(stack.first.train)
+    return task.model(first.gate, stack.seeds, lambda n: method.make(OrderedGroup(stack, n, samples, high)))
 
 
 def learner_of(stack: Stack, task: Task[Any], count: int | list[int] | None = None, high: bool = False) -> Learner:
