@@ -14,7 +14,7 @@ from typing import Any
 from hydra.core.override_parser.types import IntervalSweep, Override, OverrideType
 
 from experiments.cli.arguments import is_hydra
-from experiments.cli.overrides import ROWS, ROWS_FORM, count_of, parse, settings_of, text_of, values
+from experiments.cli.overrides import ROWS, ROWS_FORM, parse, settings_of, text_of, values
 from experiments.config.compose import DESCRIBED, GROUPS, check, nearest, options, selection, set_key
 from experiments.config.run_files import Run
 from experiments.config.schema import MAX_JOBS, legal_keys
@@ -94,7 +94,7 @@ def parse_all(tokens: Sequence[str]) -> list[Override]:
         _refuse_unavailable(override)
         if "${" in token:  # Hydra would resolve it only after the check
             raise ConfigError(f"{token}: references to other keys (${{...}}) are not available on the command line")
-        total *= count_of(override)
+        total *= len(values(override))
         overrides.append(override)
     if total > MAX_JOBS and not allows_many(tokens):
         raise ConfigError(f"the command has {total:,} jobs; for more than {MAX_JOBS:,}, add allow_many_jobs=true")

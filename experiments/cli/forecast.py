@@ -9,8 +9,7 @@ from typing import Any
 from experiments.config.run_files import Run
 from experiments.core.config import Config
 from experiments.core.paths import RESULTS
-from experiments.core.training import Train
-from experiments.runs.sweeps.status import ENGINES, duration_text
+from experiments.runs.sweeps.status import ENGINES, duration_text, seconds_per_step
 from experiments.store.records import RecordError, Store, read_record
 
 Found = Mapping[str, Any]
@@ -40,11 +39,7 @@ def _alike(config: Config, store: Store) -> list[tuple[float, Found]]:
         kind = (then["method"]["name"], then["profile"], (then.get("model") or {}).get("name"))
         fits = engines <= ENGINES and config.engine in ("auto", *engines)
         if fits and config.device in ("auto", device) and kind == (config.method.name, config.profile, model):
-            phases = record["phases"].values()
-            trained = sum(phase["seconds"] for phase in phases) / how["replicas"]
-            took = max(trained, record["time"]["seconds"])  # a resumed run's time covers only its last part
-            steps = Train.model_validate(then["train"]).steps_on(config.task.usual_samples)
-            found.append((took / steps / len(phases), record))
+            found.append((seconds_per_step(record, config.task), record))
     return found
 
 
@@ -62,10 +57,8 @@ def forecast(runs: Sequence[Run]) -> str:
         if kind not in kinds:
             kinds[kind] = _alike(config, store)
         if alike := kinds[kind]:
-            plain = config.method.sizes(config.gate) is not None
-            phases = 1 if plain else len(config.phases) + len(config.continue_with)
             steps = config.train.steps_on(config.task.usual_samples)
-            each.append(median(seconds for seconds, _ in alike) * steps * phases)
+            each.append(median(seconds for seconds, _ in alike) * steps * config.trainings)
     if sum(each) < SHORT:
         return ""
     time = f"about {duration_text(median(each))}"

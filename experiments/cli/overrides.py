@@ -14,13 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import (
-    ChoiceSweep,
-    Glob,
-    Override,
-    QuotedString,
-    RangeSweep,
-)
+from hydra.core.override_parser.types import ChoiceSweep, Glob, IntervalSweep, Override, QuotedString, RangeSweep
 from hydra.errors import HydraException
 
 from experiments.config.compose import GROUPS, options
@@ -67,60 +61,38 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def count_of(override: Override) -> int:
-    """Return the number of values of an override, without listing them.
-
-    Raises:
-        ConfigError: if it has no values, more than LARGEST_RANGE, or values that cannot be counted.
-    """
-    token, value = str(override.input_line), override.value()
-    if not override.is_sweep_override():
-        return 1
-    if getattr(value, "shuffle", False):
-        raise ConfigError(f"{token}: remove shuffle(...); jobs run in the written order")
-    if isinstance(value, ChoiceSweep):
-        count = len(value.list)
-    elif isinstance(value, RangeSweep):
-        start, stop, step = value.start, value.stop, value.step
-        if start is None or stop is None or not all(math.isfinite(number) for number in (start, stop, step)):
-            raise ConfigError(f"{token}: a range needs finite ends and a finite step")
-        if step == 0:
-            raise ConfigError(f"{token}: a range cannot have a step of 0")
-        count = max(0, math.ceil((Decimal(stop) - Decimal(start)) / Decimal(step)))
-    elif isinstance(value, Glob):
-        count = len(_matches(override, value))
-    else:
-        raise ConfigError(f"{token}: an interval has no list of values; give values, choice(...) or range(...)")
-    if count == 0:
-        raise ConfigError(f"{token}: the range is empty (the end of range(...) is exclusive)")
-    if count > LARGEST_RANGE:
-        raise ConfigError(f"{token}: {count:,} values exceed the limit of {LARGEST_RANGE:,}")
-    return count
-
-
-def _matches(override: Override, glob: Glob) -> list[str]:
-    group = override.key_or_group
-    if group not in GROUPS:
-        raise ConfigError(f"{override.input_line}: glob(...) chooses files of a group, and {group} is not a group")
-    matches: list[str] = glob.filter(list(options(group)))
-    if not matches:
-        raise ConfigError(f"{override.input_line}: matches no choice; the choices are: {', '.join(options(group))}")
-    return matches
-
-
 def values(override: Override) -> list[Any]:
     """Return the values of an override in the written order; a plain override has one.
 
     Raises:
-        ConfigError: as :func:`count_of`.
+        ConfigError: if it has no values, more than LARGEST_RANGE, or values that cannot be counted.
     """
-    count_of(override)
-    value: Any = override.value()
+    token, group, value = str(override.input_line), override.key_or_group, override.value()
+    if getattr(value, "shuffle", False):
+        raise ConfigError(f"{token}: remove shuffle(...); jobs run in the written order")
     if isinstance(value, ChoiceSweep):
         return [_plain(entry) for entry in value.list]
-    if isinstance(value, RangeSweep):
-        return list(value.range())
-    return _matches(override, value) if isinstance(value, Glob) else [value]
+    if isinstance(value, Glob):
+        if group not in GROUPS:
+            raise ConfigError(f"{token}: glob(...) chooses files of a group, and {group} is not a group")
+        if not (matches := value.filter(list(options(group)))):
+            raise ConfigError(f"{token}: matches no choice; the choices are: {', '.join(options(group))}")
+        return list(matches)
+    if isinstance(value, IntervalSweep):
+        raise ConfigError(f"{token}: an interval has no list of values; give values, choice(...) or range(...)")
+    if not isinstance(value, RangeSweep):
+        return [value]
+    start, stop, step = value.start, value.stop, value.step
+    if start is None or stop is None or not all(math.isfinite(number) for number in (start, stop, step)):
+        raise ConfigError(f"{token}: a range needs finite ends and a finite step")
+    if step == 0:
+        raise ConfigError(f"{token}: a range cannot have a step of 0")
+    count = math.ceil((Decimal(stop) - Decimal(start)) / Decimal(step))
+    if count <= 0:
+        raise ConfigError(f"{token}: the range is empty (the end of range(...) is exclusive)")
+    if count > LARGEST_RANGE:
+        raise ConfigError(f"{token}: {count:,} values exceed the limit of {LARGEST_RANGE:,}")
+    return list(value.range())
 
 
 def text_of(value: Any) -> str:

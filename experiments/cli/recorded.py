@@ -17,8 +17,7 @@ from experiments.analysis.rows import FlatRecord, record_row
 from experiments.cli.forecast import Found, counted
 from experiments.cli.pipes import print_line, room
 from experiments.config.compose import DEFAULT_CHOICES
-from experiments.config.identity import identity_keys
-from experiments.config.numerics import numerics
+from experiments.config.identity import identity_keys, numerics
 from experiments.config.run_files import Run
 from experiments.core.config import Config
 from experiments.core.paths import RESULTS

@@ -8,7 +8,7 @@ from typing import Literal, get_args, get_origin
 
 from experiments.cli.arguments import key_of
 from experiments.cli.expand import allows_many, first_job
-from experiments.cli.overrides import LARGEST_RANGE, ROWS, count_of, parse, values
+from experiments.cli.overrides import LARGEST_RANGE, ROWS, parse, values
 from experiments.config.compose import (
     DEFAULT_CHOICES,
     GROUPS,
@@ -47,10 +47,10 @@ def seeds_of(text: str, allow_many: bool = False) -> list[int]:
     sets, most, seeds = options("seed"), LARGEST_RANGE if allow_many else MAX_JOBS, list[int]()
     many = f"seed={text}: more than {most:,} seeds" + ("" if allow_many else "; to allow it, add allow_many_jobs=true")
     numbers = ",".join(_named_set(part.strip()) if part.strip() in sets else part for part in text.split(","))
-    override = parse(f"seed={numbers}")
-    if count_of(override) > most:
+    words = list(map(str, values(parse(f"seed={numbers}"))))
+    if len(words) > most:
         raise ConfigError(many)
-    for word in map(str, values(override)):
+    for word in words:
         span = re.fullmatch(r"(-?\d+)(?:\.\.(-?\d+))?", word)
         if span is None:
             raise ConfigError(

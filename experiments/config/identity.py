@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.core.config import Config
+from experiments.methods.fixed import Fixed
 
 SCIENTIFIC = (
     "task",
@@ -123,6 +124,19 @@ def run_id(config: Config) -> str:
     It takes 0.2 ms, so a ``Run`` stores it.
     """
     return name_with(config, config.seed.value, canonical(identity_keys(config)))
+
+
+def numerics(config: Config) -> dict[str, int]:
+    """Return the numerics versions in a record of this run: which computations made its numbers.
+
+    Every task and every method has one, ``numerics`` of its settings class. A run that retrains at a fixed size has
+    that method's, too. Bump it with every change that alters their numbers, however slightly. Records of an older version
+    are then stale: they are reported and refused, and never mixed with new ones. Golden losses detect a missing bump.
+    """
+    versions = {"task": config.task.numerics, "method": config.method.numerics}
+    if config.method.name != "fixed" and "fixed" in config.phases:
+        versions["fixed"] = Fixed.numerics
+    return versions
 
 
 def canonical(keys: Mapping[str, Any]) -> str:

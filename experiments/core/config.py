@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol
 
 from pydantic import Field, StrictBool
 
-from experiments.core.blocks import Closed, Count, Positive, legal_name
+from experiments.core.blocks import Closed, Count, Positive
 from experiments.core.groups import GroupedSettings
 from experiments.core.pretrained import BaseModel
 from experiments.core.source import Source
@@ -46,11 +46,6 @@ class Component(GroupedSettings):
     sized_by: ClassVar[tuple[str, ...]] = ()
     given: ClassVar[bool] = False
     unused: ClassVar[tuple[str, ...]] = ()
-
-    @classmethod
-    def legal_name(cls) -> str:
-        """Return the value of ``gate.component`` for this type."""
-        return legal_name(cls, "component")
 
     @property
     def why_no_kernel(self) -> str | None:
@@ -375,6 +370,11 @@ class Config(Closed):
     def trained(self) -> bool:
         """Whether the run begins with trained weights."""
         return self.model is not None and (self.model.package is None or self.model.path is not None)
+
+    @property
+    def trainings(self) -> int:
+        """The number of phases; a model of given size has one."""
+        return len(self.phases) + len(self.continue_with) if self.method.sizes(self.gate) is None else 1
 
 
 class Replicas(Protocol):

@@ -27,12 +27,14 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
 """Parameters of ``mallopt``, as in glibc's malloc.h."""
 
 
-def peak_mib() -> float:
-    """Return the peak resident memory of this process in MiB.
+def peak_mib(device: torch.device | None = None) -> float:
+    """Return the peak memory in MiB: on CUDA of the device since the phase began, else of this process.
 
-    On Linux this is ``VmHWM``, which counts the current program only. ``getrusage`` also counts the process before it
-    executed this program, so the child of a large process would start with its parent's peak.
+    On Linux the latter is ``VmHWM``, which counts the current program only. ``getrusage`` also counts the process
+    before it executed this program, so the child of a large process would start with its parent's peak.
     """
+    if device is not None and device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
     if sys.platform == "linux":
         with open("/proc/self/status") as facts:
             for line in facts:

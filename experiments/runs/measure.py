@@ -16,8 +16,8 @@ from experiments.core.blocks import visible
 from experiments.core.config import Config
 from experiments.core.task import ModuleTask, Task
 from experiments.methods.pruning.cutting import ModuleRun
-from experiments.runs import host
 from experiments.runs.cost import forward_cost, ratio_of, take_replica
+from experiments.runs.host import peak_mib
 from experiments.runs.result import CURVE_TYPES, SCORES
 from experiments.store.result import CostBlock, Result
 from ngn.allocation import BudgetLearner
@@ -76,7 +76,7 @@ def measure_phase(
             steps=plan.steps,
             seconds=round(history.seconds, 3),
             run_steps_per_second=float(f"{plan.steps * replicas / max(history.seconds, 1e-9):.4g}"),
-            peak_memory_mib=round(peak_memory(device), 1),
+            peak_memory_mib=round(peak_mib(device), 1),
             n=dict(task.n) or None,
         )
         own: dict[str, Any] = {
@@ -190,10 +190,3 @@ def curves_of(history: History, r: int, fixed: bool) -> dict[str, np.ndarray]:
     if "held" in curves:
         curves["held_step"] = history.curves["held_step"].astype(CURVE_TYPES["held_step"])
     return curves
-
-
-def peak_memory(device: torch.device) -> float:
-    """Return peak memory in MiB: on CUDA of the device since the phase began, on a CPU of the process."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device) / 2**20
-    return host.peak_mib()

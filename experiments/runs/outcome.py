@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.config import run_files
-from experiments.config.identity import scientific
-from experiments.config.numerics import numerics
+from experiments.config.identity import numerics, scientific
 from experiments.config.run_files import Run
 from experiments.data import DataError
 from experiments.methods.fixed import MOST_NAMED

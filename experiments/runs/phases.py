@@ -13,20 +13,20 @@ import numpy as np
 import torch
 from torch import nn
 
-from experiments.config.numerics import numerics
+from experiments.config.identity import numerics
 from experiments.core.blocks import ConfigError
 from experiments.core.config import Config, Method, OrderedGroup
 from experiments.core.task import ModuleTask, Task
 from experiments.methods.fixed import Fixed
 from experiments.models.kernels.supported import unsupported
 from experiments.models.kernels.trainer import KernelTrainer
-from experiments.runs.errors import CheckpointError
 from experiments.runs.loggers import point_logger
 from experiments.runs.measure import cost_of, curves_of, measure_phase, norms_of, of_module, prefixes_of
 from experiments.runs.result import Phase
 from experiments.runs.stack import Stack, why_no_kernel
 from experiments.store.provenance import training_identity
 from ngn.contract import Learner
+from ngn.files import FileError
 from ngn.learner import CapacityLearner
 from ngn.train import checkpoint, interrupt
 from ngn.train.batches import Batches
@@ -114,7 +114,7 @@ def train_phase(stack: Stack, task: Task[Any], device: torch.device, setup: Phas
     """Train one phase of a stack. If it finished before an interruption, return its saved result instead.
 
     Raises:
-        CheckpointError: if ``setup.start`` holds no usable parameters.
+        FileError: if ``setup.start`` holds no usable parameters.
     """
     finished, identity = setup.folder / "finished.json", identity_of(stack, task)
     phase = Phase.load(finished, identity)
@@ -133,7 +133,7 @@ def fit_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseS
     if setup.start is not None:
         kept = checkpoint.latest(setup.start, identity)
         if kept is None:
-            raise CheckpointError(
+            raise FileError(
                 f"{setup.start}: the trained parameters to continue from are missing; give the command again"
             )
         learner.restore(kept[1])

@@ -98,7 +98,7 @@ def remove_leftovers(present: Iterable[str], results: Path) -> None:
     for folder, runs in _noted(results):
         if set(runs) <= names and not any(leases.owner(name) for name in runs):
             checkpoint.remove(folder)
-    for folder in run_files.checkpoints().glob(f"*{checkpoint.REMOVED}"):
+    for folder in run_files.checkpoints_named("*", results).parent.glob(f"*{checkpoint.REMOVED}"):
         shutil.rmtree(folder, ignore_errors=True)
     for folder in {results / KEPT, *(store.path(name).parent for name in names)}:
         remove_stale_files(folder)
@@ -109,7 +109,8 @@ def _noted(results: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 
     The runs are a dictionary: run id → scientific configuration.
     """
-    for folder in sorted(run_files.checkpoints().glob(run_files.checkpoints_named("*", results).name)):
+    pattern = run_files.checkpoints_named("*", results)
+    for folder in sorted(pattern.parent.glob(pattern.name)):
         try:
             note = checkpoint.read_sealed(folder / NOTE, None)
         except FileNotFoundError:

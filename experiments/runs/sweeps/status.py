@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from experiments.config.identity import scientific
 from experiments.config.run_files import Run
 from experiments.core.blocks import visible
 from experiments.core.config import Config, TaskSettings
@@ -80,6 +81,26 @@ def _sample(folder: Path) -> Iterator[Path]:
         yield from paths[:: -(-len(paths) // SAMPLE)]
 
 
+def _kind(config: Mapping[str, Any], phases: int) -> Kind:
+    model, commits = (config.get("model") or {}).get("name"), config["schedule"].get("commit") is not None
+    alike = (config["task"]["name"], config["gate"]["component"], model, config["method"]["name"])
+    return (*alike, config["profile"], commits, phases)
+
+
+def seconds_per_step(record: Mapping[str, Any], task: TaskSettings) -> float:
+    """Return the seconds of a recorded run per step and phase, including loading and scoring.
+
+    Steps are counted for the usual number of samples. The true number may differ, but cancels in estimates.
+
+    Raises:
+        ValidationError: if the record has other settings of training than this code.
+    """
+    phases = record["phases"].values()
+    trained = sum(phase["seconds"] for phase in phases) / record["execution"]["replicas"]
+    took = max(trained, record["time"]["seconds"])  # a resumed run's time covers only its last part
+    return float(took / Train.model_validate(record["config"]["train"]).steps_on(task.usual_samples) / len(phases))
+
+
 class Speeds:
     """Estimates of time and memory of a run alone on a worker, from records of its kind.
 
@@ -92,23 +113,8 @@ class Speeds:
         self._seconds: dict[str, dict[Kind, float]] = {}
         self._peaks: dict[Kind, float] = defaultdict(float)
 
-    def _kind(self, config: Mapping[str, Any], phases: int) -> Kind:
-        model, commits = (config.get("model") or {}).get("name"), config["schedule"].get("commit") is not None
-        alike = (config["task"]["name"], config["gate"]["component"], model, config["method"]["name"])
-        return (*alike, config["profile"], commits, phases)
-
-    def _kind_of(self, config: Config) -> Kind:
-        plain = config.method.sizes(config.gate) is not None
-        phases = 1 if plain else len(config.phases) + len(config.continue_with)
-        model, commits = config.model.name if config.model else None, config.schedule.commit is not None
-        alike = (config.task.name, config.gate.component, model, config.method.name)
-        return (*alike, config.profile, commits, phases)
-
     def _seconds_per_step(self, task: TaskSettings) -> dict[Kind, float]:
-        """Return kind → seconds of a run per step and phase, including loading and scoring.
-
-        Steps are counted for the usual number of samples. The true number may differ, but cancels in estimates.
-        """
+        """Return kind → :func:`seconds_per_step`."""
         if task.name not in self._seconds:
             self._seconds[task.name] = {}
             seen: dict[Kind, list[tuple[tuple[bool, bool], float]]] = defaultdict(list)
@@ -116,19 +122,17 @@ class Speeds:
                 for path in _sample(root / task.name):
                     try:
                         record = read_record(path)
-                        steps = Train.model_validate(record["config"]["train"]).steps_on(task.usual_samples)
+                        took = seconds_per_step(record, task)
                     except (RecordError, ValidationError):
                         continue  # the state of its run reports a damaged record
                     if not ENGINES.issuperset(record["execution"]["engine"].split("+")):
                         continue
                     phases = record["phases"].values()
-                    kind = self._kind(record["config"], len(phases))
+                    kind = _kind(record["config"], len(phases))
                     self._peaks[kind] = max(self._peaks[kind], *(p.get("peak_memory_mib") or 0.0 for p in phases))
-                    trained = sum(p["seconds"] for p in phases) / record["execution"]["replicas"]
-                    took = max(trained, record["time"]["seconds"])  # a resumed run's time covers only its last part
                     same_device = (record["execution"]["device"] != "cpu") == self.on_gpu
                     alike = (same_device, record["hardware"].get("cpu") == machine()["cpu"])
-                    seen[kind].append((alike, took / steps / len(phases)))
+                    seen[kind].append((alike, took))
             for kind, each in seen.items():
                 most = max(alike for alike, _ in each)
                 self._seconds[task.name][kind] = median(one for alike, one in each if alike == most)
@@ -137,12 +141,12 @@ class Speeds:
     def memory(self, config: Config) -> float | None:
         """Return the peak memory of the process in MiB, or None if no record tells."""
         self._seconds_per_step(config.task)
-        kind = self._kind_of(config)
+        kind = _kind(scientific(config), config.trainings)
         return max((peak for k, peak in self._peaks.items() if k[:5] == kind[:5]), default=0.0) or None
 
     def seconds(self, config: Config) -> float | None:
         """Return the seconds that a run takes, or None if no record tells."""
-        known, kind = self._seconds_per_step(config.task), self._kind_of(config)
+        known, kind = self._seconds_per_step(config.task), _kind(scientific(config), config.trainings)
         for alike in range(len(kind), 2, -1):
             if near := [each for k, each in known.items() if k[:alike] == kind[:alike]]:
                 return median(near) * config.train.steps_on(config.task.usual_samples) * kind[-1]

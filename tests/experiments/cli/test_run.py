@@ -22,7 +22,7 @@ from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
 from experiments.data import DataError, sets
 from experiments.runs import launch
-from experiments.runs.errors import StorageError
+from experiments.runs.training import StorageError
 from experiments.store.records import RecordError
 
 Engine = Callable[[Config], Any]
