@@ -130,8 +130,9 @@ def numerics(config: Config) -> dict[str, int]:
     """Return the numerics versions in a record of this run: which computations made its numbers.
 
     Every task and every method has one, ``numerics`` of its settings class. A run that retrains at a fixed size has
-    that method's, too. Bump it with every change that alters their numbers, however slightly. Records of an older version
-    are then stale: they are reported and refused, and never mixed with new ones. Golden losses detect a missing bump.
+    that method's, too. Bump it with every change that alters their numbers, however slightly. Records of an older
+    version are then stale: they are reported and refused, never mixed with new ones. Golden losses detect a missing
+    bump.
     """
     versions = {"task": config.task.numerics, "method": config.method.numerics}
     if config.method.name != "fixed" and "fixed" in config.phases:

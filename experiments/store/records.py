@@ -189,16 +189,6 @@ class Store:
         """Return the paths of all records, sorted. No file is opened, so damaged ones are included."""
         return sorted(self.root.glob("[!.]*/[!.]*.json"))
 
-    def names(self) -> set[str]:
-        """Return the ids of the runs that have a record."""
-        folders = [entry for entry in os.scandir(self.root) if entry.is_dir() and not entry.name.startswith(".")]
-        files = (name for folder in folders for name in os.listdir(folder))
-        return {name[: -len(".json")] for name in files if name.endswith(".json") and not name.startswith(".")}
-
-    def with_curves(self) -> list[str]:
-        """Return the ids of the runs that have a curve file, sorted."""
-        return sorted(path.name.removesuffix(CURVES) for path in self.root.glob(f"[!.]*/[!.]*{CURVES}"))
-
     def get(self, run_id: str) -> dict[str, Any] | None:
         """Return the record of a run, or None if there is none.
 
