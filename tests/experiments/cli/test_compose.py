@@ -17,7 +17,6 @@ from experiments.cli.app import prepare
 from experiments.cli.overrides import parse, values
 from experiments.cli.rewrite import seed_token, seeds_of
 from experiments.config import compose
-from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
 from experiments.core.paths import CONF
 from experiments.methods import METHODS
@@ -97,28 +96,6 @@ def test_spans_include_both_ends(first: int, length: int) -> None:
 def test_lists_keep_their_order_and_tokens_can_be_parsed_again(seeds: list[int]) -> None:
     assert seeds_of(",".join(map(str, seeds))) == seeds
     assert values(parse(seed_token(seeds))) == seeds
-
-
-@given(seeds=st.lists(st.integers(0, 5), min_size=7, max_size=12))
-def test_a_repeated_seed_is_refused(seeds: list[int]) -> None:
-    with pytest.raises(ConfigError, match="occurs twice"):
-        seeds_of(",".join(map(str, seeds)))
-
-
-def test_named_sets_and_mixtures() -> None:
-    assert seeds_of("one") == [0]
-    assert seeds_of("ten") == list(range(10))
-    assert seeds_of("fifty") == list(range(50))
-    assert seeds_of("0,2,5..7") == [0, 2, 5, 6, 7]
-    assert seeds_of("ten,20..22") == [*range(10), 20, 21, 22]
-
-
-@pytest.mark.parametrize(
-    "text", ["", "x", "1.5", "-1", "3..", "..3", "range(5,5)", "range(3,0)", "range(0,4,0)", "tne"]
-)
-def test_other_text_is_refused_as_seeds(text: str) -> None:
-    with pytest.raises(ConfigError, match="seed="):
-        seeds_of(text)
 
 
 def _commands() -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -89,24 +88,6 @@ def test_a_single_row_is_its_settings() -> None:
     assert {"gate.t0=2", "schedule=beta4"} <= set(tokens)
     assert (jobs[0].run.config.gate.t0, jobs[0].run.config.schedule.beta_end) == (2, 4)
     assert "schedule.lambda0=1e-05" in app.prepare([ROWS, "--cfg", "job"])[0]
-
-
-@pytest.mark.parametrize(
-    ("words", "fault"),
-    [
-        (["rows=1,2"], "every row is a block of settings: rows={"),
-        (["rows={seed:0},{seed:1}"], "give seed= beside rows=, not in a row"),
-        (["rows={hydra.run.dir:x},{a:1}"], "give hydra.run.dir= beside rows="),
-        (["rows={gate.t0:1},{gate.t0:2}", "gate.t0=3"], "gate.t0 is given twice"),
-        (["rows={gate.t0:1},{gate.tt:2}"], "unknown key 'gate.tt'"),
-        (["schedule={lambda0:1},{lambda0:2}"], "To vary several settings together, type rows={"),
-        (["tag=a=b"], """and all of it for the shell: 'tag="a=b"'"""),
-        (["tag=a#b"], """'tag="a#b"'"""),
-    ],
-)
-def test_rows_and_values_that_are_not_understood_say_the_right_form(words: list[str], fault: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(fault)):
-        app.prepare(words)
 
 
 def test_verbose_shows_the_suites_own_log() -> None:

@@ -61,6 +61,10 @@ REFUSED = {
     "seed=range(5,5)": "empty",
     "seed.value=range(5,5)": "empty",
     "seed=-1": "seeds start at 0",
+    "seed=1.5": "seed=1.5: '1.5' is neither a seed",
+    "seed=3..": "seed=3..: '3..' is neither a seed",
+    "seed=range(0,4,0)": "step of 0",
+    "seed=0,2,1..2": "seed 2 occurs twice",
     "seed.value=shuffle(1,2)": "written order",
     "train.steps=true": "train.steps: must be a whole number",
     "gate.K=8.5": "gate.K: must be a whole number (given: 8.5)",
@@ -70,6 +74,15 @@ REFUSED = {
     "+seed=3": "without a prefix",
     "seed=0..9 seed.value=3": "given twice",
     "seed.set=0..9": "seed=0..9",
+    # rows
+    "rows=1,2": "every row is a block of settings: rows={",
+    "rows={seed:0},{seed:1}": "give seed= beside rows=, not in a row",
+    "rows={hydra.run.dir:x},{a:1}": "give hydra.run.dir= beside rows=",
+    "rows={gate.t0:1},{gate.t0:2} gate.t0=3": "gate.t0 is given twice",
+    "rows={gate.t0:1},{gate.tt:2}": "unknown key 'gate.tt'",
+    "schedule={lambda0:1},{lambda0:2}": "To vary several settings together, type rows={",
+    "tag=a=b": """and all of it for the shell: 'tag="a=b"'""",
+    "tag=a#b": """'tag="a#b"'""",
     # the same run twice
     "schedule.lambda0=1e-4,0.0001": "duplicate jobs: 'schedule.lambda0=0.0001' and 'schedule.lambda0=0.0001'",
     "device=cpu,auto": "duplicate jobs: 'device=cpu' and 'device=auto'",
@@ -232,6 +245,7 @@ ACCEPTED = {
     "seed=0,2,5..7": (["--multirun", "seed.value=0,2,5,6,7"], 5),
     "seed=range(0,10)": (["--multirun", "seed.value=range(0,10)"], 10),
     "seed=ten": (["--multirun", "seed.value=range(0,10)"], 10),
+    "seed=one,20..21": (["--multirun", "seed.value=0,20,21"], 3),
     "seed.value=4": (["seed.value=4"], 1),
     "seed.value=1,2 -m": (["--multirun", "seed.value=1,2"], 2),
     "task=cora": (["task=cora", "gate=gcn"], 1),
@@ -259,13 +273,6 @@ ACCEPTED = {
 def test_hydra_gets_the_rewritten_command(command: str) -> None:
     rewritten, configs = app.prepare(command.split())
     assert (rewritten, len(configs)) == ACCEPTED[command]
-
-
-def test_cfg_shows_the_first_of_several_jobs_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    app.prepare(["--cfg", "job", "seed=4..9"])
-    assert "this is the configuration of the first (seed.value=4)" in capsys.readouterr().err
-    app.prepare(["--cfg", "job", "seed=4"])
-    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.slow

@@ -70,15 +70,6 @@ def test_one_run_prints_its_message(command: Any, capsys: pytest.CaptureFixture[
     assert [path.name for path in (tmp_path / "project" / "scratch").iterdir()] == ["runs"]
 
 
-def test_ten_seeds_are_ten_runs_with_one_line_each(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    status, ran = command("task=cifar10 gate=conv seed=0..9")
-    assert status == 0
-    assert [config.seed.value for config in ran] == list(range(10))
-    shown = capsys.readouterr()
-    assert shown.out.splitlines() == [f"[{i}/10] seed={i - 1}: complete" for i in range(1, 11)]
-    assert shown.err == ""
-
-
 def test_the_time_is_told_first_and_only_if_something_is_trained(
     command: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
