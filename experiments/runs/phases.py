@@ -24,7 +24,8 @@ from experiments.runs.loggers import point_logger
 from experiments.runs.measure import cost_of, curves_of, measure_phase, norms_of, of_module, prefixes_of
 from experiments.runs.result import Phase
 from experiments.runs.stack import Stack, why_no_kernel
-from experiments.store.provenance import training_identity
+from experiments.store.provenance import packages
+from experiments.store.sources import plugins_digest, sources_digest
 from ngn.contract import Learner
 from ngn.files import FileError
 from ngn.learner import CapacityLearner
@@ -105,9 +106,14 @@ class PhaseSetup:
 
 
 def identity_of(stack: Stack, task: Task[Any]) -> dict[str, Any]:
-    """Return what must stay the same for an interrupted training of a stack to resume."""
+    """Return what must stay the same for an interrupted training of a stack to resume.
+
+    Digests name the sources, the plug-ins, the data and the pretrained model. After a commit of docs, trainings
+    therefore resume; after an edit of the sources they do not, even if nobody committed it.
+    """
     data = [info.sha256 for info in (task.info, task.base_info) if info is not None]
-    return training_identity(numerics(stack.first), data)
+    files = {"sources": sources_digest(), "plugins": plugins_digest(), "data": data}
+    return {**files, "numerics": numerics(stack.first), "packages": packages()}
 
 
 def train_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseSetup) -> Phase:

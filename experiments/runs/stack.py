@@ -52,10 +52,6 @@ class Stack:
 
     runs: tuple[Run, ...]
 
-    def __post_init__(self) -> None:
-        if not self.runs:
-            raise ValueError("a stack needs at least one run")
-
     @staticmethod
     def of(*configs: Config) -> Stack:
         """Make the stack of these configurations."""

@@ -118,7 +118,7 @@ def train_stack(stack: Stack) -> list[RunOutcome]:
         torch.set_num_threads(first.threads)
     device = device_of(first)
     try:
-        with host.tuned_for_training(), host.float32_products(first.train.matmul):
+        with host.tuned_for_training(first.train.matmul):
             task = make_task(first, device)
             if len(stack) > 1 and (most := replicas_on_this_machine(stack, task, device)) < len(stack):
                 raise DoesNotFit(most)
