@@ -396,5 +396,5 @@ class Replicas(Protocol):
     def seeds(self) -> Seeds:
         """The seed of a single run, or one per replica."""
 
-    def scalar(self, key: str) -> Scalar:
+    def scalar(self, key: str) -> float | Tensor:
         """Return a scalar setting by its dotted name: a number for a single run, float64 [R] for a stack."""

@@ -11,7 +11,8 @@ import programs
 import pytest
 
 from experiments.cli import app, arguments
-from experiments.cli.presets import OwnStudy, expand_experiment
+from experiments.cli.presets import expand_experiment
+from experiments.cli.sweep import OwnStudy
 from experiments.config import compose
 from experiments.config.identity import run_id
 from experiments.core.blocks import ConfigError
