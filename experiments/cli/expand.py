@@ -73,11 +73,6 @@ def _refuse_unavailable(override: Override) -> None:
         raise ConfigError(f"{token}: {hint}")
 
 
-def allows_many(tokens: Sequence[str]) -> bool:
-    """Return whether a command has ``allow_many_jobs=true``."""
-    return any(token.replace(" ", "").lower().lstrip("+") == "allow_many_jobs=true" for token in tokens)
-
-
 def parse_all(tokens: Sequence[str]) -> list[Override]:
     """Parse the overrides of the run's settings, and check their form and the number of jobs.
 
@@ -96,7 +91,8 @@ def parse_all(tokens: Sequence[str]) -> list[Override]:
             raise ConfigError(f"{token}: references to other keys (${{...}}) are not available on the command line")
         total *= len(values(override))
         overrides.append(override)
-    if total > MAX_JOBS and not allows_many(tokens):
+    allowed = any(token.replace(" ", "").lower().lstrip("+") == "allow_many_jobs=true" for token in tokens)
+    if total > MAX_JOBS and not allowed:
         raise ConfigError(f"the command has {total:,} jobs; for more than {MAX_JOBS:,}, add allow_many_jobs=true")
     return overrides
 

@@ -24,7 +24,7 @@ ROWS = "rows"
 """The override whose values are rows: settings that vary together."""
 ROWS_FORM = "rows={schedule.lambda0:1e-5,schedule.alpha_max:1e-5},{schedule.lambda0:1e-4,schedule.alpha_max:1e-4}"
 
-LARGEST_RANGE = 10_000_000
+LARGEST_RANGE = 1_000_000
 """Most values of one override, even with ``allow_many_jobs``, because Hydra keeps all jobs in memory."""
 
 

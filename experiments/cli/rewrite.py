@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal, get_args, get_origin
 
 from experiments.cli.arguments import key_of
-from experiments.cli.expand import allows_many, first_job
+from experiments.cli.expand import first_job
 from experiments.cli.overrides import LARGEST_RANGE, ROWS, parse, values
 from experiments.config.compose import (
     DEFAULT_CHOICES,
@@ -16,13 +16,11 @@ from experiments.config.compose import (
     options,
     require_choice,
     usual_gate,
-    usual_model,
 )
 from experiments.config.messages import read_yaml
-from experiments.config.schema import MAX_JOBS
 from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
-from experiments.tasks import GATES_OF_TASK
+from experiments.tasks import GATES_OF_TASK, TASKS
 
 VERBOSE = "hydra.verbose=[experiments,ngn]"
 
@@ -36,21 +34,17 @@ def _named_set(name: str) -> str:
     return str(block["set"])
 
 
-def seeds_of(text: str, allow_many: bool = False) -> list[int]:
+def seeds_of(text: str) -> list[int]:
     """Return the seeds of ``seed=<text>``, in the written order.
 
     The forms are 3, 0..9 (inclusive), range(0,10) (exclusive), the name of a set, and lists such as 0,2,5..7 or ten,20.
 
     Raises:
-        ConfigError: on other text, on negative and repeated seeds, and on more than MAX_JOBS without ``allow_many``.
+        ConfigError: on other text, on negative and repeated seeds, and on more than LARGEST_RANGE.
     """
-    sets, most, seeds = options("seed"), LARGEST_RANGE if allow_many else MAX_JOBS, list[int]()
-    many = f"seed={text}: more than {most:,} seeds" + ("" if allow_many else "; to allow it, add allow_many_jobs=true")
+    sets, seeds = options("seed"), list[int]()
     numbers = ",".join(_named_set(part.strip()) if part.strip() in sets else part for part in text.split(","))
-    words = list(map(str, values(parse(f"seed={numbers}"))))
-    if len(words) > most:
-        raise ConfigError(many)
-    for word in words:
+    for word in map(str, values(parse(f"seed={numbers}"))):
         span = re.fullmatch(r"(-?\d+)(?:\.\.(-?\d+))?", word)
         if span is None:
             raise ConfigError(
@@ -60,8 +54,8 @@ def seeds_of(text: str, allow_many: bool = False) -> list[int]:
         first, last = int(span[1]), int(span[2] or span[1])
         if last < first:
             raise ConfigError(f"seed={text}: the range {word} is reversed; write {last}..{first}")
-        if last - first + len(seeds) >= most:
-            raise ConfigError(many)
+        if last - first + len(seeds) >= LARGEST_RANGE:
+            raise ConfigError(f"seed={text}: more than {LARGEST_RANGE:,} seeds")
         seeds += range(first, last + 1)
     if min(seeds) < 0:
         raise ConfigError(f"seed={text}: seeds start at 0")
@@ -105,7 +99,7 @@ def _usual(tokens: Sequence[str]) -> list[str]:
         added.append(f"gate={usual.pop() if len(usual) == 1 else common[0]}")
     if tasks and not models:
         profiles = _choices(tokens, "profile") or [DEFAULT_CHOICES["profile"]]
-        needed = {usual_model(task, profile) for task in tasks for profile in profiles}
+        needed = {"none" if profile == "smoke" else TASKS[task].usual_model for task in tasks for profile in profiles}
         if len(needed) > 1:
             names = ", ".join(sorted(needed))
             raise ConfigError(f"{alone}the jobs need different models ({names}). Use one command per task")
@@ -130,7 +124,7 @@ def rewrite(overrides: Sequence[str]) -> list[str]:
         if key == "seed":
             if "=" not in token:
                 raise ConfigError(f"{token}: write seed=3, seed=0..9, seed=0,2,5..7, seed=range(0,10) or seed=ten")
-            token = seed_token(seeds_of(token.split("=", 1)[1].strip(), allows_many(overrides)))
+            token = seed_token(seeds_of(token.split("=", 1)[1].strip()))
         key = key_of(token)
         if key in seen:
             raise ConfigError(f"{key} is given twice: {seen[key]} and {typed}")

@@ -175,11 +175,6 @@ def require_choice(group: str, choice: str) -> None:
         raise ConfigError(f"{half}: {file} exists, but {package} has no settings class for '{name}'")
 
 
-def usual_model(task: str, profile: str) -> str:
-    """Return the default of ``model=``. Smoke runs use a small built-in model, so it is "none" for them."""
-    return "none" if profile == "smoke" else TASKS[task].usual_model
-
-
 def usual_gate(task: str, model: str) -> str:
     """Return the default of ``gate=``: the first that fits the task; with a model, the first for finished modules."""
     fitting = GATES_OF_TASK[task]
@@ -195,7 +190,8 @@ def with_defaults(choices: Mapping[str, str]) -> dict[str, str]:
     """
     full = {**DEFAULT_CHOICES, **choices}
     require_choice("task", full["task"])
-    full.setdefault("model", usual_model(full["task"], full["profile"]))
+    # smoke runs use a small built-in model
+    full.setdefault("model", "none" if full["profile"] == "smoke" else TASKS[full["task"]].usual_model)
     if TASKS[full["task"]].usual_model == "none":  # check now: such tasks lack the keys that these files set
         given = any(COMPONENTS[gate].given for gate in GATES_OF_TASK[full["task"]])
         for group, nothing in (("model", "none"), ("budget", "paper")):

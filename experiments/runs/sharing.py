@@ -90,8 +90,10 @@ def remove_leftovers(present: Iterable[str], results: Path) -> None:
     """
     leases, store = Leases(results), Store(results)
     names = set(present)
+    for lease in leases.folder.glob("*.lease"):
+        if lease.stem in names:
+            leases.clear(lease.stem)
     for name in names:
-        leases.clear(name)
         folder = run_files.checkpoints_named(name, results)
         if folder.exists() and leases.owner(name) is None:
             checkpoint.remove(folder)
