@@ -58,8 +58,8 @@ def learner_of(stack: Stack, task: Task[Any], count: int | list[int] | None = No
 
 def plan_of(stack: Stack, samples: int) -> TrainPlan:
     """Build the training plan of a stack for ``samples`` training samples."""
-    rates = stack.scalar("train.lr"), stack.scalar("train.lr_boundary")
-    return stack.first.train.plan(samples, *rates)
+    rates = {name: stack.scalar(f"train.{name}") for name in ("lr", "lr_boundary")}
+    return stack.first.train.plan(samples, **rates)
 
 
 def trainer_of(config: Config, learner: Learner, batches: Batches, task: Task[Any], plan: TrainPlan) -> type[Trainer]:
