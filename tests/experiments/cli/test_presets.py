@@ -10,13 +10,12 @@ from pathlib import Path
 import programs
 import pytest
 
-from experiments.cli import app, arguments
-from experiments.cli.presets import expand_experiment
+from experiments.cli import app
 from experiments.cli.sweep import OwnStudy
 from experiments.config import compose
 from experiments.config.identity import run_id
 from experiments.core.blocks import ConfigError
-from experiments.core.paths import CONF, ROOT, RUNS
+from experiments.core.paths import ROOT, RUNS
 from experiments.store import provenance
 from experiments.studies.one_d import BASELINE as TEN_SEEDS
 from scripts import sweep
@@ -38,16 +37,6 @@ def mine(tmp_path: Path) -> Path:
     path = tmp_path / "mine.yaml"
     path.write_text(MINE)
     return path
-
-
-def test_every_preset_of_the_suite_is_valid(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arguments, "missing", lambda *modules: None)  # plug-ins of Hydra
-    monkeypatch.setattr(arguments, "refuse_unknown_settings", lambda tokens: None)
-    files = sorted((CONF / "experiment").glob("*.yaml"))
-    assert files
-    for path in files:
-        assert path.read_text().splitlines()[0] == f"# python run.py experiment={path.stem}"
-        assert app.prepare([f"experiment={path.stem}"])[1]
 
 
 def test_typed_overrides_replace_those_of_a_preset() -> None:
@@ -89,15 +78,6 @@ def test_a_single_row_is_its_settings() -> None:
     assert {"gate.t0=2", "schedule=beta4"} <= set(tokens)
     assert (jobs[0].run.config.gate.t0, jobs[0].run.config.schedule.beta_end) == (2, 4)
     assert "schedule.lambda0=1e-05" in app.prepare([ROWS, "--cfg", "job"])[0]
-
-
-def test_verbose_shows_the_suites_own_log() -> None:
-    assert app.prepare(["hydra.verbose=true"])[0] == ["hydra.verbose=[experiments,ngn]"]
-
-
-def test_an_unknown_preset_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"experiment=price: must be one file .*prices.* Did you mean 'prices'\?"):
-        expand_experiment(["experiment=price"])
 
 
 @pytest.mark.parametrize(
