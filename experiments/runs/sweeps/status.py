@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -87,18 +87,40 @@ def _kind(config: Mapping[str, Any], phases: int) -> Kind:
     return (*alike, config["profile"], commits, phases)
 
 
-def seconds_per_step(record: Mapping[str, Any], task: TaskSettings) -> float:
-    """Return the seconds of a recorded run per step and phase, including loading and scoring.
+class Sample(NamedTuple):
+    """A recorded run.
 
-    Steps are counted for the usual number of samples. The true number may differ, but cancels in estimates.
-
-    Raises:
-        ValidationError: if the record has other settings of training than this code.
+    Attributes:
+        seconds: of the run per step and phase, including loading and scoring. Steps are counted for the usual number of
+            samples. The true number may differ, but cancels in estimates.
+        engines: those of its phases.
+        device: "cpu", or the name of the GPU.
+        cpu: name of the processor.
+        together: number of runs trained together.
+        peak: memory of the process in MiB.
     """
-    phases = record["phases"].values()
-    trained = sum(phase["seconds"] for phase in phases) / record["execution"]["replicas"]
-    took = max(trained, record["time"]["seconds"])  # a resumed run's time covers only its last part
-    return float(took / Train.model_validate(record["config"]["train"]).steps_on(task.usual_samples) / len(phases))
+
+    seconds: float
+    engines: frozenset[str]
+    device: str
+    cpu: str
+    together: int
+    peak: float
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any], task: TaskSettings) -> Sample:
+        """Read a record.
+
+        Raises:
+            ValidationError: if it has other settings of training than this code.
+        """
+        phases, how = record["phases"].values(), record["execution"]
+        trained = sum(phase["seconds"] for phase in phases) / how["replicas"]
+        took = max(trained, record["time"]["seconds"])  # a resumed run's time covers only its last part
+        steps = Train.model_validate(record["config"]["train"]).steps_on(task.usual_samples)
+        engines, cpu = frozenset(how["engine"].split("+")), record["hardware"].get("cpu", "cpu")
+        peak = max(phase.get("peak_memory_mib") or 0.0 for phase in phases)
+        return cls(took / steps / len(phases), engines, how["device"], cpu, how["replicas"], peak)
 
 
 class Speeds:
@@ -110,47 +132,40 @@ class Speeds:
     def __init__(self, stores: Iterable[Store], on_gpu: bool = False) -> None:
         self.on_gpu = on_gpu
         self.roots = [store.root for store in stores]
-        self._seconds: dict[str, dict[Kind, float]] = {}
-        self._peaks: dict[Kind, float] = defaultdict(float)
+        self._samples: dict[str, dict[Kind, list[Sample]]] = {}
 
-    def _seconds_per_step(self, task: TaskSettings) -> dict[Kind, float]:
-        """Return kind → :func:`seconds_per_step`."""
-        if task.name not in self._seconds:
-            self._seconds[task.name] = {}
-            seen: dict[Kind, list[tuple[tuple[bool, bool], float]]] = defaultdict(list)
-            for root in self.roots:
-                for path in _sample(root / task.name):
-                    try:
-                        record = read_record(path)
-                        took = seconds_per_step(record, task)
-                    except (RecordError, ValidationError):
-                        continue  # the state of its run reports a damaged record
-                    if not ENGINES.issuperset(record["execution"]["engine"].split("+")):
-                        continue
-                    phases = record["phases"].values()
-                    kind = _kind(record["config"], len(phases))
-                    self._peaks[kind] = max(self._peaks[kind], *(p.get("peak_memory_mib") or 0.0 for p in phases))
-                    same_device = (record["execution"]["device"] != "cpu") == self.on_gpu
-                    alike = (same_device, record["hardware"].get("cpu") == machine()["cpu"])
-                    seen[kind].append((alike, took))
-            for kind, each in seen.items():
-                most = max(alike for alike, _ in each)
-                self._seconds[task.name][kind] = median(one for alike, one in each if alike == most)
-        return self._seconds[task.name]
+    def samples(self, config: Config, alike: int) -> list[list[Sample]]:
+        """Return samples of each kind whose first ``alike`` entries are those of a run."""
+        if config.task.name not in self._samples:
+            kinds = self._samples[config.task.name] = defaultdict(list)
+            for path in (path for root in self.roots for path in _sample(root / config.task.name)):
+                try:
+                    record = read_record(path)
+                    sample = Sample.of(record, config.task)
+                except (RecordError, ValidationError):
+                    continue  # the state of its run reports a damaged record
+                if sample.engines <= ENGINES:
+                    kinds[_kind(record["config"], len(record["phases"]))].append(sample)
+        kind = _kind(scientific(config), config.trainings)
+        return [found for each, found in self._samples[config.task.name].items() if each[:alike] == kind[:alike]]
 
     def memory(self, config: Config) -> float | None:
         """Return the peak memory of the process in MiB, or None if no record tells."""
-        self._seconds_per_step(config.task)
-        kind = _kind(scientific(config), config.trainings)
-        return max((peak for k, peak in self._peaks.items() if k[:5] == kind[:5]), default=0.0) or None
+        return max((sample.peak for found in self.samples(config, 5) for sample in found), default=0.0) or None
 
     def seconds(self, config: Config) -> float | None:
         """Return the seconds that a run takes, or None if no record tells."""
-        known, kind = self._seconds_per_step(config.task), _kind(scientific(config), config.trainings)
-        for alike in range(len(kind), 2, -1):
-            if near := [each for k, each in known.items() if k[:alike] == kind[:alike]]:
-                return median(near) * config.train.steps_on(config.task.usual_samples) * kind[-1]
+
+        for entries in range(7, 2, -1):
+            if near := self.samples(config, entries):
+                steps = config.train.steps_on(config.task.usual_samples)
+                return median(map(self._typical, near)) * steps * config.trainings
         return None
+
+    def _typical(self, found: list[Sample]) -> float:
+        alike = [((one.device != "cpu") == self.on_gpu, one.cpu == machine()["cpu"]) for one in found]
+        best = max(alike)
+        return median(one.seconds for one, each in zip(found, alike, strict=True) if each == best)
 
 
 @dataclass
