@@ -36,7 +36,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from experiments.config.compose import compose
 from experiments.core.task import DataInfo
 from experiments.core.training import Train
-from experiments.runs.measure import peak_memory
+from experiments.runs.host import peak_mib
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks.language.base import PretrainedModel
@@ -189,7 +189,7 @@ def main(arguments: list[str] | None = None) -> int:
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
         seconds = train(steps)
-        rival, peak = rival or seconds, peak_memory(device) * 2**20 / 1e9
+        rival, peak = rival or seconds, peak_mib(device) * 2**20 / 1e9
         print(f"  {name:34} {seconds * 1e3:10.1f} {seconds / rival:8.2f} {peak:9.1f}", flush=True)
         if learner is not None:
             set_boundaries(learner, 0.5)

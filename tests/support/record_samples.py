@@ -10,8 +10,7 @@ import numpy as np
 
 from experiments.analysis.quantities import THIRDS
 from experiments.analysis.selection import Selection, fixed_of_learned_count
-from experiments.config.identity import run_id, scientific
-from experiments.config.numerics import numerics
+from experiments.config.identity import numerics, run_id, scientific
 from experiments.config.schema import is_integer
 from experiments.core.config import Component, Config
 from experiments.store.records import Store, digest_of
