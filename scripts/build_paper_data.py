@@ -58,14 +58,13 @@ def _explain(reader: Reader, name: str) -> int:
 def _table(reader: Reader, name: str) -> int:
     from rich.console import Console
 
-    from experiments.analysis import published
     from experiments.analysis.compare import compare_all
     from experiments.analysis.terminal import print_problems, rich_table, summary
 
     task = name if name in GATES_OF_TASK else None
     numbered = tables_of(int(name)) if name.isdecimal() else ()
     macros = MACROS if task or name == "all" else numbered or (macro(name.lstrip("\\")),)
-    items = compare_all(reader, published.load_published(), macros, task, MACROS)
+    items = compare_all(reader, macros, task, MACROS)
     console = Console()
     for table in macros:
         shown = [item for item in items if item.table is table]
@@ -81,12 +80,11 @@ def _table(reader: Reader, name: str) -> int:
 
 def _figure(reader: Reader, number: int) -> int:
     """Print the statements about a figure of the paper with our verdicts, and the command that draws it."""
-    from experiments.analysis import published
     from experiments.analysis.compare import compare_all
     from experiments.studies import judge_all
 
     name = figure_of(number)
-    items = compare_all(reader, published.load_published(), MACROS)
+    items = compare_all(reader, MACROS)
     place = f"figure {number}"
     for claim in judge_all(reader, {item.name: item for item in items if not item.stand_in}):
         if place in claim.where.split(", "):

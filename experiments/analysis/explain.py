@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from experiments.analysis.collect import Reader, RecordedRun
+from experiments.analysis.collect import Reader
 from experiments.analysis.formats import Number, parse_format
 from experiments.analysis.reduce import Cell, reduce_cell
 from experiments.analysis.tables import Row, Table
@@ -39,33 +39,29 @@ def arithmetic(table: Table, row: Row, column: str, cell: Cell) -> Iterator[str]
     for slot in parse_format(table.formats(row, column)[0]).slots:
         quantity = slot.quantity(table.quantity(row, column))
         results = np.atleast_1d(cell.value[slot.name])
-        for gate, (numbers, result) in enumerate(zip(cell.samples[quantity], results, strict=True)):
+        for gate, (numbers, result) in enumerate(zip(cell.numbers[quantity], results, strict=True)):
             which = f" of gate {gate}" if len(results) > 1 else ""
             yield f"{slot.statistic} of {quantity}{which}: ({', '.join(map(digits, numbers))}) = {digits(result)}"
 
 
-def behind(reader: Reader, table: Table, row: Row, column: str, cell: Cell, runs: Iterable[RecordedRun]) -> list[str]:
-    """Say what is behind a cell: records with numbers and commit, the arithmetic, or why it is a dash.
-
-    Args:
-        runs: the usable runs of its row.
-    """
-    by_id, lines = {run.run_id: run for run in runs}, []
-    for at, run_id in enumerate(cell.run_ids):
+def behind(reader: Reader, table: Table, row: Row, column: str, cell: Cell) -> list[str]:
+    """Say what is behind a cell: records with numbers and commit, the arithmetic, or why it is a dash."""
+    lines = []
+    for at, run in enumerate(cell.runs):
         numbers = "; ".join(
             f"{quantity} = {', '.join(digits(number) for number in gates[:, at])}"
-            for quantity, gates in cell.samples.items()
+            for quantity, gates in cell.numbers.items()
         )
-        commit = (by_id[run_id].record["code"]["commit"] or "unknown")[:10]
-        place = reader.store.path(run_id).relative_to(reader.store.root)
+        commit = (run.record["code"]["commit"] or "unknown")[:10]
+        place = reader.store.path(run.run_id).relative_to(reader.store.root)
         lines.append(f"  {place} (commit {commit}): {numbers}")
-        lines += [f"    with {key}: {other.run_id}" for key, other in by_id[run_id].companions.items()]
+        lines += [f"    with {key}: {other.run_id}" for key, other in run.companions.items()]
     lines += [f"  {step}" for step in arithmetic(table, row, column, cell)]
     if cell.value is not None:
         lines.append(f"  as text: {cell.text} ({cell.n} of {cell.wanted} seeds)")
-    undigested = sum("sha256" not in by_id[run_id].record for run_id in cell.run_ids)
+    undigested = sum("sha256" not in run.record for run in cell.runs)
     if undigested:
-        lines.append(f"  no digest, so a change would not show: {undigested} of {len(cell.run_ids)} records")
+        lines.append(f"  no digest, so a change would not show: {undigested} of {cell.n} records")
     lines += [f"  {note}" for note in reader.data_notes(cell.run_ids)]
     return [*lines, *(f"  {problem.kind}: {problem}" for problem in cell.problems)]
 
@@ -76,6 +72,5 @@ def explain(reader: Reader, table: Table, row: Row, column: str) -> str:
     if column in row.dashes:
         return f"{name}: a dash by design, there is no such number"
     cell = reduce_cell(reader, table, row, column)
-    runs = reader.collect(row.runs).runs if row.runs is not None else ()
-    lines = behind(reader, table, row, column, cell, runs)
+    lines = behind(reader, table, row, column, cell)
     return "\n".join([f"{name}: {row.title}; {table.column(column).title}", *lines, f"  printed: {cell.printed}"])

@@ -14,7 +14,6 @@ from experiments.analysis.alternative import Alternative, AlternativeReader
 from experiments.analysis.claims import UNTESTED, Judged
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import Comparison, compare_cell, verdict_counts, words_of_facts
-from experiments.analysis.published import load_published
 from experiments.analysis.reduce import Cell, reduce_row
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.analysis.tables import OwnTable, Row, Table
@@ -155,12 +154,12 @@ def _same(stated: Cell, other: Cell) -> bool:
     return (
         bool(stated.run_ids)
         and stated.run_ids == other.run_ids
-        and all(np.array_equal(numbers, other.samples[name]) for name, numbers in stated.samples.items())
+        and all(np.array_equal(numbers, other.numbers[name]) for name, numbers in stated.numbers.items())
     )
 
 
 def _compared(reader: Reader, of: Alternative, table: Table, row: Row, column: str) -> Comparison:
-    item = compare_cell(reader, load_published(), table, row, table.column(column), among=MACROS)
+    item = compare_cell(reader, table, row, table.column(column), among=MACROS)
     found = f"{table.name}.{row.key}" in of.found_by
     return replace(item, verdict=replace(item.verdict, calibrated=item.verdict.calibrated or found))
 

@@ -16,7 +16,6 @@ from experiments.analysis.collect import Problem, Reader, RecordedRun
 from experiments.analysis.compare import Comparison, Totals, compare_all, totals, verdict_counts
 from experiments.analysis.compute import StudyCost, costs, hardware
 from experiments.analysis.figures import Data
-from experiments.analysis.published import load_published
 from experiments.analysis.reduce import Cell, reduce_row
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.analysis.tables import OwnTable, Row, Table
@@ -245,7 +244,7 @@ def _kernel_notes(reader: Reader, items: Sequence[Comparison]) -> dict[str, str]
 
 def build_content(reader: Reader) -> ReportContent:
     """Read the records, reduce them to cells, compare these with the published values, and judge the claims."""
-    items = compare_all(reader, load_published(), MACROS)
+    items = compare_all(reader, MACROS)
     cells = {item.name: item.cell for item in items if not item.stand_in}
     own = tuple(
         OwnContent(table, tuple((row, reduce_row(reader, table, row)) for row in table.rows)) for table in OWN.values()

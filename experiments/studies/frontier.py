@@ -14,7 +14,7 @@ from experiments.analysis.collect import Reader
 from experiments.analysis.estimates import bootstrap, ratio_of_geometric_means
 from experiments.analysis.evidence import Evidence, Untested, geometric_mean
 from experiments.analysis.figures import EACH, Data, Panel, Point, Spec
-from experiments.analysis.gather import gather, spread
+from experiments.analysis.gather import gather, points_of, spread
 from experiments.analysis.selection import Selection
 from experiments.analysis.statistics import Array
 from experiments.studies.model import Study
@@ -59,7 +59,7 @@ def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     gathered = gather(reader, selections, quantities, overrides)
     pooled: dict[tuple[str, float], list[Point]] = defaultdict(list)
     for key, group in gathered.groups.items():
-        for point in group.points(f"{phases[key]} ({EACH})", *quantities[key]):
+        for point in points_of(group, f"{phases[key]} ({EACH})", *quantities[key]):
             pooled[phases[key], point.x].append(point)
     points: list[Point] = []
     for (series, x), each in sorted(pooled.items()):

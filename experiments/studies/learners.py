@@ -10,7 +10,7 @@ from experiments.analysis.collect import Reader
 from experiments.analysis.estimates import bootstrap, difference_of_shares, ratio_of_geometric_means
 from experiments.analysis.evidence import Evidence, Untested, geometric_mean
 from experiments.analysis.figures import Data, Panel, Point, Spec
-from experiments.analysis.gather import gather, spread
+from experiments.analysis.gather import gather, points_of, spread
 from experiments.analysis.selection import Selection, fixed_of_learned_count
 from experiments.analysis.statistics import Array
 from experiments.analysis.tables import MEAN_MSE, MEAN_T, Table, column, row
@@ -77,7 +77,7 @@ def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     gathered = gather(reader, selections, [_COUNT, _MSE], overrides)
     points: list[Point] = []
     for place, (key, name) in enumerate(METHODS.items()):
-        points += spread(gathered.groups[key].points(name, _COUNT, _MSE), 0.14, 0.2 * (place - 1.5))
+        points += spread(points_of(gathered.groups[key], name, _COUNT, _MSE), 0.14, 0.2 * (place - 1.5))
     return gathered.data(points, notes=["one point per seed, spread sideways within its count"])
 
 

@@ -93,7 +93,7 @@ def _make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     points: list[Point] = []
     for (at, order), group in gathered.groups.items():
         scores: dict[int, dict[str, float]] = defaultdict(dict)
-        for run, last in zip(group.runs, group.values.get(quantities[at, order][0], ()), strict=True):
+        for run, last in zip(group.runs, group.of(quantities[at, order][0]), strict=True):
             for count, score in enumerate([*run.record["phases"]["grown"]["prefixes"], float(last)], 1):
                 scores[count][run.run_id] = score
         for count, each in sorted(scores.items()):

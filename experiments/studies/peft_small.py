@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.analysis.collect import Reader, RecordedRun
 from experiments.analysis.figures import Data, Line, Panel, Point, Spec
-from experiments.analysis.gather import Gathered, gather, stand_in
+from experiments.analysis.gather import Gathered, gather, points_of, stand_in
 from experiments.analysis.quantities import NotMeasured, quantity_of
 from experiments.analysis.selection import Selection, base_of, selected_runs
 from experiments.analysis.tables import PM, OwnTable, Row, column, row
@@ -253,7 +253,7 @@ def _soft_against_truncated(reader: Reader, overrides: Mapping[str, Any]) -> Dat
     points: list[Point] = []
     for key, group in gathered.groups.items():
         gate, _, task = key.partition(" ")
-        points += group.points(labels[task], "soft", "truncated", gate)
+        points += points_of(group, labels[task], "soft", "truncated", gate)
     lines = []
     for gate in _GAPS:
         ends = [value for point in points if point.panel == gate for value in (point.x, point.y)]

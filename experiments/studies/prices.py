@@ -12,7 +12,7 @@ import numpy as np
 from experiments.analysis.claims import ABOVE, Claims, Estimate, Outcome
 from experiments.analysis.collect import Reader
 from experiments.analysis.estimates import mean, rank_correlation, share
-from experiments.analysis.evidence import Evidence, Untested, sufficient
+from experiments.analysis.evidence import Evidence, Untested, require
 from experiments.analysis.figures import Curve, Data, Line, Panel, Point, Spec
 from experiments.analysis.gather import gather
 from experiments.analysis.reduce import sample
@@ -70,9 +70,9 @@ class Plateau:
 def staircase(reader: Reader) -> Iterator[Price]:
     """Yield every price of the sweep that has a usable record, ascending."""
     for place, (price, selection) in enumerate(zip(PRICES, SWEEP, strict=True)):
-        numbers, used, _ = sample(reader.collect(selection), ["grown.count"], frozenset(["grown.count"]))
-        if used:
-            yield Price(place, price, int(numbers["grown.count"][0, 0]), used[0])
+        found = sample(reader.collect(selection), ["grown.count"])
+        for run_id, count in zip(found.run_ids, found.of("grown.count"), strict=True):
+            yield Price(place, price, int(count), run_id)
 
 
 def plateaus(found: Iterable[Price], least: int = LEAST) -> tuple[Plateau, ...]:
@@ -110,7 +110,7 @@ def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     gathered = gather(reader, dict(zip(PRICES, SWEEP, strict=True)), quantities, overrides, unit="prices")
     points, steps, lines = [], [], []
     for price, group in sorted(gathered.groups.items()):
-        for name, *numbers in zip(group.ids, *group.values.values(), strict=True):
+        for name, *numbers in zip(group.run_ids, *map(group.of, quantities), strict=True):
             count, integer, soft, truncated = map(float, numbers)
             landed = LANDED if integer else BETWEEN
             shown = ((landed, count, "count"), ("soft", soft, "mse"), ("truncated", truncated, "mse"))
@@ -211,8 +211,7 @@ def _price_trades_fit(evidence: Evidence) -> Outcome:
 def _plateaus(evidence: Evidence) -> Outcome:
     """Most plateaus of the count, the first and last left out, span about a factor of two in λ (1.5 to 3)."""
     prices = [*staircase(evidence.reader)]
-    if not sufficient(len(prices), len(PRICES)):
-        raise Untested(f"λ sweep: {len(prices)} of {len(PRICES)} runs")
+    require(len(prices), len(PRICES), "λ sweep")
     # the first and the last are cut off by the ends of the sweep, so their width is not the plateau's
     inner = plateaus(prices)[1:-1]
     if len(inner) < 3:

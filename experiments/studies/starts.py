@@ -74,10 +74,10 @@ def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
         if not group.runs:
             continue
         counts.setdefault(panel, []).append(len(group.runs))
-        final = group.values["grown.t"]
+        final = group.of("grown.t")
         mean, sd = float(final.mean()), float(final.std(ddof=0))
-        points.append(Point(MEAN, start, mean, group.ids, panel, mean - sd, mean + sd))
-        points += [Point(EACH, start, float(t), (run,), panel) for run, t in zip(group.ids, final, strict=True)]
+        points.append(Point(MEAN, start, mean, group.run_ids, panel, mean - sd, mean + sd))
+        points += [Point(EACH, start, float(t), (run,), panel) for run, t in zip(group.run_ids, final, strict=True)]
     lines = [Line("t = t₀", _DIAGONAL, _DIAGONAL, panel) for panel in PANELS]
     spans = {panel: dict.fromkeys((min(numbers), max(numbers))) for panel, numbers in counts.items()}
     titles = {panel: f"seeds per start: {' to '.join(map(str, span))}" for panel, span in spans.items()}

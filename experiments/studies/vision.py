@@ -14,7 +14,7 @@ from experiments.analysis.collect import Reader
 from experiments.analysis.estimates import median, share
 from experiments.analysis.evidence import Evidence
 from experiments.analysis.figures import Data, Line, Panel, Point, Spec
-from experiments.analysis.gather import gather, spread
+from experiments.analysis.gather import gather, points_of, spread
 from experiments.analysis.selection import Selection
 from experiments.analysis.statistics import YES, Array
 from experiments.analysis.tables import MEAN_T, PM, OwnTable, Row, StandIn, Table, column, mean_sd, row
@@ -183,7 +183,7 @@ def _make(task: str, gate: str, reader: Reader, overrides: Mapping[str, Any]) ->
     pooled: dict[float, dict[int, tuple[str, float]]] = defaultdict(dict)
     points: list[Point] = []
     for key, group in gathered.groups.items():
-        found = group.points(str(key), *quantities[key])
+        found = points_of(group, str(key), *quantities[key])
         if key in _SIDE:
             points += spread(found, 0.18, _SIDE[str(key)])
             continue
@@ -212,9 +212,9 @@ def _make(task: str, gate: str, reader: Reader, overrides: Mapping[str, Any]) ->
 
 def _published(task: str, gate: str) -> Line:
     """Draw the published median accuracy of the truncated model as a line at the published median count."""
-    from experiments.analysis.published import load_published, value_of  # here: the paper's file never imports it
+    from experiments.analysis.published import value_of  # here: the paper's file never imports it
 
-    values = {name: value_of(load_published(), EIGHT, EIGHT.row(f"{task}-{gate}"), name) for name in ("t", "truncated")}
+    values = {name: value_of(EIGHT, EIGHT.row(f"{task}-{gate}"), name) for name in ("t", "truncated")}
     t, accuracy = (np.ravel(value[1]["median"]) for value in values.values() if value is not None)
     count = np.floor(t + 0.5) + 1
     return Line("published, from low", count + np.array([-0.5, 0.5]), np.repeat(accuracy, 2))

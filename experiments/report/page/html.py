@@ -90,7 +90,7 @@ def all_behind(items: Iterable[Comparison], reader: Reader) -> str:
     parts = []
     for item in items:
         if item.cell.run_ids:
-            of_cell = behind(reader, item.table, item.row, item.column.key, item.cell, item.runs(reader))
+            of_cell = behind(reader, item.table, item.row, item.column.key, item.cell)
             parts.append("\n".join([item.column.title, *of_cell]))
     return "\n\n".join(parts)
 

@@ -177,7 +177,7 @@ def test_the_documentation_refuses_records_of_uncommitted_code(tmp_path: Path) -
 def test_refused_records_of_our_own_rows_are_not_called_not_run() -> None:
     table = next(iter(OWN.values()))
     refused = Problem("dirty", "a run", "was made by uncommitted code")
-    none = Cell(None, DASH, 0, 2, {}, (), (refused,))
+    none = Cell((), {}, (refused,), None, DASH, 2)
     content = OwnContent(table, ((table.rows[0], (none,) * len(table.columns)),))
     assert content.absent == f"No usable record: {', '.join(table.rows[0].labels)}."
     assert {problem for cell in content.cells.values() for problem in cell.problems} == {refused}

@@ -14,7 +14,6 @@ from claim_extensions import OF_EXTENSIONS
 from claim_runs import OF_RUNS, WIDE, Memory, two_learners
 from claim_standins import OF_STANDINS, beside_random
 
-from experiments.analysis import published
 from experiments.analysis.claims import BY_CONSTRUCTION, UNTESTED, Judged, judge_claim
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import Comparison, compare_all
@@ -122,7 +121,7 @@ def test_claims_on_the_model_that_stands_in(key: str, tmp_path: Path) -> None:
     for changes, word in zip(cases, words, strict=True):
         store = Store(tmp_path / word)
         fill(store, **changes)
-        compared = compare_all(Reader(store), published.load_published(), tables)
+        compared = compare_all(Reader(store), tables)
         items = {item.name: item for item in compared if not item.stand_in}
         found = judged(key, store, items)
         assert found.word == word, found.interval
@@ -147,7 +146,7 @@ def test_claims_of_the_study_of_stand_ins(key: str, tmp_path: Path) -> None:
 def test_ties_are_no_losses(tmp_path: Path) -> None:
     store = Store(tmp_path)
     adapted(store, score=50.0)
-    compared = compare_all(Reader(store), published.load_published(), PEFT)
+    compared = compare_all(Reader(store), PEFT)
     found = judged("peft_baselines_small", store, {item.name: item for item in compared if not item.stand_in})
     assert found.word == CANNOT_TELL
     assert [finding.value for finding in found.findings] == [5, 5]
@@ -156,7 +155,7 @@ def test_ties_are_no_losses(tmp_path: Path) -> None:
 def test_little_removed_is_no_evidence_on_random_removal(tmp_path: Path) -> None:
     store = Store(tmp_path)
     pruned(store, ngn=30.0)
-    compared = compare_all(Reader(store), published.load_published(), PRUNING)
+    compared = compare_all(Reader(store), PRUNING)
     items = {item.name: item for item in compared if not item.stand_in}
     evidence = Evidence(Reader(store), items)
     outcome = BY_KEY["prune_random_small"].predicate(evidence)
