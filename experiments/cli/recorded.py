@@ -157,7 +157,7 @@ def _paper(jobs: Labelled, own: Rows) -> str:
     from experiments.analysis import published  # imported here: only full runs need the paper's tables
     from experiments.analysis.collect import Reader
     from experiments.analysis.selection import keys_of
-    from experiments.studies import MACROS
+    from experiments.studies import macros
 
     seeds: dict[str, list[int]] = {}
     roots: dict[str, Path] = {}
@@ -168,7 +168,7 @@ def _paper(jobs: Labelled, own: Rows) -> str:
         seeds.setdefault(key, []).extend([run.config.seed.value] if run.id in own or not own else [])
     tasks = {run.config.task.name for _, run in jobs}
     same: dict[str, list[tuple[Table, Row]]] = {}
-    for table in MACROS:
+    for table in macros():
         for row in table.rows:
             runs = row.runs
             if runs is None or runs.about or dict(runs.choices).get("task", DEFAULT_CHOICES["task"]) not in tasks:

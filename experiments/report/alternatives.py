@@ -18,7 +18,7 @@ from experiments.analysis.reduce import Cell, reduce_row
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.analysis.tables import OwnTable, Row, Table
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN, SETTING
-from experiments.studies import MACROS, OWN, STUDIES, judge_all
+from experiments.studies import OWN, STUDIES, judge_all, macros
 from experiments.studies.model import Study
 
 T = TypeVar("T")
@@ -159,7 +159,7 @@ def _same(stated: Cell, other: Cell) -> bool:
 
 
 def _compared(reader: Reader, of: Alternative, table: Table, row: Row, column: str) -> Comparison:
-    item = compare_cell(reader, table, row, table.column(column), among=MACROS)
+    item = compare_cell(reader, table, row, table.column(column), among=macros())
     found = f"{table.name}.{row.key}" in of.found_by
     return replace(item, verdict=replace(item.verdict, calibrated=item.verdict.calibrated or found))
 

@@ -12,13 +12,13 @@ from experiments.analysis.published import value_of
 from experiments.analysis.reduce import Cell
 from experiments.analysis.statistics import NO, PARTIAL, YES
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN, Verdict
-from experiments.studies import MACROS
+from experiments.studies import macros
 
 
 def cell(name: str, n: int | None = None, **value: float) -> tuple[str, Comparison]:
     """Make a table cell with these numbers, from ``n`` seeds or from every published one."""
     macro, row_key, column_key = name.split(".")
-    (table,) = [table for table in MACROS if table.name == macro]
+    (table,) = [table for table in macros() if table.name == macro]
     row = table.row(row_key)
     used = row.seeds if n is None else n
     numbers = {key.replace("__", "."): v for key, v in value.items()}

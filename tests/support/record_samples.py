@@ -15,7 +15,7 @@ from experiments.config.numerics import numerics
 from experiments.config.schema import is_integer
 from experiments.core.config import Component, Config
 from experiments.store.records import Store, digest_of
-from experiments.studies import MACROS
+from experiments.studies import macros
 
 SIZE = {"parameters": {"candidate": 100, "deployed": 10}, "steps": 5, "seconds": 1.0}
 
@@ -161,7 +161,7 @@ def values(seed: int) -> tuple[float, float]:
 
 def fill(store: Store) -> None:
     """Write a complete record for every run of every row, and for their fixed models."""
-    for selection in {row.runs for table in MACROS for row in table.rows if row.runs is not None}:
+    for selection in {row.runs for table in macros() for row in table.rows if row.runs is not None}:
         for seed in selection.seeds:
             task = dict(selection.choices)["task"]
             if task == "regression1d":

@@ -51,7 +51,7 @@ def test_figures_and_claims_find_the_curves_that_they_read() -> None:
     reader = Reader(store)
     for spec in FIGURES.values():
         assert not spec.data(reader).without_curves, spec.name
-    for claim in CLAIMS:
+    for claim in CLAIMS.values():
         judge_claim(claim, Evidence(reader, NoCells()))
     assert len(store.asked) >= 120
     assert sorted(store.asked - set(store.with_curves())) == []

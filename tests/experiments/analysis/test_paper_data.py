@@ -27,7 +27,7 @@ from experiments.config.identity import run_id
 from experiments.core.paths import ROOT
 from experiments.methods.fixed import Fixed
 from experiments.store.records import Store
-from experiments.studies import MACROS, macro
+from experiments.studies import macro, macros
 from experiments.studies.one_d import BASELINE
 from experiments.studies.vision import EIGHT, EIGHT_FULL
 from scripts import build_figures, build_paper_data, build_report
@@ -84,8 +84,8 @@ def test_the_row_has_an_outcome_only_if_every_seed_has_it(
 
 
 def test_every_row_that_has_runs_is_printed(store: Store) -> None:
-    printed = {name for name, one in reduce_all(Reader(store), MACROS).items() if one.complete}
-    sourced = [(t, r, c) for t in MACROS for r in t.rows if r.runs for c in t.columns if c.key not in r.dashes]
+    printed = {name for name, one in reduce_all(Reader(store), macros()).items() if one.complete}
+    sourced = [(t, r, c) for t in macros() for r in t.rows if r.runs for c in t.columns if c.key not in r.dashes]
     assert printed == {f"{t.name}.{r.key}.{c.key}" for t, r, c in sourced}
 
 
@@ -142,7 +142,7 @@ def test_without_records_every_number_is_a_dash_and_every_label_stands(tmp_path:
     assert status == 0
     assert text.count(r"\newcommand") == 22
     assert r"\newcommand{\stdT}{--}" in text
-    for table in MACROS:
+    for table in macros():
         for row in table.rows:
             if not table.inline:
                 assert " & ".join([*row.labels, *["--"] * len(table.columns)]) + r" \\" in text

@@ -25,7 +25,7 @@ from experiments.analysis.significance import (
 from experiments.analysis.statistics import NO, PARTIAL, YES, Array
 from experiments.analysis.verdict import WIDEST, Verdict, judge_cell
 from experiments.store.records import Store
-from experiments.studies import MACROS
+from experiments.studies import macros
 from experiments.studies.one_d import BASELINE
 from experiments.studies.vision import EIGHT
 
@@ -277,7 +277,7 @@ def test_diverged_seeds_are_compared_with_none() -> None:
 
 def test_every_quantity_of_several_seeds_has_a_limit() -> None:
     known = {*WIDEST, "integer", "exact", "prunes_back"}
-    for table in MACROS:
+    for table in macros():
         for row in table.rows:
             for column in table.columns if row.seeds > 1 and row.runs is not None else ():
                 unit = table.quantity(row, column.key).rsplit(".", 1)[-1]
@@ -292,7 +292,7 @@ def test_comparison_of_all_cells(tmp_path: Path) -> None:
     shorter = row.runs.with_overrides(row.stand_ins[0].overrides)
     for seed in range(3):
         samples.put(store, shorter, seed, {"grown": samples.grown([7.0], 70.0, 70.0, "accuracy")})
-    items = compare_all(Reader(store), MACROS)
+    items = compare_all(Reader(store), macros())
     by_name = {item.name: item for item in items if not item.stand_in}
     assert len(by_name) == 519
     assert by_name["datafourbody.baseline.t"].verdict.text == "agrees (calibrated)"
@@ -306,7 +306,7 @@ def test_comparison_of_all_cells(tmp_path: Path) -> None:
     stand_ins = [item for item in items if item.stand_in]
     assert {item.stand_in for item in stand_ins} == {"3 epochs"}
     assert [item.cell.n for item in stand_ins if item.column.key == "t"] == [3, 3]
-    only = compare_all(Reader(store), MACROS, task="cora")
+    only = compare_all(Reader(store), macros(), task="cora")
     assert {item.row.key for item in only} == {"cora-gcn"}
 
 
@@ -315,7 +315,7 @@ def test_all_our_seeds_judge_and_the_rows_own_are_printed(tmp_path: Path) -> Non
     for seed in range(39):
         t = 6.0 if seed < 10 else 9.0
         samples.put(store, BASELINE, seed, {"grown": samples.grown([t], 1e-5, 1e-5)})
-    items = compare_all(Reader(store), MACROS, task="regression1d")
+    items = compare_all(Reader(store), macros(), task="regression1d")
     by_name = {item.name: item for item in items}
     row = by_name["datafourfullbody.baseline.t"]
     assert (row.cell.n, row.cell.value["mean"], row.verdict.seeds) == (10, 6.0, 39)
@@ -330,7 +330,7 @@ def test_facts_are_counted_once(tmp_path: Path) -> None:
     store = Store(tmp_path)
     for seed in range(10):
         samples.put(store, BASELINE, seed, {"grown": samples.grown([6.0 + seed % 2], 1e-5, 1e-5)})
-    items = compare_all(Reader(store), MACROS)
+    items = compare_all(Reader(store), macros())
     found = totals(items)
     # t, integer, soft and truncated error of table 4's baseline, of table 7's, and of the standard run
     assert found.facts.total() == 4 + 3 + 3
@@ -344,7 +344,7 @@ def test_facts_are_counted_once(tmp_path: Path) -> None:
 
 
 def test_calibrated_cells_are_those_that_settings_were_chosen_by_and_their_repeats() -> None:
-    marked = {(table.name, row.key) for table in MACROS for row in table.rows if row.calibrated}
+    marked = {(table.name, row.key) for table in macros() for row in table.rows if row.calibrated}
     four = {"baseline", "lambda_const", "alpha_const", "no_alpha", "beta4", "beta15"}
     expected = {(table, key) for table in ("datafourbody", "datafourfullbody") for key in four}
     expected |= {(table, "ngn") for table in ("datasevenbody", "datasevenfullbody")}
