@@ -86,7 +86,7 @@ def _figure(reader: Reader, number: int) -> int:
     name = figure_of(number)
     items = compare_all(reader, macros())
     place = f"figure {number}"
-    for claim in judge_all(reader, {item.name: item for item in items if not item.stand_in}):
+    for claim in judge_all(reader, items):
         if place in claim.where.split(", "):
             print(f"{claim.word}: {claim.text}")
             for finding in claim.findings:

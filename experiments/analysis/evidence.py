@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from experiments.analysis.collect import Reader, RecordedRun
-from experiments.analysis.reduce import reduce_cell, sample
+from experiments.analysis.quantities import NotMeasured, quantity_of
+from experiments.analysis.reduce import sample
 from experiments.analysis.selection import Selection
 from experiments.analysis.statistics import Array
-from experiments.analysis.tables import StandIn
 
 if TYPE_CHECKING:
     from experiments.analysis.compare import Comparison
@@ -33,37 +33,38 @@ def require(n: int, wanted: int, what: str, unit: str = "runs") -> None:
         raise Untested(f"{what}: {n} of {wanted} {unit}")
 
 
-def _runs(own: Selection, stand_in: StandIn | None) -> Selection:
-    """The runs of a row, or those that take their place."""
-    return own if stand_in is None else own.with_overrides(stand_in.overrides, stand_in.choices)
-
-
 class Evidence:
     """What a predicate may look at. ``used`` collects the ids of the runs that it looked at.
 
     Args:
-        items: name → comparison of every cell of the tables.
+        items: the comparison of every cell of the tables, and of their stand-ins.
+        stand_in: name of the stand-ins that take the place of the rows' own runs.
     """
 
-    def __init__(self, reader: Reader, items: Mapping[str, Comparison]) -> None:
+    def __init__(self, reader: Reader, items: Iterable[Comparison], stand_in: str = "") -> None:
         self.reader = reader
-        self.items = items
+        self._items = {(item.name, item.stand_in): item for item in items}
+        self._stand_in = stand_in
         self.used: list[str] = []
 
-    def cell(self, name: str, slot: str | None = None, stand_in: StandIn | None = None) -> float:
-        """The number of a cell (``slot``, else its first), over at least half of the published seeds.
+    def item(self, name: str) -> Comparison:
+        """The comparison of a cell.
 
-        Args:
-            stand_in: takes the place of the row's own runs.
+        Raises:
+            Untested: if nothing stands in for it.
+        """
+        if (name, self._stand_in) not in self._items and (name, "") in self._items:
+            raise Untested(f"{name} is not run")
+        return self._items[name, self._stand_in]
+
+    def cell(self, name: str, slot: str | None = None) -> float:
+        """The number of a cell (``slot``, else its first), over at least half of the published seeds.
 
         Raises:
             Untested: if there are fewer.
         """
-        item = self.items[name]
+        item = self.item(name)
         cell = item.cell
-        if stand_in is not None and item.row.runs is not None:
-            runs = _runs(item.row.runs, stand_in)
-            cell = reduce_cell(self.reader, item.table, item.row, item.column.key, runs)
         if cell.value is None:
             raise Untested(f"{name} is not run")
         require(cell.n, item.row.seeds, name, "seeds")
@@ -73,25 +74,22 @@ class Evidence:
             raise TypeError(f"{name} holds one number per gate: {list(found)}")
         return float(found)
 
-    def answers(self, name: str, slot: str | None = None, stand_in: StandIn | None = None) -> tuple[float, int]:
+    def answers(self, name: str, slot: str | None = None) -> tuple[float, int]:
         """A score of one run, as (share of right answers, number of questions).
 
         Raises:
             Untested: if there is no such run.
         """
-        score = self.cell(name, slot, stand_in)
-        item = self.items[name]
+        score, item = self.cell(name, slot), self.item(name)
         companion, beside, _ = item.table.quantity(item.row, item.column.key).rpartition("/")
-        quantity = f"{companion}{beside}n"
-        runs = self.reader.collect(_runs(item.row.runs, stand_in)) if item.row.runs else None
-        found = sample(runs, [quantity]).of(quantity) if runs else ()
-        if not len(found):
-            raise Untested(f"{name}: its number of questions is not recorded")
-        return score / 100, int(found[0])
+        try:
+            return score / 100, int(quantity_of(item.cell.runs[0], f"{companion}{beside}n")[0])
+        except NotMeasured:
+            raise Untested(f"{name}: its number of questions is not recorded") from None
 
     def published(self, name: str) -> float:
         """The first number that the paper prints in a cell."""
-        item = self.items[name]
+        item = self.item(name)
         found = next(iter(item.published[1].values())) if item.published else ()
         if isinstance(found, Sequence):
             raise TypeError(f"the paper prints no single number in {name}")
@@ -99,7 +97,7 @@ class Evidence:
 
     def published_count(self, name: str) -> tuple[int, int]:
         """The published rate of a cell, as (number of seeds, of how many)."""
-        seeds = self.items[name].row.seeds
+        seeds = self.item(name).row.seeds
         return round(self.published(name) / 100 * seeds), seeds
 
     def samples(

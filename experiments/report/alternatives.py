@@ -183,8 +183,7 @@ def _beside(
         for table in OWN.values()
         if all(covers(row) for row in table.rows)
     ]
-    by_name = {item.name: item for item in items if not item.stand_in} | {pair.other.name: pair.other for pair in pairs}
-    judged = {claim.key: claim for claim in judge_all(under, by_name)}
+    judged = {claim.key: claim for claim in judge_all(under, [*items, *(pair.other for pair in pairs)])}
     return BothSettings(
         study,
         of,

@@ -254,7 +254,7 @@ def build_content(reader: Reader) -> ReportContent:
     every = cells | {name: cell for content in own for name, cell in content.cells.items()}
     problems = [(p, tuple(names)) for p, names in problems_of(every) if p.refused or p.kind == "diverged"]
     sections, studied = _sections(items), _studied()
-    claims = judge_all(reader, {item.name: item for item in items if not item.stand_in})
+    claims = judge_all(reader, items)
     return ReportContent(
         sections=sections,
         truncation=two_ways(reader, items),

@@ -17,14 +17,13 @@ from __future__ import annotations
 
 import re
 from collections import UserDict
-from collections.abc import Mapping
+from collections.abc import Iterable
 from functools import cache, cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar
 
 from experiments.analysis.claims import Claim, Judged, judge_claim
 from experiments.analysis.collect import Reader
-from experiments.analysis.evidence import Evidence
 from experiments.analysis.figures import Spec
 from experiments.analysis.tables import OwnTable, Table
 from experiments.config.compose import nearest
@@ -108,13 +107,10 @@ def macros() -> tuple[Table, ...]:
     return tuple(map(macro, _FILES))
 
 
-def judge_all(reader: Reader, items: Mapping[str, Comparison]) -> tuple[Judged, ...]:
-    """Return the verdicts on all claims, in their order.
-
-    Args:
-        items: name → comparison of every cell of the tables, without stand-ins.
-    """
-    return tuple(judge_claim(claim, Evidence(reader, items)) for claim in CLAIMS.values())
+def judge_all(reader: Reader, items: Iterable[Comparison]) -> tuple[Judged, ...]:
+    """Return the verdicts on all claims, in their order; of two ``items`` of one cell the last one counts."""
+    items = list(items)
+    return tuple(judge_claim(claim, reader, items) for claim in CLAIMS.values())
 
 
 NUMBERED = (1, 2, 3, 5, 6, 7, 13)

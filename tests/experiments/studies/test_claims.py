@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,11 +27,11 @@ from experiments.studies.pruning import FOURTEEN, NUMBERS, THIRTEEN
 from experiments.studies.pruning_small import LADDER_RUNS, MIXED, TASK_ONLY
 
 PEFT, PRUNING = (LORA, ADAPTER, DIAGNOSTICS, BASELINES), (THIRTEEN, FOURTEEN, *NUMBERS)
-L0 = PUBLISHED | dict([cell("datasevenfullbody.l0.truncated", 0)])
+L0 = cell("datasevenfullbody.l0.truncated", 0)
 
 
-def judged(key: str, store: Store, items: Mapping[str, Comparison] = L0) -> Judged:
-    return judge_claim(BY_KEY[key], Evidence(Reader(store), items))
+def judged(key: str, store: Store, items: Iterable[Comparison] = (*PUBLISHED, L0)) -> Judged:
+    return judge_claim(BY_KEY[key], Reader(store), items)
 
 
 @pytest.mark.parametrize("key", OF_CELLS)
@@ -41,8 +41,8 @@ def test_claims_on_cells(key: str) -> None:
         found = judged(key, Memory(), items)
         assert found.word == word, found.interval
         assert found.runs == ("run",)
-        name = list(items)[-1]
-        lacking = judged(key, Memory(), {**items, name: cell(name, 0)[1]})
+        name = items[-1].name
+        lacking = judged(key, Memory(), [*items, cell(name, 0)])
         assert (lacking.word, lacking.runs, lacking.findings) == (UNTESTED, (), ())
         assert name in lacking.because
 
@@ -120,8 +120,7 @@ def test_claims_on_the_model_that_stands_in(key: str, tmp_path: Path) -> None:
     for changes, word in zip(cases, words, strict=True):
         store = Store(tmp_path / word)
         fill(store, **changes)
-        compared = compare_all(Reader(store), tables)
-        items = {item.name: item for item in compared if not item.stand_in}
+        items = compare_all(Reader(store), tables)
         found = judged(key, store, items)
         assert found.word == word, found.interval
         assert "SmolLM2-135M" in found.text
@@ -145,8 +144,7 @@ def test_claims_of_the_study_of_stand_ins(key: str, tmp_path: Path) -> None:
 def test_ties_are_no_losses(tmp_path: Path) -> None:
     store = Store(tmp_path)
     adapted(store, score=50.0)
-    compared = compare_all(Reader(store), PEFT)
-    found = judged("peft_baselines_small", store, {item.name: item for item in compared if not item.stand_in})
+    found = judged("peft_baselines_small", store, compare_all(Reader(store), PEFT))
     assert found.word == CANNOT_TELL
     assert [finding.value for finding in found.findings] == [5, 5]
 
@@ -154,10 +152,8 @@ def test_ties_are_no_losses(tmp_path: Path) -> None:
 def test_little_removed_is_no_evidence_on_random_removal(tmp_path: Path) -> None:
     store = Store(tmp_path)
     pruned(store, ngn=30.0)
-    compared = compare_all(Reader(store), PRUNING)
-    items = {item.name: item for item in compared if not item.stand_in}
-    evidence = Evidence(Reader(store), items)
-    outcome = BY_KEY["prune_random_small"].predicate(evidence)
+    claim = BY_KEY["prune_random_small"]
+    outcome = claim.predicate(Evidence(Reader(store), compare_all(Reader(store), PRUNING), claim.stand_in))
     assert outcome.judge()[0] == DISAGREES
     little = [replace(premise, most=1.0) for premise in outcome.premises]
     word, findings = replace(outcome, premises=little).judge()
@@ -168,8 +164,7 @@ def test_little_removed_is_no_evidence_on_random_removal(tmp_path: Path) -> None
 def test_a_learner_unlike_the_published_one_is_no_evidence_about_it() -> None:
     store = Memory()
     two_learners("l0", WIDE, 1e-5, WIDE, 1e-4)(store)
-    name, item = "datasevenfullbody.l0.truncated", L0["datasevenfullbody.l0.truncated"]
-    found = judged("l0", store, {name: replace(item, verdict=Verdict(DISAGREES))})
+    found = judged("l0", store, [replace(L0, verdict=Verdict(DISAGREES))])
     assert (found.word, found.runs) == (UNTESTED, ())
     assert "no evidence" in found.because
 
