@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 import record_samples as samples
 from claim_cells import OF_CELLS, PUBLISHED, Case, cell
-from claim_extensions import OF_EXTENSIONS
-from claim_runs import OF_RUNS, WIDE, Memory, two_learners
+from claim_runs import OF_RUNS, WIDE, Memory, baseline, two_learners
 from claim_standins import OF_STANDINS, beside_random
 
 from experiments.analysis.claims import BY_CONSTRUCTION, UNTESTED, Judged, judge_claim
@@ -47,15 +46,11 @@ def test_claims_on_cells(key: str) -> None:
         assert name in lacking.because
 
 
-@pytest.mark.parametrize("key", OF_RUNS | OF_EXTENSIONS)
+@pytest.mark.parametrize("key", OF_RUNS)
 def test_claims_on_runs(key: str) -> None:
-    holds, fails = (OF_RUNS | OF_EXTENSIONS)[key]
     good = BY_CONSTRUCTION if BY_KEY[key].by_construction else AGREES
-    # ten runs without one do not prove that there is none
-    bad = CANNOT_TELL if key == "overshoot" else DISAGREES
-    for fill, word in ((holds, good), (fails, bad)):
-        store = Memory()
-        fill(store)
+    for made, word in zip(OF_RUNS[key], (good, DISAGREES), strict=True):
+        store = Memory(made)
         found = judged(key, store)
         assert found.word == word, found.interval
         assert set(found.runs) <= set(store.records)
@@ -66,12 +61,11 @@ def test_claims_on_runs(key: str) -> None:
     assert " of " in lacking.because
 
 
-def test_a_claim_on_curves_says_that_they_are_not_kept() -> None:
-    store = Memory()
-    holds, _ = OF_RUNS["overshoot"]
-    holds(store)
-    store.courses.clear()
-    found = judged("overshoot", store)
+def test_a_claim_on_curves() -> None:
+    made = baseline(lambda seed: 6.0)
+    assert judged("overshoot", Memory(made, highest=8.0)).word == AGREES
+    assert judged("overshoot", Memory(made, highest=6.1)).word == CANNOT_TELL, "ten runs do not prove that none does"
+    found = judged("overshoot", Memory(made))
     assert found.word == UNTESTED
     assert "these runs have no curve files; run them again" in found.because
 
@@ -162,8 +156,7 @@ def test_little_removed_is_no_evidence_on_random_removal(tmp_path: Path) -> None
 
 
 def test_a_learner_unlike_the_published_one_is_no_evidence_about_it() -> None:
-    store = Memory()
-    two_learners("l0", WIDE, 1e-5, WIDE, 1e-4)(store)
+    store = Memory(two_learners("l0", WIDE, 1e-5, WIDE, 1e-4))
     found = judged("l0", store, [replace(L0, verdict=Verdict(DISAGREES))])
     assert (found.word, found.runs) == (UNTESTED, ())
     assert "no evidence" in found.because
@@ -171,7 +164,7 @@ def test_a_learner_unlike_the_published_one_is_no_evidence_about_it() -> None:
 
 def test_every_claim_is_tested_here() -> None:
     on_the_papers_models = {key.removesuffix("_small") for key in OF_STAND_INS}
-    assert set(BY_KEY) == {*OF_CELLS, *OF_RUNS, *OF_EXTENSIONS, *OF_STAND_INS, *OF_STANDINS, *on_the_papers_models}
+    assert set(BY_KEY) == {*OF_CELLS, *OF_RUNS, *OF_STAND_INS, *OF_STANDINS, *on_the_papers_models, "overshoot"}
 
 
 def test_half_of_the_runs_have_to_be_there() -> None:
