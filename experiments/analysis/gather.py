@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from experiments.analysis.collect import Collected, Problem, Reader, same_data
+from experiments.analysis.collect import Collected, Problem, Reader, alike
 from experiments.analysis.figures import Curve, Data, Line, Point
 from experiments.analysis.reduce import Sample, sample
 from experiments.analysis.selection import Selection, selected_runs
@@ -120,13 +120,13 @@ def gather(
         wanted.update(dict.fromkeys(run.id for run in selected_runs(chosen)))
         collected[key] = reader.collect(chosen)
     sets = [list(one.runs) for one in collected.values()]
-    odd = [p for runs in (sets if own_data else [list(chain(*sets))]) for p in same_data(runs)[1]]
+    odd = [p for runs in (sets if own_data else [list(chain(*sets))]) for p in alike(runs, "data")[1]]
     strangers = {problem.where for problem in odd}
     groups: dict[Key, Sample] = {}
     problems: dict[str, Problem] = {problem.where: problem for problem in odd}
     for key, one in collected.items():
-        alike = tuple(run for run in one.runs if run.run_id not in strangers)
+        own = tuple(run for run in one.runs if run.run_id not in strangers)
         names = quantities[key] if isinstance(quantities, Mapping) else quantities
-        groups[key] = sample(replace(one, runs=alike), names)
+        groups[key] = sample(replace(one, runs=own), names)
         problems.update({lack.where: lack for lack in groups[key].problems})
     return Gathered(groups, tuple(wanted), tuple(problems.values()), unit)

@@ -19,7 +19,7 @@ from experiments.analysis.reduce import sample
 from experiments.analysis.statistics import Array
 from experiments.config.schema import branch_phase
 from experiments.studies.model import Study
-from experiments.studies.one_d import BASELINE
+from experiments.studies.one_d import BASELINE, SHOWN_SEED
 
 CONTINUED = BASELINE.with_overrides({"continue_with": (0.1, 1.0, 10.0)})
 """Continued training (figure 6): the baseline, and three branches from its end. The figure shows seed 0."""
@@ -131,8 +131,6 @@ SPEC = Spec(
     "figure2", "Figure 2: sweep of the capacity price, 1D regression", PANELS, make, 4.8, section="one_d", rank=2
 )
 
-SHOWN_SEED = 0
-"""The seed drawn strongly. It was fixed in advance, as for the numbers of the standard run."""
 SHARED = "shared training"
 COURSES = {
     "t": Panel("training step", "boundary t", "Boundary"),

@@ -49,12 +49,13 @@ def sweep_selections(seeds: Iterable[int]) -> list[Selection]:
     return [panel.start(t_init).with_seeds(own) for panel in STARTS_OF for t_init in STARTS]
 
 
-def _init_sweep() -> list[Selection]:
+INIT_SWEEP = Study(
+    "init_sweep",
+    "figure 5: t_init 0 to 16, fifty seeds, three panels",
     # ten seeds of every start before the other forty, so that an unfinished sweep is the ten-seed figure
-    return sweep_selections(range(10)) + sweep_selections(range(10, 50))
-
-
-INIT_SWEEP = Study("init_sweep", "figure 5: t_init 0 to 16, fifty seeds, three panels", _init_sweep, rank=105)
+    lambda: sweep_selections(range(10)) + sweep_selections(range(10, 50)),
+    rank=105,
+)
 INIT_SWEEP_TEN = Study(
     "init_sweep_ten", "the first ten seeds of figure 5", lambda: sweep_selections(range(10)), rank=106
 )
