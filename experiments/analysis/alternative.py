@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from experiments.analysis.collect import Collected, Reader, RecordedRun
+from experiments.analysis.collect import Collected, Reader
 from experiments.analysis.selection import Selection
 
 Phases = Mapping[str, Any]
@@ -36,27 +36,33 @@ class Alternative:
 
 
 class AlternativeReader(Reader):
-    """Reads the records of an alternative setting wherever the runs of the stated setting are asked for.
+    """Reads the records of an alternative setting, or of stand-ins, wherever those of the stated one are asked for.
 
     Tables, claims and figures need not know of it: they give this reader their usual selections.
 
     Args:
         stated: the reader of the stated setting. Both share every record that either has read.
+        chosen, reading: ``runs`` and ``reading`` of an :class:`Alternative`.
     """
 
-    def __init__(self, stated: Reader, alternative: Alternative) -> None:
+    def __init__(
+        self,
+        stated: Reader,
+        chosen: Callable[[Selection], Selection],
+        reading: Callable[[Phases], Phases] | None = None,
+    ) -> None:
         super().__init__(stated.store, stated.allow_dirty)
         self._runs = stated._runs
-        self._stated = stated
-        self._alternative = alternative
+        self._stated, self._chosen, self._reading = stated, chosen, reading
+
+    def chosen(self, selection: Selection) -> Selection:
+        """Return the runs that take the place of a selection's own."""
+        return self._chosen(selection)
 
     def collect(self, selection: Selection) -> Collected:
         """Collect the records that take the place of a selection's own."""
-        found = self._stated.collect(self._alternative.runs(selection))
-        return replace(found, runs=tuple(map(self._read_as, found.runs)))
-
-    def _read_as(self, run: RecordedRun) -> RecordedRun:
-        reading = self._alternative.reading
-        if reading is None:
-            return run
-        return replace(run, record={**run.record, "phases": reading(run.record["phases"])})
+        found, read = self._stated.collect(self._chosen(selection)), self._reading
+        if read is None:
+            return found
+        runs = (replace(r, record={**r.record, "phases": read(r.record["phases"])}) for r in found.runs)
+        return replace(found, runs=tuple(runs))

@@ -164,6 +164,10 @@ class Reader:
         again = "; run it again with force=true" if fault.kind in ("numerics", "dirty") else ""
         return Problem(fault.kind, run.id, f"{fault.text}{again}")
 
+    def chosen(self, selection: Selection) -> Selection:
+        """Return the runs that are read where a selection is asked for: its own."""
+        return selection
+
     def collect(self, selection: Selection) -> Collected:
         """Collect the records of a selection. A missing or damaged record becomes a problem, never an error."""
         if selection not in self._collected:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -93,16 +93,10 @@ def spread(points: Iterable[Point], width: float, at: float = 0.0) -> Iterator[P
             yield replace(point, shift=at + (width * (n / (len(same) - 1) - 0.5) if len(same) > 1 else 0.0))
 
 
-def stand_in(selection: Selection, overrides: Mapping[str, Any]) -> Selection:
-    """Add overrides with lower priority than the selection's own, so that a study keeps what it varies."""
-    return selection.with_overrides({**overrides, **dict(selection.overrides)})
-
-
 def gather(
     reader: Reader,
     selections: Mapping[Key, Selection],
     quantities: Sequence[str] | Mapping[Key, Sequence[str]],
-    overrides: Mapping[str, Any],
     unit: str = "runs",
     own_data: bool = False,
 ) -> Gathered[Key]:
@@ -116,9 +110,8 @@ def gather(
     wanted: dict[str, None] = {}
     collected: dict[Key, Collected] = {}
     for key, selection in selections.items():
-        chosen = stand_in(selection, overrides)
-        wanted.update(dict.fromkeys(run.id for run in selected_runs(chosen)))
-        collected[key] = reader.collect(chosen)
+        wanted.update(dict.fromkeys(run.id for run in selected_runs(reader.chosen(selection))))
+        collected[key] = reader.collect(selection)
     sets = [list(one.runs) for one in collected.values()]
     odd = [p for runs in (sets if own_data else [list(chain(*sets))]) for p in alike(runs, "data")[1]]
     strangers = {problem.where for problem in odd}

@@ -167,7 +167,7 @@ def _compared(reader: Reader, of: Alternative, table: Table, row: Row, column: s
 def _beside(
     reader: Reader, study: Study, of: Alternative, items: Sequence[Comparison], claims: Sequence[Judged]
 ) -> BothSettings:
-    under = AlternativeReader(reader, of)
+    under = AlternativeReader(reader, of.runs, of.reading)
     names = {_first(selection) for selection in study.make()}
 
     def covers(row: Row) -> bool:

@@ -102,9 +102,9 @@ PANELS = {
 }
 
 
-def _make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+def _make(reader: Reader) -> Data:
     quantities = {row.key: [BUDGETS.quantity(row, "truncated")] for row in BUDGETS.rows}
-    gathered = gather(reader, BUDGETS.runs, quantities, overrides, own_data=True)
+    gathered = gather(reader, BUDGETS.runs, quantities, own_data=True)
     points: list[Point] = []
     for key, group in gathered.groups.items():
         task, count, method = key.rsplit("_", 2)

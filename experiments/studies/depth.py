@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
-from typing import Any
 
 from experiments.analysis.claims import Claims, Estimate, Outcome
 from experiments.analysis.collect import Reader, RecordedRun
@@ -108,11 +106,11 @@ def kept(run: RecordedRun) -> list[int]:
     return [*(count - 1 for count in inner), last]
 
 
-def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+def make(reader: Reader) -> Data:
     """Make the series of runs and the series of medians over the layers, in each panel."""
     seeds = DEPTH_STUDY.make()[0].seeds
     selections = {key: runs.with_seeds(seeds) for key, runs in NINE.runs.items()}
-    gathered = gather(reader, selections, ["grown.depth"], overrides)
+    gathered = gather(reader, selections, ["grown.depth"])
     points: list[Point] = []
     titles: dict[str, str] = {}
     for key, group in gathered.groups.items():

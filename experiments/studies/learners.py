@@ -70,11 +70,11 @@ _COUNT, _MSE = "grown.count", "grown.truncated.mse"
 PANELS = {"": Panel("retained count", "deployed MSE", ylog=True, lanes=True, series=tuple(METHODS.values()))}
 
 
-def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+def make(reader: Reader) -> Data:
     """Make a series for each method, one point per seed, with the methods side by side within a count."""
     # this figure does not show the fixed models of the table's last column
     selections = {key: runs.only() for key, runs in SEVEN.runs.items()}
-    gathered = gather(reader, selections, [_COUNT, _MSE], overrides)
+    gathered = gather(reader, selections, [_COUNT, _MSE])
     points: list[Point] = []
     for place, (key, name) in enumerate(METHODS.items()):
         points += spread(points_of(gathered.groups[key], name, _COUNT, _MSE), 0.14, 0.2 * (place - 1.5))

@@ -109,9 +109,9 @@ PANELS = {
 }
 
 
-def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+def make(reader: Reader) -> Data:
     """Make curves in the panels "training" and "t"; in "norms", points of the shown seed and of the others."""
-    gathered = gather(reader, {"baseline": BASELINE}, ["grown.t"], overrides, unit="seeds")
+    gathered = gather(reader, {"baseline": BASELINE}, ["grown.t"], unit="seeds")
     points: list[Point] = []
     curves: list[Curve] = []
     lines: list[Line] = []

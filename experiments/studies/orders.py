@@ -86,10 +86,10 @@ def _panel(label: str, count: int, score: str) -> Panel:
 PANELS = {at: _panel(label, count, score) for at, (label, _, count, score, _) in ORDERED_AT.items()}
 
 
-def _make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+def _make(reader: Reader) -> Data:
     rows = {(at, order): ORDERED.runs[f"{at}_{order}"] for at in PANELS for order in _SHOWN}
     quantities = {key: [f"grown.truncated.{ORDERED_AT[key[0]][3]}", "half"] for key in rows}
-    gathered = gather(reader, rows, quantities, overrides, own_data=True)
+    gathered = gather(reader, rows, quantities, own_data=True)
     points: list[Point] = []
     for (at, order), group in gathered.groups.items():
         scores: dict[int, dict[str, float]] = defaultdict(dict)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 
@@ -104,10 +103,10 @@ PANELS = {
 }
 
 
-def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+def make(reader: Reader) -> Data:
     """Make two series in "count", t within 0.01 of an integer or not, and the plateaus; in "mse", both errors."""
     quantities = ["grown.count", "integer", "grown.soft.mse", "grown.truncated.mse"]
-    gathered = gather(reader, dict(zip(PRICES, SWEEP, strict=True)), quantities, overrides, unit="prices")
+    gathered = gather(reader, dict(zip(PRICES, SWEEP, strict=True)), quantities, unit="prices")
     points, steps, lines = [], [], []
     for price, group in sorted(gathered.groups.items()):
         for name, *numbers in zip(group.run_ids, *map(group.of, quantities), strict=True):
@@ -146,10 +145,10 @@ def branch(factor: float) -> str:
     return f"{factor:g} × λ₀"
 
 
-def _continued(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+def _continued(reader: Reader) -> Data:
     """Make curves of the shared training and of the branches, whose steps continue from its end."""
     quantities = ["grown.t", *(f"{branch_phase(factor)}.t" for factor in FACTORS)]
-    gathered = gather(reader, {"": CONTINUED}, quantities, overrides, unit="seeds")
+    gathered = gather(reader, {"": CONTINUED}, quantities, unit="seeds")
     curves = []
     for run in gathered.groups[""].runs:
         stored = reader.store.curves(run.run_id)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -138,9 +136,9 @@ PANELS = {
 }
 
 
-def _make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+def _make(reader: Reader) -> Data:
     quantities = ["kept", "n", "low", "high", *PANELS]
-    gathered = gather(reader, LADDER_RUNS, quantities, overrides)
+    gathered = gather(reader, LADDER_RUNS, quantities)
     asked: set[int] = set()
     points: list[Point] = []
     for key, group in gathered.groups.items():

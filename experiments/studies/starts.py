@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -65,10 +64,10 @@ PANELS = {panel.key: Panel("initial boundary t₀", "final boundary t", panel.ti
 _DIAGONAL = np.array([STARTS[0], STARTS[-1]])
 
 
-def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+def make(reader: Reader) -> Data:
     """Make a series of means, with bars of one population deviation, and a series of runs, in each panel."""
     selections = {(panel.key, start): panel.start(start).with_seeds(SEEDS) for panel in STARTS_OF for start in STARTS}
-    gathered = gather(reader, selections, ["grown.t"], overrides)
+    gathered = gather(reader, selections, ["grown.t"])
     points = []
     counts: dict[str, list[int]] = {}
     for (panel, start), group in gathered.groups.items():

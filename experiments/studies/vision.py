@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -161,7 +161,7 @@ _SIDE = {FROM_LOW: -0.27, FROM_HIGH: 0.27}
 """Horizontal offset of a learned series within a count; the fixed series is on the tick."""
 
 
-def _make(task: str, gate: str, reader: Reader, overrides: Mapping[str, Any]) -> Data:
+def _make(task: str, gate: str, reader: Reader) -> Data:
     of, learned = {"task": task, "gate": gate}, EIGHT.runs[f"{task}-{gate}"]
     alone: dict[str | int, Selection] = {
         dict(s.overrides)["method.count"]: s for s in VISION_FRONTIER.make() if dict(s.choices).items() >= of.items()
@@ -173,7 +173,7 @@ def _make(task: str, gate: str, reader: Reader, overrides: Mapping[str, Any]) ->
         for key in selections
         for phase in [phases[key] if isinstance(key, str) else "fixed"]
     }
-    gathered = gather(reader, selections, quantities, overrides)
+    gathered = gather(reader, selections, quantities)
     pooled: dict[float, dict[int, tuple[str, float]]] = defaultdict(dict)
     points: list[Point] = []
     for key, group in gathered.groups.items():
