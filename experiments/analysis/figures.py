@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, TypeVar
 
-from experiments.analysis.alternative import AlternativeReader
-from experiments.analysis.collect import DIFFER, Reader
+from experiments.analysis.collect import DIFFER, AlternativeReader, Reader
 from experiments.analysis.statistics import Array
 from experiments.core.plugins import LAST
 

@@ -10,9 +10,8 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from experiments.analysis.alternative import Alternative, AlternativeReader
 from experiments.analysis.claims import UNTESTED, Judged
-from experiments.analysis.collect import Reader
+from experiments.analysis.collect import Alternative, AlternativeReader, Reader
 from experiments.analysis.compare import Comparison, compare_cell, verdict_counts, words_of_facts
 from experiments.analysis.reduce import Cell, reduce_row
 from experiments.analysis.selection import Selection, selected_runs

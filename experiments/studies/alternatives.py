@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from experiments.analysis.alternative import Alternative, Phases
+from experiments.analysis.collect import Alternative, Phases
 from experiments.analysis.selection import Selection
 from experiments.studies.decay import DECAY, DECAY_STUDY
 from experiments.studies.depth import DEPTH_SEEDS, NINE, TEN

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.analysis.alternative import Alternative
+from experiments.analysis.collect import Alternative
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.analysis.tables import Table
 from experiments.config.run_files import Run

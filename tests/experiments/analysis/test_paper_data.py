@@ -148,15 +148,6 @@ def test_without_records_every_number_is_a_dash_and_every_label_stands(tmp_path:
                 assert " & ".join([*row.labels, *["--"] * len(table.columns)]) + r" \\" in text
 
 
-def test_no_published_value_reaches_our_file(tmp_path: Path) -> None:
-    code = (
-        "import sys; from scripts.build_paper_data import main; "
-        f"main(['--results', {str(tmp_path)!r}, '--output', {str(tmp_path / 'x.tex')!r}]); "
-        "assert 'experiments.analysis.published' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)
-
-
 def test_a_missing_seed_makes_the_whole_row_dashes(store: Store) -> None:
     store.path(baseline_id(7)).unlink()
     assert cell(store, "datafourbody.baseline.t").printed == "--"
@@ -237,10 +228,11 @@ def test_a_wrong_name_lists_the_right_ones(capsys: pytest.CaptureFixture[str], n
     assert message in capsys.readouterr().err
 
 
-def test_tables_need_neither_torch_nor_hydra_nor_matplotlib(store: Store) -> None:
+def test_tables_need_neither_torch_nor_hydra_nor_matplotlib_and_our_file_no_published_value(store: Store) -> None:
     code = (
         "import sys; from scripts.build_paper_data import main; "
         f"assert main({['--results', str(store.root), '--output', str(store.root / 'x.tex')]!r}) == 0; "
+        "assert 'experiments.analysis.published' not in sys.modules; "
         f"assert main({['--results', str(store.root), '--table', 'cora']!r}) == 0; "
         "assert not {'torch', 'hydra', 'matplotlib'} & set(sys.modules)"
     )
