@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from experiments.analysis.collect import Reader
 from experiments.analysis.estimates import Estimator
 from experiments.analysis.evidence import Evidence, Untested
-from experiments.analysis.significance import count_interval
+from experiments.analysis.statistics import count_interval
 from experiments.analysis.tables import StandIn
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL, WIDEST_SHARE, overall
 from experiments.core.plugins import LAST

@@ -13,7 +13,7 @@ from typing import Any
 
 from experiments.analysis.collect import Problem, RecordedRun
 from experiments.analysis.formats import WORDS
-from experiments.analysis.significance import wilson_interval
+from experiments.analysis.statistics import wilson_interval
 from experiments.tasks.language.components import thirds as split
 
 

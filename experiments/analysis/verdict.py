@@ -1,6 +1,6 @@
 """Judge whether the published runs and ours look like two samples of one distribution.
 
-The tests are in :mod:`experiments.analysis.significance`. docs/verdicts.md says which test judges which number, and
+The tests are in :mod:`experiments.analysis.statistics`. docs/verdicts.md says which test judges which number, and
 why.
 """
 
@@ -14,14 +14,17 @@ import numpy as np
 
 from experiments.analysis.formats import Format, Number, Slot, Value, half_unit
 from experiments.analysis.reduce import Cell, Sample
-from experiments.analysis.significance import (
+from experiments.analysis.statistics import (
+    NO,
+    PARTIAL,
+    YES,
+    Array,
     count_interval,
     exact_test,
     mean_interval,
     median_interval,
     rank_interval,
 )
-from experiments.analysis.statistics import NO, PARTIAL, YES, Array
 
 LEVEL = 0.05
 

@@ -28,7 +28,6 @@ from experiments.analysis.figures import Spec
 from experiments.analysis.tables import OwnTable, Table
 from experiments.config.compose import nearest
 from experiments.core.plugins import discover_values, values_of
-from experiments.store.records import Store
 from experiments.studies.model import Study
 
 if TYPE_CHECKING:
@@ -71,11 +70,6 @@ _FILES = {
 }
 """The 22 macros of the paper's ``data_generated.tex`` (5 numbers and 17 table bodies), in the order of the file, and
 the file that each is in."""
-
-
-def runs_with_curves(store: Store) -> set[str]:
-    """Return the ids of the runs that keep their curve file, according to any study."""
-    return set().union(*(each.with_curves(store) for each in STUDIES.values()))
 
 
 def study(name: str) -> Study:

@@ -12,7 +12,7 @@ from experiments.analysis.claims import judge_claim
 from experiments.analysis.collect import Reader
 from experiments.core.paths import RESULTS
 from experiments.store.records import Store
-from experiments.studies import CLAIMS, FIGURES, runs_with_curves
+from experiments.studies import CLAIMS, FIGURES, STUDIES
 from experiments.studies.decay import DECAY
 from experiments.studies.model import Study
 from experiments.studies.schedules import FOUR
@@ -34,7 +34,7 @@ def test_every_curve_file_among_the_records_is_kept_by_a_study() -> None:
     store = Store(RESULTS)
     stored = store.with_curves()
     assert stored
-    kept = runs_with_curves(store)
+    kept = set().union(*(each.with_curves(store) for each in STUDIES.values()))
     dropped = [str(store.curves_path(name).relative_to(RESULTS)) for name in stored if name not in kept]
     assert not dropped, "a study keeps the curves of its first seeds alone (curves=N): remove the others from results/"
 

@@ -15,14 +15,17 @@ from experiments.analysis.collect import Problem, Reader, RecordedRun
 from experiments.analysis.compare import compare_all, totals, verdict_counts
 from experiments.analysis.formats import parse_format
 from experiments.analysis.reduce import Cell
-from experiments.analysis.significance import (
+from experiments.analysis.statistics import (
+    NO,
+    PARTIAL,
+    YES,
+    Array,
     count_interval,
     exact_test,
     mean_interval,
     median_interval,
     rank_interval,
 )
-from experiments.analysis.statistics import NO, PARTIAL, YES, Array
 from experiments.analysis.verdict import WIDEST, Verdict, judge_cell
 from experiments.store.records import Store
 from experiments.studies import macros
