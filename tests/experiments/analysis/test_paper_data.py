@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import record_samples as samples
-from figure_samples import put_grown
-from table_samples import baseline_id, build, cell, filled, store
+from table_samples import build, cell, filled, store
 
 from experiments.analysis import published
 from experiments.analysis.build import comment, from_cells, reduce_all
@@ -96,7 +95,7 @@ def test_data_that_are_not_the_published_files_are_named_above_the_macros_that_t
     mirror = {"name": "regression1d", "sha256": "0" * 64, "provenance": how}
     other = Store(store.root / "other")
     for seed in range(10):
-        put_grown(other, BASELINE, seed, 6.0, 1e-5, data=mirror)
+        samples.put_grown(other, BASELINE, seed, 6.0, 1e-5, data=mirror)
     lines = build(other)[1].splitlines()
     noted = [after for line, after in itertools.pairwise(lines) if line.endswith(f"regression1d, {how}")]
     assert any(line.startswith(r"\newcommand{\stdT}") for line in noted)
@@ -149,7 +148,7 @@ def test_without_records_every_number_is_a_dash_and_every_label_stands(tmp_path:
 
 
 def test_a_missing_seed_makes_the_whole_row_dashes(store: Store) -> None:
-    store.path(baseline_id(7)).unlink()
+    store.path(samples.baseline_id(7)).unlink()
     assert cell(store, "datafourbody.baseline.t").printed == "--"
     assert cell(store, "datafourbody.baseline.t").n == 9
     assert cell(store, "datafourbody.beta4.t").complete
@@ -190,31 +189,31 @@ def test_a_misspelt_folder_of_records_is_refused(
 
 
 def test_strict_lists_what_is_missing_and_writes_nothing(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    store.path(baseline_id(7)).unlink()
+    store.path(samples.baseline_id(7)).unlink()
     status, text = build(store, "--strict")
     assert (status, text) == (1, "")
     listed = capsys.readouterr().err
-    assert f"missing: {baseline_id(7)}: not run [" in listed
+    assert f"missing: {samples.baseline_id(7)}: not run [" in listed
     assert "no study: dataeightbody.stories-ffn: no study of this row exists yet" in listed
-    assert f"missing: {baseline_id(6)}" not in listed
+    assert f"missing: {samples.baseline_id(6)}" not in listed
 
 
 def test_explain_shows_records_and_arithmetic(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--results", str(store.root), "--explain", "datafourbody.baseline.t"]) == 0
     text = capsys.readouterr().out
-    assert f"regression1d/{baseline_id(2)}.json (commit 0000000000): grown.t = 6" in text
+    assert f"regression1d/{samples.baseline_id(2)}.json (commit 0000000000): grown.t = 6" in text
     assert "median of grown.t: (4, 5, 6, 7, 8, 4, 5, 6, 7, 8) = 6" in text
     assert "printed: 6.00" in text
     assert "no digest" not in text
-    older = store.path(baseline_id(2))
+    older = store.path(samples.baseline_id(2))
     told = json.loads(older.read_text())
     older.write_text(json.dumps({key: value for key, value in told.items() if key != "sha256"}))
     assert "no digest, so a change would not show: 1 of 10" in explain(
         Reader(store), *find("datafourbody.baseline.t", macro)[0]
     )
-    store.path(baseline_id(7)).unlink()
+    store.path(samples.baseline_id(7)).unlink()
     text = explain(Reader(store), *find("datafourbody.baseline.t", macro)[0])
-    assert f"missing: {baseline_id(7)}" in text
+    assert f"missing: {samples.baseline_id(7)}" in text
     assert "printed: --" in text
     assert "a dash by design" in explain(Reader(store), *find("datasevenbody.ngn.fixed", macro)[0])
 
