@@ -49,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _explain(reader: Reader, name: str) -> int:
-    from experiments.analysis.explain import explain, find
+    from experiments.analysis.build import explain, find
 
     print("\n\n".join(explain(reader, *cell) for cell in find(name, macro)))
     return 0

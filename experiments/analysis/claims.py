@@ -280,9 +280,9 @@ class Claims:
 
         def made(predicate: Predicate) -> tuple[Claim, Claim]:
             own = self(name, "limitations" if limitation else where, threshold, text=text)(predicate)
-            said = {"text": f"{own.text} Here on {model} at {how}.", "where": f"{where}, on {model}"}
-            rank = own.rank + TWINS
-            return own, replace(own, name=f"{name}_small", rank=rank, stand_in=stand_in.name, **said)
+            said, place = f"{own.text} Here on {model} at {how}.", f"{where}, on {model}"
+            rank, of = own.rank + TWINS, stand_in.name
+            return own, replace(own, name=f"{name}_small", text=said, where=place, rank=rank, stand_in=of)
 
         return made
 

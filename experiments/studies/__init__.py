@@ -40,7 +40,7 @@ class Parts(UserDict[str, Part]):
     """Name → part, in the order of the ranks. The files of all studies are imported when it is first read."""
 
     def __init__(self, kind: type[Part]) -> None:
-        self._kind = kind
+        self._kind: type[Part] = kind
 
     @cached_property
     def data(self) -> dict[str, Part]:  # type: ignore[override]

@@ -75,9 +75,9 @@ def _named(selections: Iterable[Selection], store: Store | None) -> Iterator[Run
             if run.id not in seen:
                 seen.add(run.id)
                 yield run
-            record = _complete(store, run) if store is not None and selection.companions else None
-            for _, find in selection.companions if record is not None else ():
-                yield from visit(find(selection, run.config.seed.value, record))
+            if selection.companions and store is not None and (record := _complete(store, run)) is not None:
+                for _, find in selection.companions:
+                    yield from visit(find(selection, run.config.seed.value, record))
 
     for selection in selections:
         yield from visit(selection)

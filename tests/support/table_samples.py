@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import record_samples as samples
 
+from experiments.analysis.build import find
 from experiments.analysis.collect import Reader
-from experiments.analysis.explain import find
 from experiments.analysis.reduce import Cell, reduce_cell
 from experiments.store.records import Store
 from experiments.studies import macro

@@ -17,9 +17,8 @@ import record_samples as samples
 from table_samples import build, cell, filled, store
 
 from experiments.analysis import published
-from experiments.analysis.build import comment, from_cells, reduce_all
+from experiments.analysis.build import comment, explain, find, from_cells, reduce_all
 from experiments.analysis.collect import Reader, unofficial_parts
-from experiments.analysis.explain import explain, find
 from experiments.analysis.reduce import reduce_cell
 from experiments.analysis.selection import fixed_of_learned_count
 from experiments.config.identity import run_id
