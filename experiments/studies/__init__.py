@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Part = TypeVar("Part", Study, Spec, Claim, OwnTable)
 
 
-class Parts(UserDict[str, Part]):
+class Discovered(UserDict[str, Part]):
     """Name → part, in the order of the ranks. The files of all studies are imported when it is first read."""
 
     def __init__(self, kind: type[Part]) -> None:
@@ -48,11 +48,11 @@ class Parts(UserDict[str, Part]):
         return discover_values(__name__, __path__, self._kind)
 
 
-STUDIES = Parts(Study)
-FIGURES = Parts(Spec)
+STUDIES = Discovered(Study)
+FIGURES = Discovered(Spec)
 """By file name, the paper's figures by number (missing numbers are tables), then those beyond the paper."""
-CLAIMS = Parts(Claim)
-OWN = Parts(OwnTable)
+CLAIMS = Discovered(Claim)
+OWN = Discovered(OwnTable)
 """Tables that the paper does not have, in the order of the report."""
 _FILES = {
     **dict.fromkeys(("stdT", "stdSoftMSE", "stdHardMSE"), "one_d"),
