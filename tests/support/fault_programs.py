@@ -32,6 +32,7 @@ from experiments.data.source import Folder
 from experiments.store.records import Store
 from experiments.studies.one_d import BASELINE
 from experiments.tasks.language.folders import check_sums
+from ngn.files import write_atomically
 
 STEPS = 12
 
@@ -107,9 +108,10 @@ def kill_trainers(folder: Path, count: int) -> Count:
     def program(name: str, train: Callable[[Path, str | None], Any]) -> Program:
         def work(place: Path, start: str | None = None) -> None:
             learned = train(place, start).state()
-            (place / "learned").write_text(json.dumps({name: value.tolist() for name, value in learned.items()}))
+            text = json.dumps({name: value.tolist() for name, value in learned.items()})
+            write_atomically(place / "learned", text.encode())
 
-        def again(place: Path) -> None:
+        def again(place: Path, number: int) -> None:
             saved = sorted((place / "saved").glob("*"), key=lambda p: -int("".join(filter(str.isdigit, p.name))))
             starts = [*map(str, saved[:2]), None, None]
             if child(lambda: work(place, starts[0])) and child(lambda: work(place, starts[1])):
