@@ -231,9 +231,6 @@ def two_learners(key: str, ours: Sequence[int], theirs: Sequence[int], error: fl
         yield SEVEN.runs[name], phases
 
 
-SCHEDULES = {"no_alpha": (4.5, 1e-5, 9e-5), "beta4": (4.0, 1e-5, 6e-4)}
-
-
 def committed(cost: float = 1.0, beta4: float = 1e-5) -> Fill:
     """Committed schedules that end at 6, with a truncated error of ``cost`` times the soft error.
 
@@ -245,7 +242,11 @@ def committed(cost: float = 1.0, beta4: float = 1e-5) -> Fill:
             soft = beta4 if key == "beta4" else 1e-5
             yield grown(COMMITTED.runs[f"datafour_{key}_commit"], 6.0, soft, cost * soft, r=[0.8])
 
-    return lambda store: (schedules(**SCHEDULES)(store), with_commit()(store))[0]
+    def fill(store: Memory) -> None:
+        schedules(no_alpha=(4.5, 1e-5, 9e-5), beta4=(4.0, 1e-5, 6e-4))(store)
+        with_commit()(store)
+
+    return fill
 
 
 @runs
@@ -353,11 +354,51 @@ def snapped(t: float) -> Fill:
     return fill
 
 
-WIDE, NARROW, SMALL_COUNTS = (5, 6, 7, 8), (7, 7, 7, 8), (2, 3, 7)
+WIDE, NARROW, FEW = (5, 6, 7, 8), (7, 7, 7, 8), (2, 3, 7)
 OF_RUNS: dict[str, tuple[Fill, Fill]] = {
     "knob": (sweep(40), sweep(40, falling=False)),
     # 40 prices are a factor of 10**(4 * 39 / 499) = 2.05; 10 one of 1.18
     "plateaus": (sweep(40), sweep(10)),
     "sweep_integers": (sweep(40), sweep(40, t_off=0.3)),
+    "retarget": (continued(7, 6, 3), continued(9, 7, 7)),
+    "baseline_integers": (baseline(), baseline(6.5)),
+    "annealing": (schedules(lambda_const=(5.5, 1e-5, 1e-5)), schedules(lambda_const=(5.0, 1e-5, 1e-5))),
+    "truncation_free": (schedules(), schedules(baseline=(6.0, 1e-5, 2e-5))),
+    "constant_schedules": tuple(
+        schedules(lambda_const=(5.5, 1e-5, 2e-5), alpha_const=(7.0, 1e-5, error)) for error in (5e-6, 1e-6)
+    ),
+    "gap": tuple(schedules(no_alpha=(4.5, 1e-5, 9e-5), beta4=(4.0, 1e-5, error)) for error in (6e-4, 1e-5)),
+    "sharp_start": tuple(schedules(beta15=(t, 1e-5, 7e-4)) for t in (2.0, 6.0)),
+    "quantile_cut": (decay(learn_r=(1e-6, 8.0)), decay(learn_r=(1e-6, 2e-6))),
+    "normalised": tuple(decay(learn_r=(1e-6, 8.0), learn_r_normalized=(soft, 1.0)) for soft in (2e-2, 2e-6)),
+    "vision_truncation": (accuracies(2.0, 1), accuracies(2.0, 10)),
+    "vision_fixed": (accuracies(2.0, 1), accuracies(2.0, 10)),
+    "depth": (layers(10), layers(8)),
+    "recursive": (chain(0), chain(20)),
+    "frontier": (frontier(1.5), frontier(0.5)),
+    "l0": (two_learners("l0", WIDE, WIDE, 1e-4), two_learners("l0", WIDE, WIDE, 1e-6)),
+    "awnn_spread": (two_learners("awnn", WIDE, NARROW, 1e-4), two_learners("awnn", NARROW, WIDE, 1e-4)),
+    "awnn_fit": (two_learners("awnn", WIDE, WIDE, 1e-4), two_learners("awnn", WIDE, WIDE, 1e-6)),
+    "ste": (two_learners("ste", WIDE, FEW, 1e-5), two_learners("ste", FEW, WIDE, 1e-5)),
+    "overshoot": (courses(8.0), courses(6.1)),
+    "both_directions": (starts(6, 6.5, 14), starts(6, 14, 14)),
+    "no_prune_r1": (starts(6, 6.5, 14), starts(6, 6.5, 6)),
+    "no_prune_alpha": (starts(6, 6.5, 14), starts(6, 6.5, 6)),
+    "commit_exact": (committed(), committed(cost=1.001)),
+    "commit_fit": (committed(), committed(beta4=5e-4)),
+    "tied_distance": (tied(1.3), tied(2.5)),
+    "tied_fit": tuple(rows(TIED, {"baseline_0": (1e-5,), "baseline_3": (error,)}) for error in (1.4e-5, 4e-5)),
+    "budget_met": (budgets(), budgets(cost=101.0)),
+    "budget_used": (budgets(), budgets(cost=90.0)),
+    "budget_fit": (budgets(), budgets(times=4.0)),
+    "budget_high": (stories_started(1.69), stories_started(1.71)),
+    "orders_power": (ordered("power", 0.5, 1.0), ordered("power", 0.1, 1.0)),
+    "orders_needed": (ordered("none", 1.0, 5.0), ordered("none", 1.0, 2.0)),
+    "orders_nested": (ordered("ranks", 3.0, 0.1), ordered("ranks", 0.8, 0.1)),
+    "prune_random_strong": (strong(70.0), strong(30.0)),
+    "prune_frozen_trained": (frozen(29.0), frozen(31.0)),
+    "adapter_close_snapped": (snapped(0.5), snapped(1.0)),
+    "peft_baselines_asked": (adapted(ASKED_RUNS.values(), score=80.0), adapted(ASKED_RUNS.values(), score=20.0)),
+    "peft_middle_prices": (adapted(PRICED_RUNS.values()), adapted(PRICED_RUNS.values(), third=2)),
 }
 """Claim → (runs that agree with it, runs that disagree)."""

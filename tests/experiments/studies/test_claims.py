@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import record_samples as samples
-from claim_cells import OF_CELLS, PUBLISHED, Case, cell
-from claim_extensions import OF_EXTENSIONS
-from claim_runs import OF_RUNS, WIDE, Memory, two_learners
-from claim_standins import OF_STANDINS, beside_random
+from claim_samples import OF_CELLS, OF_RUNS, PUBLISHED, WIDE, Case, Memory, adapted, beside_random, cell, two_learners
 
 from experiments.analysis import published
 from experiments.analysis.claims import BY_CONSTRUCTION, UNTESTED, Judged, judge_claim
@@ -49,9 +44,9 @@ def test_claims_on_cells(key: str) -> None:
         assert name in lacking.because
 
 
-@pytest.mark.parametrize("key", OF_RUNS | OF_EXTENSIONS)
+@pytest.mark.parametrize("key", OF_RUNS)
 def test_claims_on_runs(key: str) -> None:
-    holds, fails = (OF_RUNS | OF_EXTENSIONS)[key]
+    holds, fails = OF_RUNS[key]
     good = BY_CONSTRUCTION if BY_KEY[key].by_construction else AGREES
     # ten runs without one do not prove that there is none
     bad = CANNOT_TELL if key == "overshoot" else DISAGREES
@@ -78,10 +73,11 @@ def test_a_claim_on_curves_says_that_they_are_not_kept() -> None:
     assert "these runs have no curve files; run them again" in found.because
 
 
-def adapted(store: Store, **changes: float) -> None:
+def small(store: Store, **changes: float) -> None:
     """Records of learned ranks and widths, and of their rivals."""
-    for gate, task in itertools.product(("lora", "adapter"), TASKS.values()):
-        samples.adapt(store, learned(task, gate, choices=SMALL), **changes)  # type: ignore[arg-type]
+    adapted((learned(task, gate, choices=SMALL) for gate in ("lora", "adapter") for task in TASKS.values()), **changes)(
+        store
+    )
 
 
 def pruned(store: Store, sign: int = 1, frozen: float = 10.0, ngn: float = 72.0) -> None:
@@ -103,10 +99,10 @@ def pruned(store: Store, sign: int = 1, frozen: float = 10.0, ngn: float = 72.0)
 
 Fill = Callable[..., None]
 OF_STAND_INS: dict[str, tuple[tuple[Table, ...], Fill, tuple[dict[str, float], ...]]] = {
-    "peft_baselines_small": (PEFT, adapted, ({"score": 80.0}, {"score": 51.0}, {"score": 20.0})),
-    "peft_middle_small": (PEFT, adapted, ({}, {"third": 2})),
-    "lora_close_small": (PEFT, adapted, ({"questions": 20_000}, {}, {"soft": 40.0})),
-    "adapter_close_small": (PEFT, adapted, ({"questions": 20_000}, {}, {"soft": -40.0})),
+    "peft_baselines_small": (PEFT, small, ({"score": 80.0}, {"score": 51.0}, {"score": 20.0})),
+    "peft_middle_small": (PEFT, small, ({}, {"third": 2})),
+    "lora_close_small": (PEFT, small, ({"questions": 20_000}, {}, {"soft": 40.0})),
+    "adapter_close_small": (PEFT, small, ({"questions": 20_000}, {}, {"soft": -40.0})),
     "prune_monotone_small": (PRUNING, pruned, ({"ngn": 53.0}, {"sign": -1})),
     "prune_frozen_small": (PRUNING, pruned, ({}, {"frozen": -10.0})),
     "prune_random_small": (PRUNING, pruned, ({"ngn": 70.0}, {"ngn": 60.0}, {"ngn": 30.0})),
@@ -116,11 +112,11 @@ cannot tell (where there are three), and that disagree."""
 
 
 @pytest.mark.parametrize("key", OF_STAND_INS)
-def test_claims_on_the_model_that_stands_in(key: str, tmp_path: Path) -> None:
+def test_claims_on_the_model_that_stands_in(key: str) -> None:
     tables, fill, cases = OF_STAND_INS[key]
     words = (AGREES, CANNOT_TELL, DISAGREES) if len(cases) == 3 else (AGREES, DISAGREES)
     for changes, word in zip(cases, words, strict=True):
-        store = Store(tmp_path / word)
+        store = Memory()
         fill(store, **changes)
         compared = compare_all(Reader(store), published.load_published(), tables)
         items = {item.name: item for item in compared if not item.stand_in}
@@ -131,30 +127,17 @@ def test_claims_on_the_model_that_stands_in(key: str, tmp_path: Path) -> None:
         assert judged(key.removesuffix("_small"), store, items).word == UNTESTED
 
 
-@pytest.mark.parametrize("key", OF_STANDINS)
-def test_claims_of_the_study_of_stand_ins(key: str, tmp_path: Path) -> None:
-    for fill, word in zip(OF_STANDINS[key], (AGREES, DISAGREES), strict=True):
-        store = Store(tmp_path / word)
-        fill(store)
-        found = judged(key, store)
-        assert found.word == word, found.interval
-        assert found.runs
-    lacking = judged(key, Store(tmp_path / "nothing"))
-    assert (lacking.word, lacking.runs) == (UNTESTED, ())
-    assert " of " in lacking.because
-
-
-def test_ties_are_no_losses(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    adapted(store, score=50.0)
+def test_ties_are_no_losses() -> None:
+    store = Memory()
+    small(store, score=50.0)
     compared = compare_all(Reader(store), published.load_published(), PEFT)
     found = judged("peft_baselines_small", store, {item.name: item for item in compared if not item.stand_in})
     assert found.word == CANNOT_TELL
     assert [finding.value for finding in found.findings] == [5, 5]
 
 
-def test_little_removed_is_no_evidence_on_random_removal(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+def test_little_removed_is_no_evidence_on_random_removal() -> None:
+    store = Memory()
     pruned(store, ngn=30.0)
     compared = compare_all(Reader(store), published.load_published(), PRUNING)
     items = {item.name: item for item in compared if not item.stand_in}
@@ -169,7 +152,7 @@ def test_little_removed_is_no_evidence_on_random_removal(tmp_path: Path) -> None
 
 def test_a_learner_unlike_the_published_one_is_no_evidence_about_it() -> None:
     store = Memory()
-    two_learners("l0", WIDE, 1e-5, WIDE, 1e-4)(store)
+    two_learners("l0", WIDE, WIDE, 1e-4)(store)
     name, item = "datasevenfullbody.l0.truncated", L0["datasevenfullbody.l0.truncated"]
     found = judged("l0", store, {name: replace(item, verdict=Verdict(DISAGREES))})
     assert (found.word, found.runs) == (UNTESTED, ())
@@ -178,7 +161,7 @@ def test_a_learner_unlike_the_published_one_is_no_evidence_about_it() -> None:
 
 def test_every_claim_is_tested_here() -> None:
     on_the_papers_models = {key.removesuffix("_small") for key in OF_STAND_INS}
-    assert set(BY_KEY) == {*OF_CELLS, *OF_RUNS, *OF_EXTENSIONS, *OF_STAND_INS, *OF_STANDINS, *on_the_papers_models}
+    assert set(BY_KEY) == {*OF_CELLS, *OF_RUNS, *OF_STAND_INS, *on_the_papers_models}
     assert len(BY_KEY) == len(CLAIMS)
 
 
