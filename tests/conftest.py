@@ -30,6 +30,17 @@ hypothesis.settings.load_profile("suite")
 _BEGAN = time.monotonic()
 
 
+@pytest.fixture(autouse=True)
+def same_environment() -> Iterator[None]:
+    """Give the next test the environment and the arguments of this one: ``run.py`` sets them for its jobs."""
+    environment, arguments = dict(os.environ), [*sys.argv]
+    yield
+    if dict(os.environ) != environment:
+        os.environ.clear()
+        os.environ.update(environment)
+    sys.argv[:] = arguments
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--slow-for",
