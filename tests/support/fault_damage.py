@@ -44,25 +44,19 @@ RESUMED = tuple(place for place in PLACES if place != "unreadable")
 """What a training survives. A disk that cannot be read stops it with a message, as that may be temporary."""
 
 
-def put_odd(path: Path, place: str) -> None:
-    """Put something else in place of a file: one of :data:`PLACES`, or a pipe."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    if place == "a folder":
-        (path / "below").mkdir(parents=True)
-    elif place == "a pipe":
-        os.mkfifo(path)
-    elif place in LINKS:
-        path.symlink_to(LINKS[place] or path.name)
-
-
 def harm(path: Path, random: np.random.Generator, places: Sequence[str] = PLACES) -> str:
-    """Damage a file in a random way; return a description."""
+    """Damage a file, or put something else in its place, in a random way; return a description."""
     how = str(random.choice([*DAMAGE, *places]))
     content = path.read_bytes()
-    put_odd(path, how)
+    path.unlink()
     if how in DAMAGE:
         path.write_bytes(DAMAGE[how](content, int(random.integers(max(1, len(content))))))
+    elif how == "a folder":
+        (path / "below").mkdir(parents=True)
+    elif how == "a pipe":
+        os.mkfifo(path)
+    elif how in LINKS:
+        path.symlink_to(LINKS[how] or path.name)
     return how
 
 
@@ -173,7 +167,7 @@ def damaged_beside(folder: Path, count: int) -> Count:
         shutil.copytree(sound, place)
         of_kind = list(kinds.values())[number % len(kinds)]  # every kind equally often
         harmed = of_kind[random.integers(len(of_kind))]
-        how = harm(harmed, random)
+        how = harm(harmed, random, (*PLACES, "a pipe"))
         ended = [trial.program(main, *words) for main, words in _readers(place, harmed, number // len(kinds))]
         said = trial.told()
         counts = harmed.suffix in (".json", ".jsonl", ".zip") and harmed.parent.name != "failures"
