@@ -48,7 +48,7 @@ def test_a_clean_environment_needs_the_wheel_alone(tmp_path: Path) -> None:
     work.mkdir()
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
     assert max(len([line for line in block.splitlines() if line.strip()]) for block in blocks) <= 20
-    blocks = [block for block in blocks if "transformers" not in block]  # test_readme.py runs that one
+    blocks = [block for block in blocks if "transformers" not in block]  # test_walkthroughs.py runs that one
     (work / "examples.py").write_text("\n".join([*blocks, "print(ngn.__file__)"]))
     ran = subprocess.run([python, "-I", "-W", "error", "examples.py"], cwd=work, capture_output=True, text=True,
                          check=False, env={"OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"})  # fmt: skip
