@@ -1,7 +1,7 @@
 """Small ordinary models with one ordered axis, for learned sizes without a bank.
 
-``forward`` is ordinary code with the axis in its place, and :func:`plain` the reference of each. Where code of the library
-or of the suite computes components, it sums them one by one with the coefficients c_k.
+``forward`` is ordinary code with the axis in its place, and :func:`plain` the reference of each. Where code of the
+library or of the suite computes components, it sums them one by one with the coefficients c_k.
 """
 
 from collections.abc import Callable

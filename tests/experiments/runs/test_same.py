@@ -59,7 +59,10 @@ def test_an_edited_source_is_named_and_refused(tmp_path: Path, monkeypatch: pyte
     asked = config(tmp_path)
     (made,) = launch([asked])
     assert "sources" in json.loads(made.path.read_text())["code"]
-    assert launch([asked])[0].status == "present"
+    (present,) = launch([asked])
+    assert present.status == "present"
+    assert f"{made.path}" in present.message
+    assert "force=true" in present.message
     files(monkeypatch, FILES | {"ngn/gate.py": "9"})
     with pytest.raises(RecordError, match=r"by other sources \(ngn/gate.py\); add force=true") as refused:
         launch([asked])
