@@ -57,7 +57,7 @@ def test_the_commands_of_the_readme_run_in_a_fresh_clone(tmp_path: Path) -> None
 
 @pytest.mark.slow(seconds=10)
 def test_the_first_example_makes_a_model_of_transformers_smaller(tmp_path: Path) -> None:
-    """test_packaging.py runs the others, without transformers."""
+    """test_extras.py runs the others, without transformers."""
     pytest.importorskip("transformers")
     (example,) = [block for block in PYTHON.findall(README) if "transformers" in block]
     before, after = _parameters(Reader(tmp_path).compute(example))
