@@ -28,10 +28,10 @@ from ngn.axis import OrderedAxis
 from ngn.checks import FAULTS, arguments, called, own_randomness
 from ngn.comparison import varied
 from ngn.copying import duplicate
-from ngn.cutting import Choice, is_stack, owned
+from ngn.cut import cut_to
+from ngn.cuts import is_stack, owned
 from ngn.measuring import AGREED, multiply_adds, shortest
 from ngn.tracing.lengths import Polynomial
-from ngn.truncation import truncated
 
 BLOCK = 16
 """Models that are timed in turns, each time together with the largest one."""
@@ -194,7 +194,7 @@ class Cost:
 
 def traced_cost(axes: Sequence[OrderedAxis], kind: str) -> Polynomial | None:
     """The cost of sizes that one trace has found."""
-    costs = [axis.costs.get(kind) for axis in axes]
+    costs = [getattr(axis, "costs", {}).get(kind) for axis in axes]
     first = costs[0]
     if first is None or any(cost is not first for cost in costs):
         return None
@@ -231,22 +231,6 @@ def refuse_changing(model: nn.Module, axes: Sequence[OrderedAxis], example: Any)
             for p in small.parameters():
                 flat = p.flatten()
                 p.copy_((flat.flip(0) if strength else flat.roll(1)).view_as(p))
-
-
-def cut_to(model: nn.Module, axes: Sequence[OrderedAxis], counts: Sequence[int]) -> nn.Module:
-    """Copy ``model`` (of a stack, its first) with ``counts`` leading components per axis, without weights.
-
-    Tensors that are not cut are shared with ``model``.
-
-    Raises:
-        ValueError: if an axis has fewer components, as after a cut.
-    """
-    parts = [(axis, n) for axis, n in zip(axes, counts, strict=True) if axis.cuts]  # others were in removed layers
-    if more := [(axis.name, n, axis.K) for axis, n in parts if n > axis.K]:
-        raise ValueError(f"{more[0][0] or 'the axis'} has {more[0][2]} components, not {more[0][1]}")
-    kept = {axis: Choice(axis.in_place(torch.arange(axis.K) < n), None, None) for axis, n in parts}
-    stacked = any(axis.capacity.replicas is not None for axis in axes)
-    return truncated(model, kept, 0 if stacked else None, share="all").eval()
 
 
 def _cut_tensors(axis: OrderedAxis) -> set[int]:

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from ngn.axis import OrderedAxis
 from ngn.checks import arguments, evaluating
 from ngn.copying import duplicate
-from ngn.cost import cut_to
-from ngn.cutting import distinct, is_stack, owned
+from ngn.cut import cut_to, distinct
+from ngn.cuts import is_stack, owned
 from ngn.measuring import in_turns
 
 MODE_WORDS = {"soft": "as trained", "kept": "with gates on what is kept", "hard": "as deployed"}

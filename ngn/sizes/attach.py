@@ -13,9 +13,10 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from ngn.allocation import BudgetLearner
-from ngn.axis import OrderedAxis, kind_of
+from ngn.axis import OrderedAxis
 from ngn.budget import BUDGET_COMMIT, Budget
 from ngn.checks import ExampleError, axes_of, evaluating, outputs_on
+from ngn.cuts import kind_of
 from ngn.importance import Importance, check, sort
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity

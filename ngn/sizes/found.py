@@ -15,6 +15,7 @@ from ngn.methods.base import Capacity
 from ngn.sizes.base import Maker
 from ngn.sizes.hooked import HookedAxis
 from ngn.tracing.found import Consumer, FoundSizes, SizeGroup, Uncut
+from ngn.tracing.lengths import Polynomial
 from ngn.tracing.run import use_cuttable_attention
 
 
@@ -25,18 +26,17 @@ class FoundAxis(HookedAxis):
     reaches no product.
     """
 
-    consumers: tuple[Consumer, ...] = ()
-
-    def __init__(self, capacity: Capacity, group: SizeGroup) -> None:
-        super().__init__(capacity, group.cuts, group.counts, -1, group.order, group.name, group.unit)
-        self.consumers, self.units = group.consumers, group.units or group.length
+    def __init__(self, capacity: Capacity, group: SizeGroup, costs: Mapping[str, Polynomial | None]) -> None:
+        self.consumers: tuple[Consumer, ...] = group.consumers
+        units = group.units or group.length
+        super().__init__(capacity, group.cuts, group.counts, -1, group.order, group.name, group.unit, units=units)
         self.seen = all(consumer.by_input for consumer in group.consumers)
+        self.costs = costs
+        """By kind, the cost of the model as a function of all sizes that the trace has found."""
         if not bool((capacity.weights() == 1).all()) and not all(
             any(c.fold for c in self._of(r)) for r in self.consumers
         ):
             raise ValueError(f"{group.name}: a tied weight reads its units, so ordering weights must be one: set r=1")
-        self._units: list[Tensor] = []
-        self._whole: list[bool] = []
         self.moved()
 
     def _of(self, consumer: Consumer) -> list[Any]:
@@ -45,7 +45,8 @@ class FoundAxis(HookedAxis):
 
     def moved(self) -> None:
         """Note, for each consumer, the place of every entry that it reads; a last place for entries of other sizes."""
-        self._units, self._whole = [], []
+        self._units: list[Tensor] = []
+        self._whole: list[bool] = []
         for consumer in self.consumers:
             value = value_of(consumer.holder, consumer.name)
             units, n = torch.full((value.shape[consumer.dim],), self.places), self.places
@@ -58,8 +59,8 @@ class FoundAxis(HookedAxis):
         super().sort(by_importance)
         self.moved()
 
-    def truncated(self, kept: Tensor, scale: Tensor | None) -> None:
-        super().truncated(kept, scale)
+    def closed(self, scale: Tensor | None) -> None:
+        super().closed(scale)
         self.consumers, self._units = (), []
 
     def attach(self) -> None:
@@ -121,9 +122,8 @@ class FoundAxis(HookedAxis):
 def attach_found(model: nn.Module, found: FoundSizes, make: Maker) -> list[FoundAxis]:
     """Make the sizes of ``found`` learnable."""
     use_cuttable_attention([cut.module for group in found for cut in group.cuts])
-    axes = [FoundAxis(make(group.name, group.length), group) for group in found]
+    axes = [FoundAxis(make(group.name, group.length), group, found.costs) for group in found]
     for axis in axes:
-        axis.costs = found.costs
         axis.attach()
     return axes
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
-from ngn.axis import Cut, OrderedAxis
+from ngn.axis import OrderedAxis
+from ngn.cuts import Cut
 
 
 class HookedAxis(OrderedAxis):
@@ -24,20 +25,19 @@ class HookedAxis(OrderedAxis):
     """
 
     hooked = True
-    units: int | None = None
-    """Number of units that importance can sort, a multiple of K; None for none."""
-    seen = True
-    """Whether hooks see the input of all that reads the components."""
-    in_weights = False
-    """Whether coefficients may multiply the weight of a consumer."""
-    _gated: list[tuple[nn.Module, dict[str, Any], str, Any]]
-    """Weights replaced during the pass of a module: (module, table of parameters, name, weight)."""
-    _written: tuple[int, int] | None = None
-    """(id, version) of a layer's input, to detect writes into it."""
 
-    def __init__(self, *args: Any, **settings: Any) -> None:
+    def __init__(self, *args: Any, units: int | None = None, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self._gated = []
+        self.units = units
+        """Number of units that importance can sort, a multiple of K; None for none."""
+        self.seen = True
+        """Whether hooks see the input of all that reads the components."""
+        self.in_weights = False
+        """Whether coefficients may multiply the weight of a consumer; you may set it."""
+        self._gated: list[tuple[nn.Module, dict[str, Any], str, Any]] = []
+        """Weights replaced during the pass of a module: (module, table of parameters, name, weight)."""
+        self._written: tuple[int, int] | None = None
+        """(id, version) of a layer's input, to detect writes into it."""
 
     def dim_at(self, consumer: nn.Module) -> int:
         """Return the dimension of the axis in the input of ``consumer``: the last, or a convolution's channels."""

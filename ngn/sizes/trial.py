@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
-from ngn.checks import FAULTS, ExampleError, calls_of, enter, outputs_on, summary, untouched
+from ngn.checks import FAULTS, ExampleError, calls_of, enter, having, outputs_on, summary, untouched
 from ngn.comparison import (
     DifferentError,
     apart,
@@ -25,7 +25,7 @@ from ngn.comparison import (
     rounding_bounds,
 )
 from ngn.copying import CopyError
-from ngn.cutting import is_stack, owned
+from ngn.cuts import is_stack, owned
 from ngn.methods.base import Capacity
 from ngn.methods.fixed import Retained
 from ngn.sizes.hooked import taken_by
@@ -60,7 +60,8 @@ def failed_trials(
     Raises:
         ValueError: if the uncut model fails, or cannot be copied.
     """
-    with untouched(model) as written:
+    # only calls in training count as such
+    with untouched(model) as written, having(axes, called=lambda axis: False):
         with written:
             enter(model, training=False)
         failed, calls = _failed(model, axes, example, also), calls_of(example, also)
@@ -76,8 +77,6 @@ def failed_trials(
                     "adds a parameter to the layer that reads it. Does the model pair parameters by their order? Pair "
                     "them by name"
                 )
-    for axis in axes:
-        axis.called = False  # only calls in training count
     return failed
 
 
@@ -227,14 +226,8 @@ def difference(
 @contextmanager
 def _at(axes: Sequence[OrderedAxis], count: Callable[[OrderedAxis], int]) -> Iterator[None]:
     """Let each axis retain its leading components, ``count`` of them."""
-    learned = [axis.capacity for axis in axes]
-    try:
-        for axis in axes:
-            axis.capacity, axis.mode = _leading(axis.capacity, count(axis)), "hard"
+    with having(axes, capacity=lambda axis: _leading(axis.capacity, count(axis)), mode=lambda axis: "hard"):
         yield
-    finally:
-        for axis, capacity in zip(axes, learned, strict=True):
-            axis.capacity, axis.mode = capacity, "soft"
 
 
 def _compare_activations(small: nn.Module, call: tuple[str, Any], pairs: Pairs, forget: Callable[[], None]) -> None:

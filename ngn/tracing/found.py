@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from ngn.axis import Cut
+from ngn.cuts import Cut
 from ngn.tracing.lengths import Polynomial
 
 

@@ -13,8 +13,9 @@ from bank_axes import HeadSum, SliceSum, StateSum
 from torch import Tensor, nn
 
 from experiments.models.adapter import Adapter
-from ngn.axis import Cut, OrderedAxis, inputs, outputs
+from ngn.axis import OrderedAxis
 from ngn.components.low_rank import Bottleneck, LowRankLinear
+from ngn.cuts import Cut, inputs, outputs
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
 from ngn.methods.fixed import FixedCount
