@@ -25,7 +25,7 @@ from ngn.axis import OrderedAxis
 from ngn.checks import arguments, evaluating, having
 from ngn.cut_modules import value_of
 from ngn.cuts import Cut, by_place, inputs_first, is_stack, owned
-from ngn.sizes.hooked import HookedAxis, divided, taken_by
+from ngn.hooked import HookedAxis, divided, taken_by
 from ngn.tracing.found import listed
 from ngn.train.losses import Loss, as_loss
 

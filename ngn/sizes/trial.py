@@ -26,9 +26,9 @@ from ngn.comparison import (
 )
 from ngn.copying import CopyError
 from ngn.cuts import is_stack, owned
+from ngn.hooked import taken_by
 from ngn.methods.base import Capacity
 from ngn.methods.fixed import Retained
-from ngn.sizes.hooked import taken_by
 from ngn.truncation import deploy_axes
 
 Pairs = Callable[[], list[tuple[str, Tensor, Tensor]]]  # activations by name, of the model and of its cut copy
