@@ -22,12 +22,6 @@ from ngn.cuts import inputs, outputs
 from ngn.methods.ngn import CountGate
 
 
-def test_sizes_are_those_of_the_tensors():
-    small = ngn.deploy(model_of("channels", CountGate(K, t0=1.2)))
-    assert (small.first.out_channels, small.norm.num_features, small.last.in_channels) == (4, 4, 4)
-    assert (small.each.groups, small.each.in_channels, small.each.out_channels) == (4, 4, 4)
-
-
 def test_two_axes_cut_one_tensor():
     middle, ends = nn.Linear(6, 8), (nn.Linear(2, 6), nn.Linear(8, 3))
     first = OrderedAxis(CountGate(3, t0=1.2), [*outputs(ends[0], 2), *inputs(middle, 2)])
