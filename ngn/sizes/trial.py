@@ -98,41 +98,28 @@ def _failed(model: nn.Module, axes: Sequence[OrderedAxis], example: Any, also: A
 
 
 def _culprits(
-    axes: Sequence[OrderedAxis], differs: Callable[[Sequence[OrderedAxis]], str | None]
+    axes: Sequence[OrderedAxis],
+    differs: Callable[[Sequence[OrderedAxis]], str | None],
+    sound: Sequence[OrderedAxis] = (),
+    known: bool = False,
 ) -> dict[OrderedAxis, str]:
-    """The axes whose cuts are wrong; of axes that are wrong only together, the later ones."""
-    if not axes or differs(axes) is None:
-        return {}
-    failed = _wrong_alone(axes, differs)
-    left = [axis for axis in axes if axis not in failed]
-    if differs(left) is None:
-        return failed
-    sound: list[OrderedAxis] = []
-    for axis in left:
-        if (reason := differs([*sound, axis])) is None:
-            sound.append(axis)
-        else:
-            failed[axis] = reason
-    return failed
+    """The axes whose cuts are wrong, found by halving; of axes that are wrong only together, the later ones.
 
-
-def _wrong_alone(
-    axes: Sequence[OrderedAxis], differs: Callable[[Sequence[OrderedAxis]], str | None], known: str | None = None
-) -> dict[OrderedAxis, str]:
-    """The axes of which each is wrong by itself, found by halving; ``known`` says how ``axes`` differ, if it is known.
-
-    If the first half is right, the second is taken to be wrong, without a trial of all of it.
+    Args:
+        sound: axes whose cuts are right, and which are cut, too.
+        known: whether some of ``axes`` are known to be wrong, since all before them are right.
     """
-    if len(axes) == 1:
-        reason = known or differs(axes)
-        return {} if reason is None else {axes[0]: reason}
-    half = len(axes) // 2
-    first = differs(axes[:half])
-    second = None if first is None else differs(axes[half:])
-    failed = {} if first is None else _wrong_alone(axes[:half], differs, first)
-    if first is None or second is not None:
-        failed |= _wrong_alone(axes[half:], differs, second)
-    return failed
+    if not axes:
+        return {}
+    reason = None
+    if (not known or len(axes) == 1) and (reason := differs([*sound, *axes])) is None:
+        return {}
+    if reason is not None and len(axes) == 1:
+        return {axes[0]: reason}
+    first, second = axes[: len(axes) // 2], axes[len(axes) // 2 :]
+    failed = _culprits(first, differs, sound)
+    right = [axis for axis in first if axis not in failed]
+    return failed | _culprits(second, differs, [*sound, *right], known=not failed)
 
 
 def parts_of(model: nn.Module, axis: OrderedAxis) -> str:
