@@ -105,14 +105,17 @@ class Cost:
             self.saved, self.together = self.saved * scale, self.together * scale
 
     def _traced(self) -> bool:
-        """Take the cost from a trace that found all axes, if it agrees with both ends measured."""
-        exact = traced_cost(self.axes, self.kind)
-        if exact is not None:
-            for counts in (self.largest, self.smallest):
-                if float(exact(torch.tensor(counts, dtype=torch.float64))[0]) != self.measured(counts):
-                    return False
+        """Take the cost from the trace that found all axes, if it agrees with both ends measured."""
+        costs = [getattr(axis, "costs", {}).get(self.kind) for axis in self.axes]
+        traced = costs[0]
+        if traced is None or any(cost is not traced for cost in costs):
+            return False
+        exact = traced.of([a.name for a in self.axes], [round(traced.units(a.name) / a.K) for a in self.axes])
+        ends = ((counts, torch.tensor(counts, dtype=torch.float64)) for counts in (self.largest, self.smallest))
+        if any(float(exact(n)[0]) != self.measured(counts) for counts, n in ends):
+            return False
         self.exact = exact
-        return exact is not None
+        return True
 
     def __call__(self, count: Tensor) -> tuple[Tensor, Tensor]:
         """C, float64 [...], and dC/dn, [..., G], at continuous counts [..., G]; extrapolated linearly."""
@@ -190,15 +193,6 @@ class Cost:
             return float(sum(p.numel() for p in small.parameters()))
         args, named = arguments(self.example)
         return float(multiply_adds(lambda: small(*args, **named)))
-
-
-def traced_cost(axes: Sequence[OrderedAxis], kind: str) -> Polynomial | None:
-    """The cost of sizes that one trace has found."""
-    costs = [getattr(axis, "costs", {}).get(kind) for axis in axes]
-    first = costs[0]
-    if first is None or any(cost is not first for cost in costs):
-        return None
-    return first.of([axis.name for axis in axes], [round(first.units(axis.name) / axis.K) for axis in axes])
 
 
 def refuse_changing(model: nn.Module, axes: Sequence[OrderedAxis], example: Any) -> None:
