@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 from experiments.analysis import overview
 from experiments.analysis.frame import frame_of, record_rows
 from experiments.analysis.rows import FlatRecord, record_row
-from experiments.cli.forecast import Found, counted
+from experiments.cli.forecast import counted
 from experiments.cli.pipes import print_line, room
 from experiments.config.compose import DEFAULT_CHOICES
-from experiments.config.identity import identity_keys
-from experiments.config.numerics import numerics
+from experiments.config.identity import identity_keys, numerics
 from experiments.config.run_files import Run
 from experiments.core.config import Config
 from experiments.core.paths import RESULTS
@@ -79,7 +78,7 @@ def show(jobs: Labelled, verbose: bool = False) -> int:
     return status
 
 
-def _notes(record: Found, config: Config, verbose: bool) -> list[str]:
+def _notes(record: Mapping[str, Any], config: Config, verbose: bool) -> list[str]:
     """Return in what a record differs from what would be trained now, in short phrases."""
     code = record["code"]
     if code["numerics"] != numerics(config):

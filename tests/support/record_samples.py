@@ -13,8 +13,7 @@ from experiments.analysis.collect import Reader
 from experiments.analysis.figures import Data
 from experiments.analysis.quantities import THIRDS
 from experiments.analysis.selection import Selection, fixed_of_learned_count
-from experiments.config.identity import run_id, scientific
-from experiments.config.numerics import numerics
+from experiments.config.identity import numerics, run_id, scientific
 from experiments.config.schema import is_integer
 from experiments.core.config import Component, Config
 from experiments.store.records import Store, digest_of
