@@ -135,4 +135,4 @@ def main(argv: Sequence[str] | None = None) -> int:
         return shut_down(stopped, command)
     finally:
         session.summary()
-    return session.status()
+    return 1 if session.failed else 3 if session.diverged else 0

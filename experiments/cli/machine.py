@@ -41,7 +41,11 @@ def check(runs: Sequence[Run], tokens: Sequence[str]) -> None:
         rival_target.check_target(run.config)
         _autocast(run.config)
         _engine(run.config)
-    _data(runs)
+    for name, root in {(name, run.config.data_root): None for run in runs for name in data_sets_of(run.config)}:
+        try:
+            sets.require_files(name, data_root(root))
+        except DataError as absent:
+            raise ConfigError(str(absent)) from None
     _sizes(runs)
 
 
@@ -198,15 +202,6 @@ def data_sets_of(config: Config) -> set[str]:
     task, model = config.task, config.model
     names = {*task.data_sets.values(), *(() if model is None or model.data is None else (model.data,))}
     return names & set(sets.NAMES)
-
-
-def _data(runs: Sequence[Run]) -> None:
-    """Refuse runs whose data are missing. Each data set is looked for once."""
-    for name, root in {(name, run.config.data_root): None for run in runs for name in data_sets_of(run.config)}:
-        try:
-            sets.require_files(name, data_root(root))
-        except DataError as absent:
-            raise ConfigError(str(absent)) from None
 
 
 def _sizes(runs: Sequence[Run]) -> None:
