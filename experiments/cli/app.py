@@ -67,7 +67,8 @@ def prepare(argv: Sequence[str]) -> tuple[list[str], list[Job]]:
             print(f"the command has several jobs; this is the configuration of the first ({chosen})", file=sys.stderr)
         return [*flags, *shown], []
 
-    arguments.refuse_unknown_settings(tokens)
+    if any(map(arguments.is_hydra, tokens)):
+        arguments.refuse_unknown_settings(tokens)
     if SEARCH in tokens:  # it makes up its jobs; the first values stand for all
         return ["--multirun", *tokens], expand(first_job(tokens))
     jobs = expand(tokens)
@@ -103,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         search = SEARCH in rewritten
         trials = paths.SCRATCH / "results"  # whose records are trained anew where they do not count
         jobs = [replace(job, run=present(job.run)[0]) if job.run.root == trials else job for job in jobs]
-        missing = [job.run for job in jobs if search or not job.run.recorded]
+        missing = [job.run for job in jobs if search or job.run.config.force or not job.run.path.is_file()]
         if missing:
             machine.check(missing, rewritten)
             machine.require_room(missing, rewritten)
