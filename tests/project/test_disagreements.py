@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import own_records
-import pytest
 
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import Comparison, totals
@@ -18,17 +17,15 @@ PAGE = (ROOT / "docs" / "disagreements.md").read_text()
 TEXT = " ".join(PAGE.split())
 
 
-@pytest.fixture(scope="module")
-def reader() -> Reader:
-    return own_records.reader()
+def test_the_page_says_what_the_verdicts_are() -> None:
+    """One test, as the report of all records takes its time."""
+    items = own_records.report().items
+    _every_disagreement_stands_there_once_with_its_numbers(items)
+    _the_totals_are_those_of_the_verdicts(items)
+    _statements_that_disagree_are_explained(own_records.reader(), items)
 
 
-@pytest.fixture(scope="module")
-def items() -> tuple[Comparison, ...]:
-    return own_records.report().items
-
-
-def test_every_disagreement_stands_there_once_with_its_numbers(items: tuple[Comparison, ...]) -> None:
+def _every_disagreement_stands_there_once_with_its_numbers(items: tuple[Comparison, ...]) -> None:
     apart = {}
     for item in items:
         outside = item.row.seeds == 1 and not all(part.inside for part in item.verdict.parts)
@@ -49,7 +46,7 @@ def test_every_disagreement_stands_there_once_with_its_numbers(items: tuple[Comp
     assert not missing
 
 
-def test_the_totals_are_those_of_the_verdicts(items: tuple[Comparison, ...]) -> None:
+def _the_totals_are_those_of_the_verdicts(items: tuple[Comparison, ...]) -> None:
     found = totals(items)
     assert (
         f"Of {found.facts.total()} facts that can be judged {found.facts[DISAGREES]} disagree, "
@@ -60,7 +57,7 @@ def test_the_totals_are_those_of_the_verdicts(items: tuple[Comparison, ...]) -> 
     assert f"{outside}, and chance alone puts {found.expected_outside:.1f}" in TEXT
 
 
-def test_statements_that_disagree_are_explained(reader: Reader, items: tuple[Comparison, ...]) -> None:
+def _statements_that_disagree_are_explained(reader: Reader, items: tuple[Comparison, ...]) -> None:
     judged = judge_all(reader, {item.name: item for item in items if not item.stand_in})
     words = {claim.key: claim.word for claim in judged}
     listed = dict(re.findall(r"^\| `(\w+)` \| ([a-z ]+) \|", PAGE, flags=re.M))
