@@ -208,10 +208,8 @@ def test_a_plan_for_another_folder_of_records_is_refused(tmp_path, capsys):
 def test_status_reads_each_record_once_and_lists_the_folder_once(tmp_path, monkeypatch, size):
     """Its reads grow with the study, not with the folder, and so do those of a plan; bench_sweeps.py has the times."""
     calls = []
-    for of, name in ((status, "read_record"), (Store, "paths")):
-        monkeypatch.setattr(
-            of, name, lambda *given, real=getattr(of, name), name=name: calls.append(name) or real(*given)
-        )
+    for of, name, real in ((status, "read_record", status.read_record), (Store, "paths", Store.paths)):
+        monkeypatch.setattr(of, name, lambda *given, name=name, real=real: calls.append(name) or real(*given))
     selection = Selection.of({"task": "regression1d", "gate": "mlp"}, seeds=range(size))
     study, store = Study("many", "many", lambda: [selection]), Store(tmp_path)
     for run in list(study.runs())[: size // 2]:
