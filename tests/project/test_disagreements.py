@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 import own_records
 
-from experiments.analysis.compare import Comparison, totals
+from experiments.analysis.compare import Comparison, compare_all, totals
+from experiments.analysis.published import load_published
 from experiments.analysis.terminal import tex_to_text
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL
 from experiments.core.paths import ROOT
+from experiments.studies import MACROS, judge_all
 
 PAGE = (ROOT / "docs" / "disagreements.md").read_text()
 TEXT = " ".join(PAGE.split())
 
 
-def test_the_page_says_what_the_verdicts_are() -> None:
-    """One test, as the report of all records takes its time."""
-    items = own_records.report().items
-    _every_disagreement_stands_there_once_with_its_numbers(items)
-    _the_totals_are_those_of_the_verdicts(items)
-    _statements_that_disagree_are_explained({claim.key: claim.word for claim in own_records.report().claims})
+@functools.cache
+def items() -> tuple[Comparison, ...]:
+    return compare_all(own_records.reader(), load_published(), MACROS)
 
 
-def _every_disagreement_stands_there_once_with_its_numbers(items: tuple[Comparison, ...]) -> None:
+def test_every_disagreement_stands_there_once_with_its_numbers() -> None:
     apart = {}
-    for item in items:
+    for item in items():
         outside = item.row.seeds == 1 and not all(part.inside for part in item.verdict.parts)
         if not item.stand_in and (item.verdict.word == DISAGREES or outside):
             apart.setdefault(item.fact, []).append(item)
@@ -44,8 +44,8 @@ def _every_disagreement_stands_there_once_with_its_numbers(items: tuple[Comparis
     assert not missing
 
 
-def _the_totals_are_those_of_the_verdicts(items: tuple[Comparison, ...]) -> None:
-    found = totals(items)
+def test_the_totals_are_those_of_the_verdicts() -> None:
+    found = totals(items())
     assert (
         f"Of {found.facts.total()} facts that can be judged {found.facts[DISAGREES]} disagree, "
         f"{found.facts[AGREES]} agree and {found.facts[CANNOT_TELL]} cannot be told; chance alone gives at most "
@@ -55,7 +55,9 @@ def _the_totals_are_those_of_the_verdicts(items: tuple[Comparison, ...]) -> None
     assert f"{outside}, and chance alone puts {found.expected_outside:.1f}" in TEXT
 
 
-def _statements_that_disagree_are_explained(words: dict[str, str]) -> None:
+def test_statements_that_disagree_are_explained() -> None:
+    judged = judge_all(own_records.reader(), {item.name: item for item in items() if not item.stand_in})
+    words = {claim.key: claim.word for claim in judged}
     listed = dict(re.findall(r"^\| `(\w+)` \| ([a-z ]+) \|", PAGE, flags=re.M))
     assert listed == {key: words[key] for key in listed}
     assert set(listed.values()) <= {DISAGREES, CANNOT_TELL}
