@@ -1,9 +1,7 @@
 """Ordered axes on every structure: gradients, truncation, training and files."""
 
 import copy
-import sys
 
-import programs
 import pytest
 import torch
 from axes import MODELS, K, X, all_structures, model_of, plain
@@ -98,17 +96,3 @@ def test_a_file_and_a_fresh_model_give_the_deployed_one(name, tmp_path):
     loaded = ngn.load(fresh, tmp_path / "small.safetensors")
     assert torch.equal(loaded(X), small(X))
     assert {k: v.shape for k, v in loaded.state_dict().items()} == {k: v.shape for k, v in small.state_dict().items()}
-
-
-def test_a_fresh_process_loads_it(tmp_path):
-    small, path = all_structures().deploy(), tmp_path / "small.safetensors"
-    ngn.save(small, path)
-    torch.save(small(X), tmp_path / "wanted.pt")
-    program = (
-        "import ngn, torch; from axes import X, all_structures\n"
-        f"small = ngn.load(all_structures().model, {str(path)!r})\n"
-        f"assert torch.equal(small(X), torch.load({str(tmp_path / 'wanted.pt')!r}))\n"
-        "assert small[0].heads == 1 and small[0].axis.capacity is None\n"
-    )
-    done = programs.run_code(program, cwd=tmp_path, env={"PYTHONPATH": ":".join(sys.path), "OMP_NUM_THREADS": "1"})
-    assert done.returncode == 0, done.stderr

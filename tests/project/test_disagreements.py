@@ -8,11 +8,10 @@ import re
 import own_records
 
 from experiments.analysis.compare import Comparison, compare_all, totals
-from experiments.analysis.published import load_published
 from experiments.analysis.terminal import tex_to_text
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL
 from experiments.core.paths import ROOT
-from experiments.studies import MACROS, judge_all
+from experiments.studies import judge_all, macros
 
 PAGE = (ROOT / "docs" / "disagreements.md").read_text()
 TEXT = " ".join(PAGE.split())
@@ -20,7 +19,7 @@ TEXT = " ".join(PAGE.split())
 
 @functools.cache
 def items() -> tuple[Comparison, ...]:
-    return compare_all(own_records.reader(), load_published(), MACROS)
+    return compare_all(own_records.reader(), macros())
 
 
 def test_every_disagreement_stands_there_once_with_its_numbers() -> None:
@@ -56,7 +55,7 @@ def test_the_totals_are_those_of_the_verdicts() -> None:
 
 
 def test_statements_that_disagree_are_explained() -> None:
-    judged = judge_all(own_records.reader(), {item.name: item for item in items() if not item.stand_in})
+    judged = judge_all(own_records.reader(), items())
     words = {claim.key: claim.word for claim in judged}
     listed = dict(re.findall(r"^\| `(\w+)` \| ([a-z ]+) \|", PAGE, flags=re.M))
     assert listed == {key: words[key] for key in listed}

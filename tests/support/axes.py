@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from experiments.models.adapter import Adapter
 from experiments.models.state_space import StateBank
 from experiments.models.transformer import HeadBank, SliceBank
-from ngn.axis import Cut, OrderedAxis, inputs, outputs
+from ngn.axis import OrderedAxis
 from ngn.components.base import Bank, OrderedSum
 from ngn.components.low_rank import Bottleneck, LowRankLinear
+from ngn.cuts import Cut, inputs, outputs
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
 from ngn.methods.fixed import FixedCount

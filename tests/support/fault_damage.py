@@ -16,10 +16,10 @@ from faulty import KILL, Count, Trial, child, found, left, lost
 
 import ngn
 from experiments.cli import app
+from experiments.runs import phases
 from experiments.runs.models import load_model
 from experiments.runs.sweeps import plan as plans
 from experiments.runs.sweeps import worker
-from experiments.store import provenance
 from experiments.store.leases import Leases
 from experiments.store.records import RecordError, Store
 from experiments.studies import STUDIES
@@ -69,7 +69,7 @@ def damaged_files(folder: Path, count: int) -> Count:
         def again(place: Path, number: int) -> None:
             random = np.random.default_rng(number)
             if number // len(kinds) % 4 == 3:
-                provenance._sources = lambda: "other sources"  # type: ignore[assignment]
+                phases.sources_digest = lambda: "0" * 64
             else:
                 kept = (".json", ".safetensors", ".lease")
                 files = [path for path in sorted(place.rglob("*")) if path.is_file() and path.suffix in kept]

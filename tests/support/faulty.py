@@ -23,8 +23,8 @@ from experiments.config.compose import compose
 from experiments.core import paths
 from experiments.core.config import Config
 from experiments.runs import launch
-from experiments.runs.errors import StorageError
 from experiments.runs.outcome import RunOutcome
+from experiments.runs.training import StorageError
 from experiments.store.records import Store
 from ngn.train import interrupt
 

@@ -13,8 +13,7 @@ from experiments.config.run_files import runs_of
 from experiments.methods.ngn import NGN
 from experiments.models.kernels import supported
 from experiments.runs import launch, memory, phases
-from experiments.runs.cost import take_replica
-from experiments.runs.measure import prefixes_of
+from experiments.runs.measure import prefixes_of, take_replica
 from experiments.runs.memory import replica_bytes, replicas_that_fit
 from experiments.runs.stack import LARGEST, LARGEST_FUSED, Stack, kernel_of, largest_stack, stacks_of, why_no_kernel
 from experiments.tasks import COMPONENTS, GATES_OF_TASK, TASKS, make_task
