@@ -41,7 +41,6 @@ KINDS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
         name: ({"task": "regression1d", "method": name}, {"engine": "torch", "phases": ["grown"], "gate.K": 20})
         for name in LEARNERS
     },
-    "conv": ({"task": "mnist", "gate": "conv"}, {"phases": ["grown"], "gate.K": 2}),
 }
 
 
