@@ -50,6 +50,7 @@ from experiments.tasks.language.generation import generate_greedy
 from experiments.tasks.language.packing import Packed, pack, token_losses, use_by_sequence
 from experiments.tasks.language.task import AdaptationTask
 from ngn.learner import CapacityLearner
+from ngn.methods.batch import place
 from ngn.methods.ngn import CountGate
 from ngn.train.batches import Batches
 from ngn.train.trainer import Trainer
@@ -152,7 +153,8 @@ def set_boundaries(learner: CapacityLearner, part: float) -> None:
     """Move the boundaries so that this fraction of all components is retained."""
     for axis in learner.axes:
         assert isinstance(axis.capacity, CountGate)
-        axis.capacity.put_at(max(1, round(part * axis.capacity.K)))
+        gate, count = axis.capacity, max(1, round(part * axis.capacity.K))
+        place([gate], torch.tensor([count - gate.smallest_count + 1e-4], dtype=torch.float64), gate.beta[None])
 
 
 def peft_lora(task: Questions) -> Callable[[int], float]:

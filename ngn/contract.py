@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -11,9 +13,11 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.optim import Optimizer
 
-from ngn.checks import is_frozen, tensors_of
+from ngn.checks import evaluating, is_frozen, tensors_of
 from ngn.comparison import check_equal
-from ngn.sized import Sized
+from ngn.methods.base import MODES, Mode
+from ngn.report import Report, SizeReport, latencies_of
+from ngn.truncation import deploy
 from ngn.watching import LoopWatch, refuse_diverged, warn_of_rounding, warn_of_unlearned
 
 Optimizers = Optimizer | Sequence[Optimizer] | None
@@ -21,14 +25,14 @@ Average = nn.Module | dict[str, Any]
 Averages = Average | Sequence[Average]
 
 
-class Learner(Sized):
+class Learner(nn.Module, ABC):
     """Base class of everything that the trainer can train: a model and the hooks that learn its sizes.
 
     The trainer calls the hooks in this order:
 
     - once: :meth:`prepare`;
     - in every step: :meth:`set_progress`, :meth:`before_step`, :meth:`make_room`, the forward and backward passes with
-      :meth:`penalty` and :meth:`activity_penalty`, :meth:`after_backward`, the optimiser's step, :meth:`after_step`;
+      :meth:`penalty`, :meth:`after_backward`, the optimiser's step, :meth:`after_step`;
     - once: :meth:`finish`.
 
     Override only the hooks that you need. Parameters and persistent buffers of the learner go into checkpoints, as
@@ -41,15 +45,59 @@ class Learner(Sized):
     tensor([3])
     """
 
+    replicas: int | None = None
+    has_boundary = False
+    """Whether every ``size`` is a boundary t, so that its distance from an integer matters."""
     also: Mapping[str, Sequence[Any]] = MappingProxyType({})
     """Further inputs on which :meth:`deploy` compares, by the method that takes them."""
     watch: LoopWatch | None = None
     """Notes on what the training loop did with the sizes; None if the learner takes none."""
 
     def __init__(self, model: nn.Module) -> None:
-        super().__init__(model)
+        super().__init__()
+        self.model = model
         self._frozen: tuple[list[tuple[Any, ...]], Tensor] | None = None
         self._steps, self._checked = 0, False
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the model: soft, as it is trained, unless a :meth:`mode` is set."""
+        return self.model(*args, **kwargs)
+
+    @contextmanager
+    def mode(self, mode: Mode) -> Iterator[None]:
+        """Run forward passes in ``mode`` within the context.
+
+        "soft": as trained; "kept": the retained components with their gates; "hard": as deployed.
+        """
+        yield
+
+    @contextmanager
+    def steady(self) -> Iterator[None]:
+        """Declare that no size moves within the context, so that each gate may be computed once."""
+        yield
+
+    @abstractmethod
+    def count(self) -> Tensor:
+        """Numbers of retained components: int64 [*R, G]."""
+
+    def size(self) -> Tensor:
+        """Continuous sizes (t for a boundary): float64 [*R, G]."""
+        return self.count().double()
+
+    def standing(self) -> str:
+        """Summarise the sizes for a progress line: their mean."""
+        if self.has_boundary:
+            return f"t {float(self.size().mean()):.2f}"
+        return f"count {float(self.count().double().mean()):.1f}"
+
+    def controller_parameters(self) -> list[nn.Parameter]:
+        """The parameters that decide the sizes; they have their own learning rate and no weight decay."""
+        return []
+
+    def body_parameters(self) -> list[nn.Parameter]:
+        """All other trained parameters; those of a size with nothing left have no entries and do not count."""
+        controllers = {id(p) for p in self.controller_parameters()}
+        return [p for p in self.parameters() if p.requires_grad and p.numel() and id(p) not in controllers]
 
     def prepare(self, batches: Any) -> None:
         """Look at data before step 0; not called when a training is resumed."""
@@ -87,10 +135,6 @@ class Learner(Sized):
         """The term to add to the task loss: [*R]."""
         return torch.zeros(() if self.replicas is None else self.replicas, dtype=torch.float64)
 
-    def activity_penalty(self) -> Tensor | None:
-        """A penalty on activations of the last forward pass, [*R]; None if there is none."""
-        return None
-
     def held_out_batch(self, step: int) -> int | None:
         """The number of the held-out batch to :meth:`judge` in this step; None for none."""
         return None
@@ -107,11 +151,13 @@ class Learner(Sized):
     def finish(self, batches: Any) -> None:
         """Complete the model after the last step."""
 
-    def step(self, progress: float, optimizer: Optimizers = None, averages: Averages = ()) -> None:
+    def step(self, progress: float, optimizer: Optimizers = None, averages: Averages = (), lr: float = 0.0) -> None:
         """Run the hooks between two steps. In your own loop, call it after each ``optimizer.step()``.
 
-        Keep the gradients until then. Your loop also adds :meth:`penalty` to every loss, and gives the optimiser
-        ``learner.parameters()``, with a higher learning rate for :meth:`controller_parameters`.
+        Keep the gradients until then. Your loop also adds :meth:`penalty` to every loss. Its optimiser is that of the
+        weights: it may hold ``learner.parameters()``. The learner takes back what it did to the boundaries, and moves
+        them by an Adam of its own, without weight decay. To move them yourself, give the optimiser a group of
+        :meth:`controller_parameters` alone.
 
         Args:
             progress: fraction of the training that is done, in (0, 1]; 1 after the last step.
@@ -119,12 +165,14 @@ class Learner(Sized):
                 later steps cost what those of the small model do. Without it they are masked. It has no effect in a
                 group of several processes.
             averages: see :meth:`shrink`.
+            lr: learning rate of the boundaries, 0.05 by default.
 
         Raises:
             ValueError: if components must be allocated (only ``ngn.fit`` can do that).
 
         Warns:
-            UserWarning: in the first step, of sizes that stay masked although an optimiser is given.
+            UserWarning: in the first step, of sizes that stay masked although an optimiser is given, and of a group of
+                boundaries with weight decay.
 
         >>> import torch, ngn
         >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
@@ -214,7 +262,8 @@ class Learner(Sized):
             raise ValueError(
                 "the frozen parameters differ from those of the saved training: load the same pretrained model first"
             )
-        self.load_state_dict({name: tensors[name] for name in moving}, strict=False)
+        known = moving if "moments" in tensors else moving.keys() - {"moments"}  # checkpoints of version 0.1 lack it
+        self.load_state_dict({name: tensors[name] for name in known}, strict=False)
 
     def _sizes_of(self, replica: int | None) -> Tensor:
         """The continuous sizes of one model, [G].
@@ -265,3 +314,84 @@ class Learner(Sized):
         if verbose:
             print(self.report(deployed=small if self.replicas is None else None))
         return small
+
+    def _distance(self) -> Tensor | None:
+        """|t - round(t)|, [*R, G]; None if sizes are not boundaries."""
+        return (self.size() - self.size().round()).abs() if self.has_boundary else None
+
+    def _groups(self) -> list[SizeReport]:
+        """The learned sizes by name; empty for a stack."""
+        return []
+
+    def _whole(self) -> nn.Module:
+        """The model whose latency is compared with the deployed model's; of a stack, one of its models."""
+        return self.model
+
+    def _parameters_before(self) -> int:
+        """Number of parameters before anything was cut (of a stack, of all), without those that decide sizes."""
+        sizes = sum(p.numel() for p in self.controller_parameters())
+        return sum(p.numel() for p in self.model.parameters()) - sizes
+
+    def _budget_used(self) -> str | None:
+        """A sentence about how much of the budget the sizes use; None without a budget."""
+        return None
+
+    def report(
+        self,
+        latency: Any = None,
+        deployed: nn.Module | None = None,
+        score: Callable[[nn.Module], Any] | None = None,
+    ) -> Report:
+        """Report the sizes and what deployment would leave.
+
+        Args:
+            latency: an input on which to time the model with all components, and the deployed model. It is a tuple for
+                several arguments, a dictionary for named ones.
+            deployed: the result of :meth:`deploy`, if you have it already (a single model only).
+            score: a function of the model, such as its accuracy on held-out data. It is called in eval mode for each
+                mode: as trained (soft), retained components with their gates (kept), as deployed (hard).
+
+        >>> import torch, ngn
+        >>> learner = ngn.CapacityLearner(ngn.LowRankLinear(torch.nn.Linear(3, 3), ngn.CountGate(4, t0=1.25), 0, "map"))
+        >>> learner.report()
+        Report(size=[1.25], count=[2], distance=[0.25], parameters=36, deployed=24, milliseconds=None, scores={})
+        >>> print(learner.report())
+        size  before -> after    change  parameters     t
+        axis  4 -> 2 components    -50%         -12  1.25
+        parameters: 36 -> 24 (-33%)
+        t: the boundary between kept and cut components
+        """
+        each = [None] if self.replicas is None else range(self.replicas)
+        models = [deployed or self.cut(r, share_frozen=True) for r in each]
+        left = [sum(p.numel() for p in model.parameters()) for model in models]
+        distance = self._distance()
+        return Report(
+            self.size().tolist(),
+            self.count().tolist(),
+            None if distance is None else distance.tolist(),
+            self._parameters_before() // len(left),
+            left[0] if self.replicas is None else left,
+            self._groups(),
+            None if latency is None else latencies_of(self._whole(), models[0], latency),
+            {} if score is None else self._scores(score),
+            self._budget_used(),
+        )
+
+    @torch.no_grad()
+    def _scores(self, score: Callable[[nn.Module], Any]) -> dict[str, Any]:
+        """``score`` of the model in eval mode, for each mode of its gates."""
+        scores: dict[str, Any] = {}
+        with evaluating(self.model):
+            for mode in MODES:
+                with self.mode(mode):
+                    scores[mode] = score(self.model)
+        return scores
+
+    def cut(self, replica: int | None = None, share_frozen: bool = False) -> nn.Module:
+        """Return a copy of the model in eval mode with only the retained components and no gates; check nothing.
+
+        Args:
+            replica: which model of a stack.
+            share_frozen: share frozen parameters that are not cut with the model; do not copy them.
+        """
+        return deploy(self.model, replica, share_frozen)

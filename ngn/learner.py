@@ -6,10 +6,11 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from ngn.axis import OrderedAxis
 from ngn.checks import axes_of
@@ -24,6 +25,11 @@ from ngn.report import SizeReport, WholeModel, size_reports
 from ngn.shrinking import InPlaceCut, axes_in, load_cut_states, shrink
 from ngn.tracing.found import listed
 from ngn.watching import LoopWatch
+
+LR = 5e-2
+"""Learning rate of the boundaries in a loop of one's own."""
+BETAS, EPS = (0.9, 0.999), 1e-8
+"""Of their Adam."""
 
 
 class CapacityLearner(Learner):
@@ -45,6 +51,9 @@ class CapacityLearner(Learner):
     watch: LoopWatch
     found: Any = None
     """What :func:`~ngn.sizes.attach.learn_sizes` took of a trace, and what cannot be cut; None without a trace."""
+
+    moments: Tensor
+    """Adam's for the boundaries: steps, means and mean squares of gradients, float64 [3, entries of controllers]."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__(model)
@@ -71,12 +80,32 @@ class CapacityLearner(Learner):
             raise ValueError(
                 "two banks have the same seed and name, so the same initial values: give each bank a name of its own"
             )
+        self._controlled = [p for gate in gates for p in gate.controllers()]
+        entries = sum(p.numel() for p in self._controlled)
+        device = self._controlled[0].device if entries else None
+        self.register_buffer("moments", torch.zeros(3, entries, dtype=torch.float64, device=device))
+        self._at: list[Tensor] | None = None  # where the boundaries were in the forward pass of this step
+        self._mine: bool | None = None  # whether the learner moves them in a loop of one's own; None: not known yet
         self.has_boundary = all(axis.capacity.has_boundary for axis in self.axes)
         self.watch = LoopWatch(self.axes, self.names)
         self._cut = [False] * len(self.axes)  # which sizes have been fixed and cut
         self._followers: list[Callable[[InPlaceCut], object]] = []
         self._said: set[str] = set()  # sizes of which a warning said that they stay masked
         load_cut_states(model)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Keep the learner's own buffers in float64 when the model is cast: lower precision would lose small steps."""
+        before = dict(self._buffers)
+        super()._apply(fn, recurse)
+        for name, value in before.items():
+            moved = self._buffers[name]
+            if value is not None and moved is not None and moved.dtype != value.dtype:
+                self._buffers[name] = value.to(moved.device)
+        return self
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        state_dict.setdefault(f"{prefix}moments", self.moments)  # states of version 0.1 lack it
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     @contextmanager
     def mode(self, mode: Mode) -> Iterator[None]:
@@ -199,12 +228,12 @@ class CapacityLearner(Learner):
 
     def penalty(self) -> Tensor:
         """Sum of the capacities' penalties, [*R]; fixed sizes have none."""
+        if self._at is None and torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            self._at = [p.detach().clone() for p in self._controlled]
         if all(axis.capacity.committed for axis in self.axes):
             device = self.axes[0].capacity.size().device
             return torch.zeros(() if self.replicas is None else self.replicas, dtype=torch.float64, device=device)
-        capacities: list[Any] = [axis.capacity for axis in self.axes]
-        batched = all(getattr(each, "batch", None) is not None for each in capacities)
-        penalty = of_gates(capacities) if batched else torch.stack([each.penalty() for each in capacities]).sum(0)
+        penalty = of_gates([axis.capacity for axis in self.axes])
         self.watch.priced(penalty)
         return penalty
 
@@ -232,9 +261,63 @@ class CapacityLearner(Learner):
         t = self.size().minimum(last.to(self.size()))
         return (t - t.round()).abs()
 
-    def activity_penalty(self) -> Tensor | None:
-        parts = [part for axis in self.axes if (part := axis.activity_penalty()) is not None]
-        return torch.stack(parts).sum(0) if parts else None
+    def step(self, progress: float, optimizer: Optimizers = None, averages: Averages = (), lr: float = LR) -> None:
+        moved = self._moves_boundaries(optimizers_in(optimizer))
+        if moved:
+            for p, before in zip(self._controlled, self._at or (), strict=False):
+                p.data.copy_(before)  # an optimiser of all parameters has moved them, too
+            self.move_boundaries(lr)
+        super().step(progress, optimizer, averages)
+        self._at = None
+        for p in self._controlled if moved else ():
+            p.grad = None
+
+    def _moves_boundaries(self, optimizers: list[Optimizer]) -> bool:
+        """Whether :meth:`step` is to move the boundaries: unless a budget, or an optimiser with a group of them, does.
+
+        Of an optimiser that it does not know, it sees that it moves them.
+        """
+        if not self.watch.by_optimizer or all(axis.capacity.committed for axis in self.axes):
+            return False
+        if self._mine is None and any(p.grad is not None for p in self._controlled):
+            own = {id(p) for p in self._controlled}
+            groups = [{id(p): group for p in group["params"]} for each in optimizers for group in each.param_groups]
+            holding = [group for group in groups if own & group.keys()]
+            apart = [group[key] for group in holding if group.keys() <= own for key in list(group)[:1]]
+            if not holding and self._at is None:
+                return False
+            moved = not holding and not all(map(torch.equal, self._controlled, self._at or ()))
+            self._mine = not apart and not moved
+            if decay := max((group.get("weight_decay", 0.0) for group in apart), default=0.0):
+                warnings.warn(
+                    f"weight_decay={decay:g} pulls the boundaries of your optimiser's own group for them: set it to 0 "
+                    "in that group. Or give the optimiser learner.parameters() in one group, and learner.step moves "
+                    "the boundaries without weight decay",
+                    stacklevel=3,
+                )
+        return bool(self._mine)
+
+    @torch.no_grad()
+    def move_boundaries(self, lr: float = LR) -> None:
+        """Take a step of Adam with the boundaries, without weight decay. None moves if a gradient is not finite.
+
+        This copies nothing to the host.
+        """
+        moving = [p for p in self._controlled if p.grad is not None]
+        if not moving:
+            return
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in self._controlled]
+        g = torch.cat([gradient.flatten() for gradient in gradients]).to(self.moments)
+        seen = g.new_tensor([p.grad is not None for p in self._controlled for _ in range(p.numel())]).bool()
+        steps, mean, square = self.moments
+        steps, mean, square = steps + 1.0, mean.lerp(g, 1.0 - BETAS[0]), square.lerp(g * g, 1.0 - BETAS[1])
+        change = lr * mean / (1.0 - BETAS[0] ** steps) / ((square / (1.0 - BETAS[1] ** steps)).sqrt() + EPS)
+        takes = seen & g.isfinite().all()
+        self.moments.copy_(torch.where(takes, torch.stack([steps, mean, square]), self.moments))
+        changes = torch.where(takes, change, 0.0).split([p.numel() for p in self._controlled])
+        for p, part in zip(self._controlled, changes, strict=True):
+            if p.grad is not None:
+                p.sub_(part.view_as(p))
 
     def after_step(self, step: int) -> None:
         for axis in self.axes:

@@ -8,10 +8,10 @@ from typing import Any
 from lightning.pytorch import Callback
 from torch import nn
 
+from ngn.allocation import BudgetLearner
 from ngn.axis import OrderedAxis
-from ngn.budget import LimitedLearner
-from ngn.contract import Learner
 from ngn.integrations import BoundaryOptimizer
+from ngn.learner import CapacityLearner
 
 
 class SizesCallback(Callback):
@@ -52,7 +52,7 @@ class SizesCallback(Callback):
     """
 
     def __init__(
-        self, learner: Learner, lr: float = 5e-2, shrink: bool = True, by_importance: Any = None, loss: Any = None
+        self, learner: CapacityLearner, lr: float = 5e-2, shrink: bool = True, by_importance: Any = None, loss: Any = None
     ) -> None:
         self.boundaries, self.done, self.shrink = BoundaryOptimizer(learner, lr), 0, shrink
         self.by_importance, self.loss = by_importance, loss
@@ -64,14 +64,11 @@ class SizesCallback(Callback):
         self.boundaries.restore(state_dict)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        self.boundaries.check_model(pl_module)
-        self.total = trainer.estimated_stepping_batches
+        self.total, self.done = trainer.estimated_stepping_batches, trainer.global_step
         if not math.isfinite(self.total):
             raise ValueError("schedules need the number of training steps: set max_epochs or max_steps")
-        self.done = trainer.global_step
-        if not self.done:
-            batches = map(trainer.strategy.batch_to_device, trainer.train_dataloader)
-            self.boundaries.sort(self.by_importance, batches, self.loss)
+        batches = map(trainer.strategy.batch_to_device, trainer.train_dataloader)
+        self.boundaries.begin(pl_module, self.done, self.by_importance, batches, self.loss)
         learner, held = self.boundaries.learner, {id(p) for p in self.boundaries.learner.parameters()}
         self.moving = [
             each for each in trainer.optimizers if held & {id(p) for g in each.param_groups for p in g["params"]}
@@ -105,7 +102,7 @@ class SizesCallback(Callback):
             learner.step(progress, trainer.optimizers if plain else None, averages)
             if self.done % trainer.log_every_n_steps == 0:
                 pl_module.log("t", learner.size().mean().float(), prog_bar=True)
-                if isinstance(learner, LimitedLearner):
+                if isinstance(learner, BudgetLearner):
                     pl_module.log(learner.budget.kind, learner.costs()[0].mean().float(), prog_bar=True)
 
 

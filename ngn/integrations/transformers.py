@@ -8,8 +8,8 @@ from typing import Any
 from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
 
-from ngn.contract import Learner
 from ngn.integrations import BoundaryOptimizer
+from ngn.learner import CapacityLearner
 
 
 class SizesCallback(TrainerCallback, ExportableState):
@@ -43,7 +43,7 @@ class SizesCallback(TrainerCallback, ExportableState):
     """
 
     def __init__(
-        self, learner: Learner, lr: float = 5e-2, shrink: bool = True, by_importance: Any = None, loss: Any = None
+        self, learner: CapacityLearner, lr: float = 5e-2, shrink: bool = True, by_importance: Any = None, loss: Any = None
     ) -> None:
         self.boundaries, self.shrink = BoundaryOptimizer(learner, lr), shrink
         self.by_importance, self.loss = by_importance, loss
@@ -52,7 +52,6 @@ class SizesCallback(TrainerCallback, ExportableState):
         return {"args": {}, "attributes": self.boundaries.state()}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        self.boundaries.check_model(others["model"])
         if args.load_best_model_at_end:
             warnings.warn(
                 "load_best_model_at_end may load a checkpoint from before the sizes were fixed, with a larger model: "
@@ -61,8 +60,8 @@ class SizesCallback(TrainerCallback, ExportableState):
             )
         if state.global_step and type(self).__name__ in state.stateful_callbacks:
             self.boundaries.restore(state.stateful_callbacks[type(self).__name__]["attributes"])
-        if not state.global_step:
-            self.boundaries.sort(self.by_importance, others["train_dataloader"], self.loss)
+        begun = (others["model"], state.global_step, self.by_importance, others["train_dataloader"], self.loss)
+        self.boundaries.begin(*begun)
         self.boundaries.learner.resume(state.global_step, self._progress(state))
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **others: Any) -> None:

@@ -228,8 +228,7 @@ class Trainer:
     def _backward(self, step: int) -> Tensor:
         """Compute the gradients of the mean task loss over the micro-batches; return that loss.
 
-        The mean is sum_i a_i L_i / sum_i a_i with the weights a_i of the micro-batches. L_i includes the penalty on
-        activations.
+        The mean is sum_i a_i L_i / sum_i a_i with the weights a_i of the micro-batches.
         """
         parts = self.plan.accumulate
         batches: Iterable[Any] = (self.batches.at(step * parts + part) for part in range(parts))
@@ -247,8 +246,6 @@ class Trainer:
                 loss = self.loss(self._called(), batch)
                 if not isinstance(loss, Tensor) or not loss.requires_grad:
                     raise TypeError(f"a loss must be a tensor with a gradient, not {loss}: leave .item() out of it")
-                activity = self.learner.activity_penalty()
-                loss = loss if activity is None else loss + activity
             (loss.sum() / (whole / weight)).backward()
             part = loss.detach() if weight == 1 else loss.detach() * weight
             total = part if total is None else total + part

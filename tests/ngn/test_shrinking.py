@@ -18,6 +18,7 @@ from torch.nn.utils import parametrizations
 from traceable import AttentionUNet, C2f, DenseNet, Inception, UNet, example_of, network
 
 import ngn
+from ngn.gate import softplus_inverse
 from ngn.shrinking import shrink
 from ngn.train.batches import FullBatches, Split
 from ngn.train.optim import adam
@@ -504,7 +505,7 @@ def test_a_schedule_that_starts_again_goes_on_from_what_is_left():
     assert float(learner.size()) == pytest.approx(3.0)
     assert learner(X.float()).requires_grad
     with torch.no_grad():
-        learner.axes[0].capacity.put_at(2)
+        learner.axes[0].capacity.tau.fill_(softplus_inverse(1.0))
     learner.set_progress(0.6)
     assert learner.shrink()
     assert learner.model[0].out_features == 2
