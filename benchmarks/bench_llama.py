@@ -42,6 +42,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from experiments.config.compose import compose
 from experiments.core.task import DataInfo
 from experiments.core.training import Train
+from experiments.models.trainer import Trainer
 from experiments.runs.measure import peak_memory
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
@@ -53,7 +54,6 @@ from ngn.learner import CapacityLearner
 from ngn.methods.batch import place
 from ngn.methods.ngn import CountGate
 from ngn.train.batches import Batches
-from ngn.train.trainer import Trainer
 
 TOKENS = 160
 """Tokens of a question with its answer, half of which are the answer."""

@@ -27,6 +27,7 @@ from bench_1d import LOSS, data, fused
 from experiments.models.kernels.trainer import KernelTrainer
 from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel
+from experiments.models.trainer import Trainer
 from experiments.runs import host
 from ngn.components.base import Bank, OrderedSum
 from ngn.learner import CapacityLearner
@@ -35,7 +36,6 @@ from ngn.methods.ngn import CountGate
 from ngn.train.batches import FullBatches, Split
 from ngn.train.losses import Supervised, cross_entropy
 from ngn.train.plan import TrainPlan
-from ngn.train.trainer import Trainer
 
 Variants = dict[str, tuple[Callable[[int], None], int]]
 """Name → (function that makes a number of steps, models trained at once). The first one is the rival."""

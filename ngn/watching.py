@@ -88,7 +88,7 @@ class LoopWatch:
         early = any(capacity.commit is not None and not capacity.committed for capacity in capacities)
         still = bool(controllers and not unseen and (high - low < STILL * high.clamp(max=1.0)).all())
         reasons = {
-            "t has not moved: clear gradients after learner.step, and give the boundaries a learning rate of about 0.05": (
+            "t has not moved: clear gradients after learner.step, and raise the learning rate of the boundaries": (
                 self.by_optimizer and still
             ),
             "no gradient of a boundary was seen: call learner.step(progress) before optimizer.zero_grad()": (

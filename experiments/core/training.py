@@ -82,7 +82,10 @@ class Train(Closed):
         return self.epochs * max(1, samples // min(self.batch, samples) // self.accumulate)
 
     def plan(self, samples: int, lr: Any = None, lr_boundary: Any = None) -> TrainPlan:
-        """Return the trainer's plan for this number of samples; a stack gives its rates, one per replica."""
+        """Return the trainer's plan for this number of samples; a stack gives its rates, one per replica.
+
+        Whether moments are quantised is the trainer's own setting.
+        """
         from ngn.train.plan import TrainPlan  # with torch, which configurations do not need
 
         return TrainPlan(
@@ -93,7 +96,7 @@ class Train(Closed):
             lr_boundary_shape=self.lr_boundary_shape,
             clip=self.clip,
             clip_scope=self.clip_scope,
-            optimizer=self.optimizer,
+            optimizer="adam" if self.optimizer == "adam" else "adamw",
             weight_decay=self.weight_decay,
             warmup=self.warmup,
             accumulate=self.accumulate,

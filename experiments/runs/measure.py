@@ -16,6 +16,7 @@ from experiments.core.blocks import visible
 from experiments.core.config import Config
 from experiments.core.task import ModuleTask, Task
 from experiments.methods.pruning.cutting import ModuleRun
+from experiments.models.trainer import Trainer
 from experiments.runs import host
 from experiments.runs.cost import forward_cost, ratio_of, take_replica
 from experiments.runs.result import CURVE_TYPES, SCORES
@@ -29,7 +30,6 @@ from ngn.shapes import save
 from ngn.tensor_files import contents_digest
 from ngn.train.batches import Batches
 from ngn.train.plan import History
-from ngn.train.trainer import Trainer
 from ngn.truncation import deploy
 
 MODES: dict[str, Mode] = dict(zip(SCORES, ("hard", "soft", "kept"), strict=True))

@@ -13,25 +13,26 @@ import numpy as np
 import torch
 
 from experiments.config.numerics import numerics
+from experiments.core import interrupt
 from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
 from experiments.core.task import ModuleTask, Task
 from experiments.methods.fixed import Fixed
 from experiments.models.kernels.supported import unsupported
 from experiments.models.kernels.trainer import KernelTrainer
+from experiments.models.trainer import Trainer
 from experiments.runs.errors import CheckpointError
 from experiments.runs.groups import gated_model
 from experiments.runs.loggers import point_logger
 from experiments.runs.measure import cost_of, curves_of, measure_phase, norms_of, of_module, prefixes_of
 from experiments.runs.result import Phase
 from experiments.runs.stack import Stack, why_no_kernel
+from experiments.store import checkpoint
 from experiments.store.provenance import training_identity
 from ngn.contract import Learner
 from ngn.learner import CapacityLearner
-from ngn.train import checkpoint, interrupt
 from ngn.train.batches import Batches
 from ngn.train.plan import History, TrainPlan
-from ngn.train.trainer import Trainer
 
 
 def learner_of(stack: Stack, task: Task[Any], count: int | list[int] | None = None, high: bool = False) -> Learner:
@@ -143,6 +144,7 @@ def fit_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseS
             folder=setup.folder,
             checkpoint_seconds=first.checkpoint_seconds,
             identity=identity,
+            eight_bit=first.train.optimizer == "adamw8bit",
             title=f"{first.task.name} {f's{first.seed.value}' if len(stack) == 1 else f'x{len(stack)}'} {setup.name}",
             progress=first.progress,
             on_point=on_point,

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ngn.train.interrupt import Interrupted
+from experiments.core.interrupt import Interrupted
 
 
 @contextmanager

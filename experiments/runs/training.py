@@ -29,11 +29,11 @@ from experiments.runs.phases import PhaseSetup, learner_of, plan_of, train_phase
 from experiments.runs.result import Phase, prunes_back
 from experiments.runs.sharing import note_stack
 from experiments.runs.stack import Stack, kernel_of, largest_in_torch, largest_stack
+from experiments.store import checkpoint
 from experiments.store.provenance import code
 from experiments.store.result import Result
 from experiments.tasks import make_task
 from ngn.files import write_atomically
-from ngn.train import checkpoint
 
 log = logging.getLogger(__name__)
 RECORDED = "recorded"

@@ -11,7 +11,7 @@ from torch import nn
 from ngn.allocation import BudgetLearner
 from ngn.axis import OrderedAxis
 from ngn.integrations import BoundaryOptimizer
-from ngn.learner import CapacityLearner
+from ngn.learner import LR, CapacityLearner
 
 
 class SizesCallback(Callback):
@@ -52,7 +52,7 @@ class SizesCallback(Callback):
     """
 
     def __init__(
-        self, learner: CapacityLearner, lr: float = 5e-2, shrink: bool = True, by_importance: Any = None, loss: Any = None
+        self, learner: CapacityLearner, lr: float = LR, shrink: bool = True, by_importance: Any = None, loss: Any = None
     ) -> None:
         self.boundaries, self.done, self.shrink = BoundaryOptimizer(learner, lr), 0, shrink
         self.by_importance, self.loss = by_importance, loss

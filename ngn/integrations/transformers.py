@@ -9,7 +9,7 @@ from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
 
 from ngn.integrations import BoundaryOptimizer
-from ngn.learner import CapacityLearner
+from ngn.learner import LR, CapacityLearner
 
 
 class SizesCallback(TrainerCallback, ExportableState):
@@ -43,7 +43,7 @@ class SizesCallback(TrainerCallback, ExportableState):
     """
 
     def __init__(
-        self, learner: CapacityLearner, lr: float = 5e-2, shrink: bool = True, by_importance: Any = None, loss: Any = None
+        self, learner: CapacityLearner, lr: float = LR, shrink: bool = True, by_importance: Any = None, loss: Any = None
     ) -> None:
         self.boundaries, self.shrink = BoundaryOptimizer(learner, lr), shrink
         self.by_importance, self.loss = by_importance, loss

@@ -23,8 +23,8 @@ import faulty  # noqa: E402
 from faulty import LEARNERS, Count, Hook, child, configs, found, lost, train, undisturbed  # noqa: E402
 
 from experiments.config.identity import run_id  # noqa: E402
+from experiments.core import interrupt  # noqa: E402
 from experiments.runs import phases  # noqa: E402
-from ngn.train import interrupt  # noqa: E402
 
 KILLS = 20
 """Default number of random moments for each kind of SIGKILL."""

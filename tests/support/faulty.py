@@ -22,10 +22,10 @@ from record_samples import untimed
 from experiments.config import run_files
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
+from experiments.core import interrupt
 from experiments.core.config import Config
 from experiments.runs import launch, outcome
 from experiments.store.records import Store
-from ngn.train import interrupt
 
 Outcomes = list[outcome.RunOutcome]
 LEARNERS = ("ste", "l0", "awnn", "decay")

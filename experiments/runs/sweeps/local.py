@@ -18,13 +18,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from experiments.core import interrupt
 from experiments.core.paths import ROOT
 from experiments.runs.shutdown import woken_by_signals
 from experiments.runs.sweeps import plan as plans
 from experiments.runs.sweeps.settings import Cluster
 from experiments.runs.sweeps.worker import note_failure
 from experiments.store.records import Store
-from ngn.train import interrupt
 
 COMMAND = (sys.executable, "-m", "experiments.runs.sweeps.worker")
 Reporter = Callable[[int, dict[str, str]], None]
@@ -93,7 +93,7 @@ class Supervisor:
         """Run every task.
 
         Raises:
-            ngn.train.interrupt.Interrupted: on a signal, after the workers have saved their state and ended.
+            experiments.core.interrupt.Interrupted: on a signal, after the workers have saved their state and ended.
         """
         self._waiting, cards = deque(self.tasks), visible_gpus()
         self.count = min(self.cluster.workers or max(1, len(cards)), len(self._waiting))

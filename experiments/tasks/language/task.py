@@ -19,6 +19,7 @@ from experiments.core.task import CapacityOf, DataInfo, Seeds, Task
 from experiments.data import synthetic_texts, texts
 from experiments.data.source import data_root
 from experiments.models.adapter import attach_adapters
+from experiments.models.trainer import Trainer
 from experiments.store.sources import combined_digest
 from experiments.tasks.base import MiniBatches
 from experiments.tasks.language import Adaptation, pruning
@@ -36,7 +37,6 @@ from ngn.methods.ngn import CountGate
 from ngn.streams import generator
 from ngn.train.batches import Batches, Split
 from ngn.train.progress import ProgressLine
-from ngn.train.trainer import Trainer
 
 if TYPE_CHECKING:
     from experiments.core.config import Config
@@ -227,6 +227,7 @@ class AdaptationTask(Task[Attached]):
             Trainer(
                 learner, self.batches(self.plan, seed), self.loss, self.plan.plan(len(self.train)), weight=self.weight,
                 progress=self.progress, title=f"{self.settings.name} s{seed} all weights",
+                eight_bit=self.plan.optimizer == "adamw8bit",
             ).fit()  # fmt: skip
             frozen = learner.model.requires_grad_(False).eval()
             self.trained = {seed: dataclasses.replace(self.base, model=frozen)}

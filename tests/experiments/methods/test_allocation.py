@@ -11,6 +11,7 @@ from torch import nn
 import ngn
 from experiments.methods.sora.capacity import SoRA, SoRALearner, proximal
 from experiments.methods.svd.learner import SingularValueLearner
+from experiments.models.trainer import Trainer
 
 K = 4
 X = torch.randn(64, 6, generator=torch.Generator().manual_seed(0))
@@ -135,9 +136,7 @@ def test_terms_are_truncated_when_training_ends_and_not_in_earlier_checkpoints(t
         return nn.functional.mse_loss(model(x), Y)
 
     def trainer(one, **settings):
-        return ngn.Trainer(
-            one, Same(), loss, plan, folder=tmp_path, checkpoint_seconds=0.0, progress="never", **settings
-        )
+        return Trainer(one, Same(), loss, plan, folder=tmp_path, checkpoint_seconds=0.0, progress="never", **settings)
 
     with pytest.raises(Stop):
         trainer(learner(), on_step=stop_after(39)).fit()

@@ -13,12 +13,12 @@ from experiments.methods.decay.capacity import DecayGate
 from experiments.methods.l0.capacity import HardConcrete
 from experiments.methods.ste.capacity import StraightThrough
 from experiments.models.parallel import ParallelModel
+from experiments.models.trainer import Trainer
 from ngn.components.base import OrderedSum
 from ngn.learner import CapacityLearner
 from ngn.train.batches import FullBatches, Split
 from ngn.train.losses import Supervised
 from ngn.train.plan import TrainPlan
-from ngn.train.trainer import Trainer
 
 MLP = STRUCTURES[0]
 K = 6

@@ -13,10 +13,10 @@ from on_device import QUICK, SLOW, config_of, same_on_device
 
 from experiments.core.config import Config
 from experiments.core.task import Task
+from experiments.models.trainer import Trainer
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task
-from ngn.train.trainer import Trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad=True")
 

@@ -17,12 +17,12 @@ from experiments.models.kernels import trainer as module
 from experiments.models.kernels.array_layout import layout_of
 from experiments.models.kernels.libraries import library
 from experiments.models.kernels.trainer import KernelTrainer
+from experiments.models.trainer import Trainer
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task
 from ngn.methods.base import CapacityExceeded
 from ngn.train.optim import adam
-from ngn.train.trainer import Trainer
 
 pytestmark = needs_kernel
 

@@ -11,6 +11,7 @@ from stopping import Stop, stop_after
 
 import ngn
 from experiments.core.blocks import ConfigError, legal_name
+from experiments.models.trainer import Trainer
 from experiments.tasks.language import GSM8K, Adaptation, Spider, SQuAD, WikiSQLEasy, WikiSQLHard
 from experiments.tasks.language.components import AdapterComponent, LoRAComponent
 from experiments.tasks.language.task import AdaptationTask
@@ -34,10 +35,10 @@ def made(config: Any) -> tuple[AdaptationTask, ngn.CapacityLearner]:
     return task, ngn.CapacityLearner(model)
 
 
-def trainer(task: AdaptationTask, learner: ngn.CapacityLearner, steps: int, **rest) -> ngn.Trainer:
+def trainer(task: AdaptationTask, learner: ngn.CapacityLearner, steps: int, **rest) -> Trainer:
     plan = ngn.TrainPlan(steps=steps, lr=1e-2, accumulate=rest.pop("accumulate", 1))
     train = SimpleNamespace(batch=rest.pop("batch", 8))
-    return ngn.Trainer(learner, task.batches(train, 0), task.loss, plan, weight=task.weight, progress="never", **rest)
+    return Trainer(learner, task.batches(train, 0), task.loss, plan, weight=task.weight, progress="never", **rest)
 
 
 @pytest.mark.parametrize("gate", [LORA, ADAPTER], ids=["lora", "adapter"])

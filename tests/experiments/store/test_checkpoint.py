@@ -11,8 +11,8 @@ import torch
 from waiting import leave_partial
 
 from experiments.core.paths import ROOT
+from experiments.store import checkpoint
 from ngn.files import digest, write_atomically, write_tensors
-from ngn.train import checkpoint
 
 
 def write(folder, *steps, identity=None):
