@@ -29,13 +29,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from processes import Rate, TimedStepsDone, measure, options
 
+from experiments.core import checkpoint
 from experiments.models.kernels.libraries import library
 from experiments.models.kernels.trainer import KernelTrainer
 from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel
 from experiments.models.trainer import Trainer
 from experiments.runs import host
-from experiments.store import checkpoint
 from experiments.tasks.regression1d import Regression1D
 from experiments.tasks.regression1d.task import inputs, target
 from ngn.components.base import OrderedSum

@@ -9,9 +9,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from experiments.core import interrupt
+from experiments.core import checkpoint, interrupt
 from experiments.models.optim import EightBitAdamW, ReplicaAdam
-from experiments.store import checkpoint
 from ngn.train import trainer as library
 from ngn.train.checkpoint import Newest
 from ngn.train.optim import groups_of, shared

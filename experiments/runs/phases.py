@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from experiments.config.numerics import numerics
-from experiments.core import interrupt
+from experiments.core import checkpoint, interrupt
 from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
 from experiments.core.task import ModuleTask, Task
@@ -27,7 +27,6 @@ from experiments.runs.loggers import point_logger
 from experiments.runs.measure import cost_of, curves_of, measure_phase, norms_of, of_module, prefixes_of
 from experiments.runs.result import Phase
 from experiments.runs.stack import Stack, why_no_kernel
-from experiments.store import checkpoint
 from experiments.store.provenance import training_identity
 from ngn.contract import Learner
 from ngn.learner import CapacityLearner

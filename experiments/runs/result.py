@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.store import checkpoint
+from experiments.core import checkpoint
 from experiments.store.result import PrunesBackBlock, Result
 from ngn.files import remove
 

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from experiments.config.schema import branch_of, branch_phase
+from experiments.core import checkpoint
 from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
 from experiments.core.task import Task
@@ -29,7 +30,6 @@ from experiments.runs.phases import PhaseSetup, learner_of, plan_of, train_phase
 from experiments.runs.result import Phase, prunes_back
 from experiments.runs.sharing import note_stack
 from experiments.runs.stack import Stack, kernel_of, largest_in_torch, largest_stack
-from experiments.store import checkpoint
 from experiments.store.provenance import code
 from experiments.store.result import Result
 from experiments.tasks import make_task

@@ -29,11 +29,11 @@ from kernel_cases import (
 
 from experiments.config import run_files
 from experiments.config.compose import compose
+from experiments.core import checkpoint
 from experiments.models.kernels.trainer import KernelTrainer
 from experiments.models.trainer import Trainer
 from experiments.runs import training
 from experiments.runs.stack import LARGEST, LARGEST_FUSED, Stack, largest_stack
-from experiments.store import checkpoint
 from ngn.methods.ngn import CountGate
 from ngn.schedules import CONSTANT
 from ngn.train.losses import mean_squared_error

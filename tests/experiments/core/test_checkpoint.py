@@ -10,8 +10,8 @@ import safetensors.torch
 import torch
 from waiting import leave_partial
 
+from experiments.core import checkpoint
 from experiments.core.paths import ROOT
-from experiments.store import checkpoint
 from ngn.files import digest, write_atomically, write_tensors
 
 
