@@ -457,7 +457,7 @@ class BudgetLearner(CapacityLearner):
         return [replace(group, even=n, evidence=value) for group, n, value in zip(groups, even, z, strict=True)]
 
     def deploy(self, replica: int | None = None, **settings: Any) -> nn.Module:  # type: ignore[override]
-        """Deploy as :meth:`Learner.deploy <ngn.contract.Learner.deploy>` does.
+        """Deploy as :meth:`Learner.deploy <ngn.learner.Learner.deploy>` does.
 
         Raises:
             ValueError: if the model exceeds the budget. Its sizes are not fixed yet, or were fixed under another,

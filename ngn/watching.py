@@ -61,7 +61,7 @@ class LoopWatch:
         self._priced = True
 
     def _sizes(self) -> Tensor:
-        return sizes([axis.capacity for axis in self.axes])
+        return sizes([axis.capacity for axis in self.axes]) if self.axes else torch.zeros(0)
 
     def _sizes_seen(self) -> Tensor:
         """The sizes; extends their range so far."""
@@ -124,9 +124,9 @@ class LoopWatch:
         ]
 
 
-def warn_of_unlearned(watch: LoopWatch | None) -> None:
+def warn_of_unlearned(watch: LoopWatch) -> None:
     """Warn of everything in :meth:`LoopWatch.missing`."""
-    if watch is not None and (missing := watch.missing()):
+    if missing := watch.missing():
         reasons = "; ".join(missing)
         warnings.warn(f"some sizes were not learned: {reasons}. To silence this, pass unsettled='allow'.", stacklevel=3)
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from experiments.store.result import CostBlock
 from ngn.checks import axes_of
-from ngn.contract import Learner
+from ngn.learner import Learner
 from ngn.measuring import in_turns, multiply_adds
 
 

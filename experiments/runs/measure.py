@@ -24,7 +24,7 @@ from experiments.store.result import CostBlock, Result
 from ngn.allocation import BudgetLearner
 from ngn.checks import axes_of
 from ngn.components.base import OrderedSum
-from ngn.contract import Learner
+from ngn.learner import Learner
 from ngn.methods.base import Mode
 from ngn.shapes import save
 from ngn.tensor_files import contents_digest

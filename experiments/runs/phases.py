@@ -28,8 +28,7 @@ from experiments.runs.measure import cost_of, curves_of, measure_phase, norms_of
 from experiments.runs.result import Phase
 from experiments.runs.stack import Stack, why_no_kernel
 from experiments.store.provenance import training_identity
-from ngn.contract import Learner
-from ngn.learner import CapacityLearner
+from ngn.learner import Learner
 from ngn.train.batches import Batches
 from ngn.train.plan import History, TrainPlan
 
@@ -63,7 +62,7 @@ def trainer_of(config: Config, learner: Learner, batches: Batches, task: Task[An
     if config.engine == "torch":
         return Trainer
     why_not = why_no_kernel(config)
-    if why_not is None and isinstance(learner, CapacityLearner):
+    if why_not is None and learner.axes:
         why_not = unsupported(learner, batches, task.loss, plan)  # its device, its compiler, and what no setting tells
         if why_not is None:
             return KernelTrainer

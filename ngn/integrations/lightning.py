@@ -34,7 +34,7 @@ class SizesCallback(Callback):
     A training resumed from the end of an epoch continues exactly. After a resumption within an epoch, Lightning starts
     its data from the beginning.
 
-    Fixed sizes are cut in place (:meth:`~ngn.contract.Learner.shrink`), in all optimisers, and in the averages of other
+    Fixed sizes are cut in place (:meth:`~ngn.learner.Learner.shrink`), in all optimisers, and in the averages of other
     callbacks. If a strategy wraps the module (DDP, FSDP), they stay masked until ``deploy``. With manual optimisation,
     boundaries move once in a batch, before the first step of an optimiser of the learner's parameters.
 

@@ -27,7 +27,7 @@ class SizesCallback(TrainerCallback, ExportableState):
     A training resumed from a checkpoint continues exactly. Do not set ``restore_callback_states_from_checkpoint``: it
     is not needed, and transformers cannot create this callback, because the checkpoint does not contain the learner.
 
-    Fixed sizes are cut in place (:meth:`~ngn.contract.Learner.shrink`). With several processes, DeepSpeed, FSDP,
+    Fixed sizes are cut in place (:meth:`~ngn.learner.Learner.shrink`). With several processes, DeepSpeed, FSDP,
     ``torch_compile`` or ``load_best_model_at_end`` they stay masked until ``deploy``.
 
     Args:

@@ -1,7 +1,7 @@
 """The trainer of all tasks and methods.
 
 A step moves the schedules, computes the gradients of the task loss over the micro-batches, adds those of the learner's
-penalty, clips them per model and steps the optimiser, with the hooks of :class:`~ngn.contract.Learner` in between.
+penalty, clips them per model and steps the optimiser, with the hooks of :class:`~ngn.learner.Learner` in between.
 
 Losses have the shape [*R]. The models of a stack are independent, so the sum of their losses gives each model its own
 gradient. The trainer copies from the device to the host in three cases only: it shows progress, it writes a checkpoint,
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 
 from ngn.checks import evaluating
-from ngn.contract import Learner
+from ngn.learner import Learner
 from ngn.methods.base import Mode
 from ngn.schedules import warmed_up
 from ngn.train import checkpoint
@@ -56,9 +56,9 @@ class Trainer:
         on_step: called after each step with the number of finished steps; tests interrupt here.
         on_evaluate: called every ``evaluate_every`` steps and at the end, with the number of finished steps and the
             model, as in :meth:`evaluate`. If it returns a tensor [*R], that is a point of the curve "held".
-        held_out: batches for :meth:`Learner.judge <ngn.contract.Learner.judge>`; None for none.
+        held_out: batches for :meth:`Learner.judge <ngn.learner.Learner.judge>`; None for none.
         evaluate_every: steps between evaluations; None evaluates only at the end.
-        shrink: cut fixed sizes in place (:meth:`~ngn.contract.Learner.shrink`), so that later steps are cheaper; not
+        shrink: cut fixed sizes in place (:meth:`~ngn.learner.Learner.shrink`), so that later steps are cheaper; not
             for a wrapped ``model``.
 
     >>> import torch, ngn

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from ngn.components.low_rank import LowRankLinear, replace
-from ngn.contract import Learner
+from ngn.learner import Learner
 from ngn.methods.fixed import FixedCount
 from ngn.streams import generator
 from ngn.truncation import deploy

@@ -31,7 +31,7 @@ from experiments.tasks.language.packing import Packed, Tokens, pack, token_losse
 from experiments.tasks.language.perplexity import documents, perplexity, perplexity_chunks, replay_windows
 from experiments.tasks.language.prompts import prompt_ids, target_ids
 from ngn.components.low_rank import attach_low_rank
-from ngn.contract import Learner
+from ngn.learner import Learner
 from ngn.methods.batch import GateBatch
 from ngn.methods.ngn import CountGate
 from ngn.streams import generator

@@ -119,7 +119,7 @@ def test_a_loss_that_fits_neither_way_is_told_how_it_was_called():
     noted = r"as loss\(output, target\), with output: float32 \[32, 1\], target: float32 \[32, 1\]. As loss\(model, "
     with pytest.raises(AttributeError, match="logits") as caught:
         fit(learner, pairs, None, lambda output, target: output.logits, TrainPlan(steps=3), progress="never")
-    caught.match(noted + r"batch\) it raised AttributeError: 'CapacityLearner'")
+    caught.match(noted + r"batch\) it raised AttributeError: 'Learner'")
     wrong = {"a dict with x, y": [{"x": X, "y": Y}], "a tuple of 3": [(X, Y, Y)], r"float32 \[32, 1\]": X}
     for said, batches in wrong.items():
         with pytest.raises(TypeError, match=rf"needs batches of two, .* but a batch is {said}: write a loss\(model"):
