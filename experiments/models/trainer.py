@@ -13,7 +13,6 @@ from experiments.core import checkpoint, interrupt
 from experiments.models.optim import EightBitAdamW, ReplicaAdam
 from ngn.train import trainer as library
 from ngn.train.checkpoint import Newest
-from ngn.train.optim import groups_of, shared
 
 
 @dataclass
@@ -42,14 +41,10 @@ class Trainer(library.Trainer):
     on_point: Callable[[int, Tensor, Tensor, Tensor], object] | None = None
 
     def _optimizer(self) -> torch.optim.Optimizer:
-        plan, same = self.plan, shared(self.plan.lr, self.plan.lr_boundary)
-        if same and not self.eight_bit:
-            return super()._optimizer()
-        shapes = (plan.lr_shape, plan.lr_boundary_shape)
-        groups = groups_of(*self._trained, plan.lr, plan.lr_boundary, plan.weight_decay, shapes)
+        groups, shared = self._groups()
         if not self.eight_bit:
-            return ReplicaAdam(groups, decoupled=plan.optimizer == "adamw")
-        if self.shrink or not same or not self._trained[0]:
+            return super()._optimizer() if shared else ReplicaAdam(groups, decoupled=self.plan.optimizer == "adamw")
+        if self.shrink or not shared or not self._trained[0]:
             raise ValueError(
                 "adamw8bit needs a body to train, and one learning rate for all replicas, and its moments cannot be "
                 "cut: use adamw, or set shrink=False"

@@ -21,7 +21,7 @@ from ngn.gate import (
 from ngn.methods.base import CapacityExceeded, Mode, Scalar, Weighted, on_host, setting
 from ngn.methods.batch import coefficients, scaled
 from ngn.orders import Order
-from ngn.schedules import DELAYED_LINEAR, LINEAR, POWER_DECAY, Shape, between, require_shapes, shape_at
+from ngn.schedules import DELAYED_LINEAR, LINEAR, POWER_DECAY, Shape, require_shapes, shape_at
 
 NOMINAL_ZERO = 1e-4
 """The boundary that stands for 0, which softplus does not reach."""
@@ -211,7 +211,7 @@ class CountGate(Weighted):
             super().set_progress(progress)
             return
         self.now = progress
-        self.beta = between(self.beta_start, self.beta_end, self.shapes[2], progress)
+        self.beta = self.beta_start + (self.beta_end - self.beta_start) * shape_at(self.shapes[2], progress)
         self._commit(progress)
         super().set_progress(progress)
         self.all_open = self._opened()

@@ -15,63 +15,33 @@ OptimizerKind = Literal["adam", "adamw"]
 """Weight decay as an L2 term of the gradient (adam), or decoupled from it (adamw)."""
 
 
-def adam(
-    body: Sequence[Tensor],
-    controllers: Sequence[Tensor],
-    lr: float | Tensor,
-    lr_boundary: float | Tensor,
-    weight_decay: float,
-    eps: float = 1e-8,
-    kind: OptimizerKind = "adam",
-    shapes: tuple[Shape, Shape] = (CONSTANT, CONSTANT),
-) -> torch.optim.Optimizer:
-    """Return torch's fused Adam or AdamW with one group for the body and one for the controllers, without weight decay.
-
-    In every step, the caller sets the ``lr`` of each group to its ``rate`` times its schedule ``shape``.
-
-    Args:
-        body, controllers: the parameters of the two groups.
-        lr, lr_boundary: their learning rates.
-        weight_decay: weight decay of the body.
-        eps: added to Adam's denominator.
-        kind: Adam or AdamW.
-        shapes: the schedules of the two rates.
-
-    Raises:
-        ValueError: if there is no parameter, or the models of a stack have different rates.
-    """
-    groups = groups_of(body, controllers, lr, lr_boundary, weight_decay, shapes)
-    if not shared(lr, lr_boundary):
-        raise ValueError("the models of a stack need one learning rate: give lr and lr_boundary one number each")
-    return (torch.optim.AdamW if kind == "adamw" else torch.optim.Adam)(groups, eps=eps, fused=True)
-
-
-def shared(*rates: float | Tensor) -> bool:
-    """Whether each of the ``rates`` is the same for all replicas."""
-    each = [torch.as_tensor(rate, dtype=torch.float64).flatten() for rate in rates]
-    return all(bool((rate == rate[0]).all()) for rate in each)
-
-
 def groups_of(
     body: Sequence[Tensor],
     controllers: Sequence[Tensor],
     lr: float | Tensor,
     lr_boundary: float | Tensor,
-    weight_decay: float,
-    shapes: tuple[Shape, Shape],
-) -> list[dict[str, Any]]:
-    """The groups of :func:`adam`. ``rates`` has the rates of the replicas; ``lr`` is then 1 if they differ."""
+    weight_decay: float = 0.0,
+    shapes: tuple[Shape, Shape] = (CONSTANT, CONSTANT),
+) -> tuple[list[dict[str, Any]], bool]:
+    """Return parameter groups of body and controllers, and whether all replicas share their learning rates.
+
+    In every step, the ``lr`` of a group is to be its ``rate`` times its schedule ``shape``. If replicas have rates of
+    their own, these are ``rates``, float64 [R], and ``rate`` is 1. Controllers have no weight decay.
+
+    Raises:
+        ValueError: if there is no parameter.
+    """
+    each = [torch.as_tensor(rates, dtype=torch.float64).flatten() for rates in (lr, lr_boundary)]
+    shared = all(bool((rates == rates[0]).all()) for rates in each)
     groups: list[dict[str, Any]] = []
-    both, same = (lr, lr_boundary), shared(lr, lr_boundary)
-    for params, given, decay, shape in zip((body, controllers), both, (weight_decay, 0.0), shapes, strict=True):
+    for params, rates, decay, shape in zip((body, controllers), each, (weight_decay, 0.0), shapes, strict=True):
         if params:
-            rates = torch.as_tensor(given, dtype=torch.float64).flatten()
-            rate = float(rates[0]) if same else 1.0
+            rate = float(rates[0]) if shared else 1.0
             settings = {"rate": rate, "lr": rate, "rates": rates, "shape": shape, "weight_decay": decay}
             groups.append({"params": list(params), **settings})
     if not groups:
         raise ValueError("the model has no trainable parameter: at least one needs requires_grad=True")
-    return groups
+    return groups, shared
 
 
 def moments(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

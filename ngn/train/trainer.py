@@ -29,7 +29,7 @@ from ngn.train import checkpoint
 from ngn.train.batches import Batches
 from ngn.train.checkpoint import Newest
 from ngn.train.losses import Loss
-from ngn.train.optim import adam, clip_gradients, load_moments, moments, pad_moments
+from ngn.train.optim import clip_gradients, groups_of, load_moments, moments, pad_moments
 from ngn.train.plan import History, TrainPlan
 from ngn.train.progress import ProgressLine, ProgressMode
 
@@ -136,11 +136,18 @@ class Trainer:
                 bar.show(plan.steps, learner.standing())
         return self._finish(bad, before - began, resumed)
 
+    def _groups(self) -> tuple[list[dict[str, Any]], bool]:
+        """The parameter groups of the plan, and whether replicas share their learning rates."""
+        plan = self.plan
+        shapes = (plan.lr_shape, plan.lr_boundary_shape)
+        return groups_of(*self._trained, plan.lr, plan.lr_boundary, plan.weight_decay, shapes)
+
     def _optimizer(self) -> torch.optim.Optimizer:
         """Make the optimiser of body and controllers."""
-        plan = self.plan
-        rates, shapes = (plan.lr, plan.lr_boundary), (plan.lr_shape, plan.lr_boundary_shape)
-        return adam(*self._trained, *rates, plan.weight_decay, kind=plan.optimizer, shapes=shapes)
+        groups, shared = self._groups()
+        if not shared:
+            raise ValueError("the models of a stack need one learning rate: give lr and lr_boundary one number each")
+        return (torch.optim.AdamW if self.plan.optimizer == "adamw" else torch.optim.Adam)(groups, fused=True)
 
     def _due(self, seconds: float, last: bool) -> bool:
         """Whether to save, ``seconds`` after the last time.

@@ -18,10 +18,11 @@ from torch.nn.utils import parametrizations
 from traceable import AttentionUNet, C2f, DenseNet, Inception, UNet, example_of, network
 
 import ngn
+from experiments.models.optim import ReplicaAdam
 from ngn.gate import softplus_inverse
 from ngn.shrinking import shrink
 from ngn.train.batches import FullBatches, Split
-from ngn.train.optim import adam
+from ngn.train.optim import groups_of
 
 OPTIMIZERS = {
     "sgd": lambda groups: torch.optim.SGD(groups, lr=1e-2, momentum=0.9, weight_decay=0.01),
@@ -174,7 +175,7 @@ def test_our_adam_with_a_rate_for_each_replica_is_cut():
     learner = ngn.CapacityLearner(stack_of(awake(structure.bank(5, seeds)), gate, True, seeds)).double()
     twin, x = copy.deepcopy(learner), structure.x(torch.float64)
     both = [
-        (each, adam(each.body_parameters(), each.controller_parameters(), rates, rates, 0.1))
+        (each, ReplicaAdam(groups_of(each.body_parameters(), each.controller_parameters(), rates, rates, 0.1)[0]))
         for each in (learner, twin)
     ]
     for each, optimizer in both:

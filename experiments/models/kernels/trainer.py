@@ -26,7 +26,7 @@ from ngn.methods.base import Weighted
 from ngn.methods.ngn import CountGate
 from ngn.schedules import CONSTANT, Shape, shape_at
 from ngn.train.batches import Batches
-from ngn.train.optim import groups_of, pad_moments
+from ngn.train.optim import pad_moments
 from ngn.train.plan import History, TrainPlan
 from ngn.train.progress import ProgressLine
 from ngn.train.trainer import CURVE_POINTS
@@ -216,10 +216,8 @@ class KernelTrainer(Trainer):
         if reason is not None:
             raise ValueError(f"no compiled kernel can do this training: {reason}")
         newest, count = self._restored(), learner.replicas or 1
-        groups = groups_of(
-            learner.body_parameters(), learner.controller_parameters(), plan.lr, plan.lr_boundary, 0.0, (CONSTANT,) * 2
-        )
-        optimizer = torch.optim.Adam(groups)  # holds the moments; the kernel does the steps
+        self._trained = learner.body_parameters(), learner.controller_parameters()
+        optimizer = torch.optim.Adam(self._groups()[0])  # holds the moments; the kernel does the steps
         bad = torch.full((count,), -1, dtype=torch.int64)
         start, before, resumed = self._resume(newest, optimizer, bad)
         kept = np.unique(np.linspace(0, plan.steps - 1, CURVE_POINTS).astype(int))

@@ -7,6 +7,7 @@ import pytest
 import torch
 from stopping import Stop, stop_after
 
+import ngn
 from experiments.models.mlp import MLPBank
 from experiments.models.optim import ReplicaAdam
 from experiments.models.parallel import ParallelModel
@@ -19,7 +20,7 @@ from ngn.methods.ngn import CountGate
 from ngn.schedules import CONSTANT, COSINE, POWER_DECAY
 from ngn.train.batches import FullBatches, IteratedBatches, Split
 from ngn.train.losses import Supervised, cross_entropy, mean_squared_error
-from ngn.train.optim import adam, clip_gradients, groups_of
+from ngn.train.optim import clip_gradients, groups_of
 from ngn.train.plan import TrainPlan
 
 X = torch.linspace(-2, 2, 33).unsqueeze(-1)
@@ -81,7 +82,7 @@ def test_replica_adam_equals_torchs_adam_with_the_rate_of_each_replica(decay, ki
     stacked = a.clone().requires_grad_()
     plain = [a[r].clone().requires_grad_() for r in range(3)]
     rates = torch.tensor([1e-3, 1e-2, 0.1], dtype=torch.float64)
-    one = ReplicaAdam(groups_of([stacked], [], rates, rates, decay, (CONSTANT,) * 2), decoupled=kind == "adamw")
+    one = ReplicaAdam(groups_of([stacked], [], rates, rates, decay)[0], decoupled=kind == "adamw")
     torchs = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[kind]
     many = [torchs([p], lr=float(lr), weight_decay=decay) for p, lr in zip(plain, rates, strict=True)]
     for _ in range(20):
@@ -96,9 +97,9 @@ def test_replica_adam_equals_torchs_adam_with_the_rate_of_each_replica(decay, ki
 
 
 def test_the_library_refuses_rates_of_their_own():
-    rates = torch.tensor([1e-3, 1e-2])
+    plan = TrainPlan(steps=1, lr=torch.tensor([1e-3, 1e-2]))
     with pytest.raises(ValueError, match="a stack need one learning rate"):
-        adam([torch.zeros(2, 3, requires_grad=True)], [], rates, rates, 0.0)
+        ngn.Trainer(learner_of([0, 1]), FullBatches(Split(X, Y)), MSE, plan, progress="never").fit()
 
 
 @pytest.mark.parametrize("scope", ["joint", "separate", "body"])
