@@ -10,7 +10,7 @@
 
 Boundaries follow the limit together. They part from one another only where an importance differs from the mean by more
 than z_min standard errors, at constant total cost and at a bounded rate. Without such evidence every a_g stays 0,
-and the result is the even allocation. Held-out data, where given, must confirm it (``ngn/confirmation.py``), and decide
+and the result is the even allocation. Held-out data, where given, must confirm it, and decide
 how sizes of few components are rounded. No price enters a gradient: Adam would divide it by its own size, so that all
 boundaries would fall alike, whatever their components are worth.
 
@@ -33,9 +33,8 @@ import torch
 from torch import Tensor, distributed, nn
 
 from ngn.budget import BUDGET_COMMIT, Budget, Reach
-from ngn.confirmation import Confirmation
 from ngn.cost import NOISY, Cost, refuse_changing
-from ngn.evidence import BoundaryEvidence
+from ngn.evidence import BoundaryEvidence, Confirmation
 from ngn.learner import CapacityLearner
 from ngn.methods.batch import boundary_slopes, place
 from ngn.methods.ngn import NOMINAL_ZERO, CountGate
@@ -269,8 +268,8 @@ class BudgetLearner(CapacityLearner):
         for value in (self.lead, self.strongest, self.above, self.moved, self.tried_at):
             value.zero_()
         self.tried.fill_(-1.0)
-        self.evidence.clear()
-        self.confirmation.clear()
+        for value in (*self.evidence.buffers(), *self.confirmation.buffers()):
+            value.zero_()
 
     def _limit_at(self, now: float) -> Tensor:
         """B(p), float64 [*R], at the fraction ``now`` of the time before the commit."""
@@ -350,7 +349,7 @@ class BudgetLearner(CapacityLearner):
         return None if blind or step % JUDGED or self.gates[0].committed else step // JUDGED
 
     def judge(self, loss: Callable[[int], Tensor], number: int) -> None:
-        """Learn from held-out data whether training and capacity help (:mod:`ngn.confirmation`), and how to round.
+        """Learn from held-out data whether training and capacity help (:mod:`ngn.evidence`), and how to round.
 
         Call it every few steps before the commit, with the model in eval mode. The weights' gradients stay as they are.
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from ngn.allocation import BudgetLearner
-from ngn.confirmation import PARTS
+from ngn.evidence import PARTS
 from ngn.importance import BATCHES, Importance
 from ngn.learner import Learner
 from ngn.methods.ngn import COMMIT

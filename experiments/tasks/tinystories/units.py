@@ -12,7 +12,7 @@ import ngn
 from experiments.core.task import ModuleTask
 from experiments.tasks.tinystories import TinyStories, UnitsComponent
 from experiments.tasks.tinystories.task import StoriesTask
-from ngn.confirmation import PARTS
+from ngn.evidence import PARTS
 from ngn.train.batches import HeldOutParts, Split
 
 if TYPE_CHECKING:
