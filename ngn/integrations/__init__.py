@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import nn
 
+from ngn.boundaries import LR
 from ngn.importance import Importance
-from ngn.learner import LR, CapacityLearner
+from ngn.learner import Learner
 
 
 class BoundaryOptimizer:
@@ -21,6 +22,8 @@ class BoundaryOptimizer:
     Args:
         learner: the learner of the model. Its penalty is added to the gradients, not to the loss.
         lr: learning rate of the boundaries.
+        shrink: of a callback: cut fixed sizes in place.
+        by_importance, loss: of a callback: sort the units before the first step by this score.
 
     Raises:
         TypeError: if ``learner`` is not a learner.
@@ -37,12 +40,20 @@ class BoundaryOptimizer:
     (True, None)
     """
 
-    def __init__(self, learner: CapacityLearner, lr: float = LR) -> None:
-        if not isinstance(learner, CapacityLearner):
+    def __init__(
+        self,
+        learner: Learner,
+        lr: float = LR,
+        shrink: bool = True,
+        by_importance: Importance | None = None,
+        loss: Callable[..., Any] | None = None,
+    ) -> None:
+        if not isinstance(learner, Learner):
             raise TypeError(f"the callback needs a learner, as of ngn.learn_sizes, not a {type(learner).__name__}")
-        self.learner, self.lr = learner, lr
+        self.learner, self.lr, self.shrink = learner, lr, shrink
+        self.by_importance, self.loss = by_importance, loss
 
-    def begin(self, model: nn.Module, done: int, by_importance: Importance | None, batches: Any, loss: Any) -> None:
+    def begin(self, model: nn.Module, done: int, batches: Any) -> None:
         """Check that the trained ``model`` contains the learner's; before step 0, sort its units if asked to.
 
         Raises:
@@ -51,8 +62,8 @@ class BoundaryOptimizer:
         parts = {id(p) for p in model.parameters()}
         if not all(id(p) in parts for p in self.learner.controller_parameters()):
             raise ValueError("the trained model does not contain the sizes of the learner: train learner.model")
-        if by_importance is not None and not done:
-            self.learner.sort(by_importance, batches, loss)
+        if self.by_importance is not None and not done:
+            self.learner.sort(self.by_importance, batches, self.loss)
 
     def step(self) -> None:
         """Add the gradients of the penalty, move the boundaries, and clear their gradients.
@@ -68,13 +79,13 @@ class BoundaryOptimizer:
         for p in self.learner.controller_parameters():
             p.grad = None
 
-    def state(self) -> dict[str, Any]:
+    def moments(self) -> dict[str, Any]:
         """Return what a checkpoint of the model lacks, as lists: the learner's own tensors."""
         own = {name: value for name, value in self.learner.state_dict().items() if not name.startswith("model.")}
         return {"learner": {name: value.tolist() for name, value in (own | self.learner.orders()).items()}}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Load the result of :meth:`state`."""
+        """Load the result of :meth:`moments`."""
         own = {name: torch.tensor(value, dtype=torch.float64) for name, value in state["learner"].items()}
         if "adam" in state:  # of version 0.1
             names = ("step", "exp_avg", "exp_avg_sq")

@@ -11,10 +11,9 @@ from torch import nn
 from ngn.allocation import BudgetLearner
 from ngn.axis import OrderedAxis
 from ngn.integrations import BoundaryOptimizer
-from ngn.learner import LR, CapacityLearner
 
 
-class SizesCallback(Callback):
+class SizesCallback(BoundaryOptimizer, Callback):
     """Learn the sizes of ``learner.model``, part of a ``LightningModule``. ::
 
         class Classifier(lightning.pytorch.LightningModule):
@@ -51,30 +50,27 @@ class SizesCallback(Callback):
             unknown.
     """
 
-    def __init__(
-        self, learner: CapacityLearner, lr: float = LR, shrink: bool = True, by_importance: Any = None, loss: Any = None
-    ) -> None:
-        self.boundaries, self.done, self.shrink = BoundaryOptimizer(learner, lr), 0, shrink
-        self.by_importance, self.loss = by_importance, loss
+    done = 0
+    """Steps of the trainer."""
 
     def state_dict(self) -> dict[str, Any]:
-        return self.boundaries.state()
+        return self.moments()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.boundaries.restore(state_dict)
+        self.restore(state_dict)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         self.total, self.done = trainer.estimated_stepping_batches, trainer.global_step
         if not math.isfinite(self.total):
             raise ValueError("schedules need the number of training steps: set max_epochs or max_steps")
         batches = map(trainer.strategy.batch_to_device, trainer.train_dataloader)
-        self.boundaries.begin(pl_module, self.done, self.by_importance, batches, self.loss)
-        learner, held = self.boundaries.learner, {id(p) for p in self.boundaries.learner.parameters()}
+        self.begin(pl_module, self.done, batches)
+        held = {id(p) for p in self.learner.parameters()}
         self.moving = [
             each for each in trainer.optimizers if held & {id(p) for g in each.param_groups for p in g["params"]}
         ]
         self.moved = False
-        learner.resume(*self._steps(trainer, pl_module))
+        self.learner.resume(*self._steps(trainer, pl_module))
 
     def _steps(self, trainer: Any, pl_module: Any) -> tuple[int, float]:
         """The number of steps, and the fraction of the training that is done."""
@@ -87,12 +83,12 @@ class SizesCallback(Callback):
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
         if not self.moved and any(optimizer is each for each in self.moving or trainer.optimizers):
             self.moved = True
-            self.boundaries.step()
+            self.step()
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         if trainer.global_step > self.done:  # false while gradients are accumulated
             self.done, self.moved = trainer.global_step, False
-            learner = self.boundaries.learner
+            learner = self.learner
             plain = self.shrink and trainer.model is pl_module
             held = (part for callback in trainer.callbacks for part in vars(callback).values())
             averages = [

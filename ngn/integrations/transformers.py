@@ -9,10 +9,9 @@ from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
 
 from ngn.integrations import BoundaryOptimizer
-from ngn.learner import LR, CapacityLearner
 
 
-class SizesCallback(TrainerCallback, ExportableState):
+class SizesCallback(BoundaryOptimizer, TrainerCallback, ExportableState):
     """Learn the sizes of ``learner.model`` while a ``Trainer`` trains its weights. ::
 
         learner = ngn.learn_sizes(model, {"model.layers.*.mlp": ngn.Width(16)}, lambda0=1e-2)
@@ -42,14 +41,8 @@ class SizesCallback(TrainerCallback, ExportableState):
         ValueError: in training, if the trained model does not contain the learner's model.
     """
 
-    def __init__(
-        self, learner: CapacityLearner, lr: float = LR, shrink: bool = True, by_importance: Any = None, loss: Any = None
-    ) -> None:
-        self.boundaries, self.shrink = BoundaryOptimizer(learner, lr), shrink
-        self.by_importance, self.loss = by_importance, loss
-
     def state(self) -> dict[str, Any]:
-        return {"args": {}, "attributes": self.boundaries.state()}
+        return {"args": {}, "attributes": self.moments()}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         if args.load_best_model_at_end:
@@ -59,23 +52,22 @@ class SizesCallback(TrainerCallback, ExportableState):
                 stacklevel=2,
             )
         if state.global_step and type(self).__name__ in state.stateful_callbacks:
-            self.boundaries.restore(state.stateful_callbacks[type(self).__name__]["attributes"])
-        begun = (others["model"], state.global_step, self.by_importance, others["train_dataloader"], self.loss)
-        self.boundaries.begin(*begun)
-        self.boundaries.learner.resume(state.global_step, self._progress(state))
+            self.restore(state.stateful_callbacks[type(self).__name__]["attributes"])
+        self.begin(others["model"], state.global_step, others["train_dataloader"])
+        self.learner.resume(state.global_step, self._progress(state))
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        self.boundaries.step()
+        self.step()
 
     def on_log(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         logs = others.get("logs") or {}
         if "loss" in logs or "train_loss" in logs:  # an evaluation's logs must hold numbers only
-            logs["sizes"] = self.boundaries.learner.standing()
+            logs["sizes"] = self.learner.standing()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         masked = args.deepspeed or args.fsdp or args.torch_compile or args.load_best_model_at_end
         optimizer = others["optimizer"] if self.shrink and not masked else None
-        self.boundaries.learner.step(self._progress(state), optimizer)
+        self.learner.step(self._progress(state), optimizer)
 
     @staticmethod
     def _progress(state: Any) -> float:
