@@ -111,7 +111,7 @@ class Learner(nn.Module):
         entries = sum(p.numel() for p in self._controlled)
         device = self._controlled[0].device if entries else None
         self.register_buffer("moments", torch.zeros(3, entries, dtype=torch.float64, device=device))
-        self._at: list[Tensor] | None = None  # where the boundaries were in the forward pass of this step
+        self._at: Sequence[Tensor] | None = None  # where the boundaries were in the forward pass of this step
         self._mine: bool | None = None  # whether the learner moves them in a loop of one's own; None: not known yet
         self._frozen: tuple[list[tuple[Any, ...]], Tensor] | None = None
         self._steps, self._checked = 0, False
@@ -135,6 +135,7 @@ class Learner(nn.Module):
         return self
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        self._at = None
         state_dict.setdefault(f"{prefix}moments", self.moments)  # states of version 0.1 lack it
         super()._load_from_state_dict(state_dict, prefix, *args)
 
@@ -195,6 +196,7 @@ class Learner(nn.Module):
 
     def set_progress(self, progress: float) -> None:
         """Move every schedule to ``progress`` in [0, 1]."""
+        self._at = None
         self.watch.progressed(progress)
         for axis in self.axes:
             axis.capacity.set_progress(progress)
@@ -308,8 +310,9 @@ class Learner(nn.Module):
 
     def penalty(self) -> Tensor:
         """Sum of the capacities' penalties, [*R]; fixed sizes have none."""
-        if self._at is None and torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            self._at = [p.detach().clone() for p in self._controlled]
+        if self._at is None and self._controlled and torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            with torch.no_grad():
+                self._at = torch._foreach_mul(self._controlled, 1.0)  # clones, by one call
         if all(axis.capacity.committed for axis in self.axes):
             device = self.moments.device
             return torch.zeros(() if self.replicas is None else self.replicas, dtype=torch.float64, device=device)
@@ -409,7 +412,6 @@ class Learner(nn.Module):
                 self.check_cuts(optimizer, averages)
             if not several:
                 self.shrink(optimizer, averages)
-        self._at = None
         for p in self._controlled if moving else ():
             p.grad = None
 

@@ -88,6 +88,20 @@ def test_the_optimiser_of_the_weights_may_hold_the_boundaries():
     assert all(torch.equal(each.size(), learners[0].size()) for each in learners[1:])
 
 
+def test_a_loop_goes_on_where_fit_or_a_loaded_state_left_the_boundaries():
+    learner = ngn.learn_sizes(network(), {"": ngn.Width(12)}, example=X, lambda0=1.0, commit=None)
+    plan = ngn.TrainPlan(steps=20, lr_boundary=0.2)
+    ngn.fit(learner, X, X.sin(), nn.functional.mse_loss, plan, commit=None, progress="never")
+    optimizer, before = torch.optim.SGD(learner.parameters(), 0.0), learner.size()
+    looped(learner, optimizer, range(1))
+    assert 0 < abs(float(before - learner.size())) < 0.5
+    learner.penalty()
+    other = ngn.learn_sizes(network(), {"": ngn.Width(12, t0=3.0)}, example=X, lambda0=1.0, commit=None)
+    learner.load_state_dict(other.state_dict())
+    looped(learner, optimizer, range(1))
+    assert 0 < abs(float(learner.size()) - 3.0) < 0.5
+
+
 def test_weight_decay_of_a_group_of_boundaries_is_said():
     learner = ngn.learn_sizes(network(), {"": ngn.Width(12)}, example=X, lambda0=0.0)
     groups = [{"params": learner.body_parameters()}, {"params": learner.controller_parameters(), "lr": 0.5}]
