@@ -312,7 +312,7 @@ class Learner(nn.Module):
         """Sum of the capacities' penalties, [*R]; fixed sizes have none."""
         if self._at is None and self._controlled and torch.is_grad_enabled() and not torch.compiler.is_compiling():
             with torch.no_grad():
-                self._at = torch._foreach_mul(self._controlled, 1.0)  # clones, by one call
+                self._at = torch._foreach_mul((*self._controlled,), 1.0)  # clones, by one call
         if all(axis.capacity.committed for axis in self.axes):
             device = self.moments.device
             return torch.zeros(() if self.replicas is None else self.replicas, dtype=torch.float64, device=device)

@@ -26,6 +26,7 @@ from kernel_cases import (
     state,
     stop_after,
 )
+from stopping import 
 
 from experiments.config import run_files
 from experiments.config.compose import compose
