@@ -14,7 +14,6 @@ import torch
 from kernel_cases import (
     LEARNED,
     Case,
-    Stop,
     assert_close,
     assert_same,
     assert_same_curves,
@@ -24,9 +23,8 @@ from kernel_cases import (
     plan,
     replica,
     state,
-    stop_after,
 )
-from stopping import 
+from stopping import Stop, stop_after
 
 from experiments.config import run_files
 from experiments.config.compose import compose
