@@ -314,7 +314,7 @@ class Learner(nn.Module):
             with torch.no_grad():
                 self._at = torch._foreach_mul((*self._controlled,), 1.0)  # clones, by one call
         if all(axis.capacity.committed for axis in self.axes):
-            device = self.moments.device
+            device = next((axis.capacity.size().device for axis in self.axes), None)
             return torch.zeros(() if self.replicas is None else self.replicas, dtype=torch.float64, device=device)
         penalty = of_gates([axis.capacity for axis in self.axes])
         self.watch.priced(penalty)
@@ -426,7 +426,9 @@ class Learner(nn.Module):
 
     def move_boundaries(self, lr: float = LR) -> None:
         """Take a step of Adam with the boundaries, without weight decay. None moves if a gradient is not finite."""
-        adam_step(self._controlled, self.moments, lr)
+        if self._controlled:
+            self.moments = self.moments.to(self._controlled[0].device)  # a trainer may have moved the model alone
+            adam_step(self._controlled, self.moments, lr)
 
     def resume(self, step: int, progress: float) -> None:
         """Go on from a checkpoint. In your own loop, call it once before step number ``step``.
@@ -441,10 +443,8 @@ class Learner(nn.Module):
 
     def orders(self) -> dict[str, Tensor]:
         """What a checkpoint has to hold of the order of components."""
-        sorted_ = (
-            (n, a.order) for n, a in enumerate(self.axes) if a.ranks is not None and a.cuts
-        )  # not in removed layers
-        return {f"order.{n}": order for n, order in sorted_ if order is not None}
+        left = ((n, a.order) for n, a in enumerate(self.axes) if a.ranks is not None and a.cuts)  # of layers that stay
+        return {f"order.{n}": order for n, order in left if order is not None}
 
     def reorder(self, orders: Mapping[str, Tensor]) -> None:
         """Take over the orders among the tensors of a checkpoint."""
