@@ -97,8 +97,8 @@ WAITS: list[tuple[str, str, str, dict[str, Any], dict[str, int]]] = [
     ("regression1d", "mlp", "ngn", {}, {}),
     ("regression1d", "mlp", "budget", {"method__count": 2}, BUDGET),
     ("wikisql_easy", "lora", "ngn", {}, {}),
-    ("wikisql_easy", "lora", "sora", {"method__target": 8}, {"capacity.py:after_step": 1}),
-    ("wikisql_easy", "lora", "adalora", {"method__target": 8}, {"learner.py:after_step": 6}),
+    ("wikisql_easy", "lora", "sora", {"method__target": 8}, {"sora.py:after_step": 1}),
+    ("wikisql_easy", "lora", "adalora", {"method__target": 8}, {"adalora.py:after_step": 6}),
     ("wikisql_easy", "prune", "ngn", {"gate__target": "both", "task__replay": 32}, {}),
 ]
 """Known waits of each kind of step. Whoever adds one writes it down here; whoever removes one, too."""
