@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal, Self
@@ -16,16 +16,15 @@ from torch.optim import Optimizer
 
 from ngn.axis import OrderedAxis
 from ngn.boundaries import LR, adam_step, moved_elsewhere
-from ngn.checks import axes_of, evaluating, is_frozen, tensors_of
+from ngn.checks import axes_of, evaluating, having, is_frozen, tensors_of
 from ngn.comparison import check_equal
-from ngn.cost import cut_to
-from ngn.cuttable import kept_whole, optimizers_in, uncuttable
+from ngn.cut import axes_in, cut_to
 from ngn.importance import Importance, Loss, sort
 from ngn.methods.base import MODES, Mode
 from ngn.methods.batch import penalty as of_gates
 from ngn.methods.batch import sizes
 from ngn.report import Report, SizeReport, WholeModel, latencies_of, size_reports
-from ngn.shrinking import InPlaceCut, axes_in, load_cut_states, shrink
+from ngn.shrinking import InPlaceCut, kept_whole, load_cut_states, optimizers_in, shrink, uncuttable
 from ngn.tracing.found import listed
 from ngn.truncation import deploy
 from ngn.watching import LoopWatch, refuse_diverged, warn_of_rounding, warn_of_unlearned
@@ -149,24 +148,14 @@ class Learner(nn.Module):
 
         "soft": as trained; "kept": the retained components with their gates; "hard": as deployed.
         """
-        for axis in self.axes:
-            axis.mode = mode
-        try:
+        with having(self.axes, mode=lambda axis: mode):
             yield
-        finally:
-            for axis in self.axes:
-                axis.mode = "soft"
 
     @contextmanager
     def steady(self) -> Iterator[None]:
         """Declare that no size moves within the context, so that each gate may be computed once."""
-        for axis in self.axes:
-            axis.held = {}
-        try:
+        with having(self.axes, held=lambda axis: {}):
             yield
-        finally:
-            for axis in self.axes:
-                axis.held = None
 
     def count(self) -> Tensor:
         """Numbers of retained components: int64 [*R, G]."""
@@ -346,15 +335,12 @@ class Learner(nn.Module):
 
         The next training step drops it. Without normalised components this does nothing.
         """
-        sums = [axis for axis in self.axes if axis.capacity.rms_eps is not None]
-        for axis in sums:
-            axis.calibrating, axis.rms = True, None
-        try:
+        sums: list[Any] = [axis for axis in self.axes if axis.capacity.rms_eps is not None]
+        with ExitStack() as calibrations:
+            for axis in sums:
+                calibrations.enter_context(axis.calibration())
             if sums:
                 self(x)
-        finally:
-            for axis in sums:
-                axis.calibrating = False
 
     def step(self, progress: float, optimizer: Optimizers = None, averages: Averages = (), lr: float = LR) -> None:
         """Run the hooks between two steps. In your own loop, call it after each ``optimizer.step()``.
