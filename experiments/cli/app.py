@@ -24,11 +24,10 @@ from experiments.cli.expand import Job, expand, first_job
 from experiments.cli.forecast import forecast
 from experiments.cli.session import Session, wants_tracebacks
 from experiments.config.compose import selection
-from experiments.core import paths
+from experiments.core import interrupt, paths
 from experiments.core.blocks import ConfigError
 from experiments.runs.outcome import present
 from experiments.runs.shutdown import shut_down
-from ngn.train import interrupt
 
 SEARCH = "hydra/sweeper=optuna"
 """The override of a command whose sweeper makes up its jobs."""

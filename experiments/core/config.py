@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from experiments.core.task import Seeds, Task
-    from ngn.contract import Learner
+    from ngn.learner import Learner
     from ngn.methods.base import Capacity, Scalar
     from ngn.orders import Order
 
