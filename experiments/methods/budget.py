@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -35,23 +35,19 @@ class Budgeted(Method):
     ``macs``.
     """
 
-    source: ClassVar[Source | None] = Source(
-        "NGN under a budget",
-        "not from the paper: sizes follow the limit, and part on evidence",
-        rank=2,
-    )
-    numerics: ClassVar[int] = 7
-    in_kernels: ClassVar[bool] = True
-    kernel_orders: ClassVar[tuple[str, ...]] = ("geometric", "power", "annealed", "matryoshka", "nested_dropout")
-    ordered: ClassVar[bool] = True
-    grows: ClassVar[bool] = True
-    unused: ClassVar[tuple[str, ...]] = (
+    source = Source("NGN under a budget", "not from the paper: sizes follow the limit, and part on evidence", rank=2)
+    numerics = 7
+    in_kernels = True
+    kernel_orders = ("geometric", "power", "annealed", "matryoshka", "nested_dropout")
+    ordered = True
+    grows = True
+    unused = (
         *(f"schedule.{key}" for key in Schedule.model_fields if key != "commit"),
         "train.lr_boundary",
         "train.lr_boundary_shape",
         "train.clip_scope",
     )
-    scalars: ClassVar[tuple[str, ...]] = ("count", "parameters")
+    scalars = ("count", "parameters")
 
     name: Literal["budget"]
     count: NonNegativeInt | Annotated[list[NonNegativeInt], Field(min_length=1)] | None = None
