@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from experiments.core.blocks import ConfigError, Count, NonNegativeInt
-from experiments.core.config import Config, Method, OrderedGroup, Replicas
+from experiments.core.blocks import ConfigError, NonNegativeInt
+from experiments.core.config import Config, Method, OrderedGroup, Quantity, Replicas
 from experiments.core.source import Source
 from experiments.core.training import Schedule
 from experiments.methods.fixed import Fixed
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ngn.budget import Budget
     from ngn.learner import Learner
     from ngn.methods.ngn import CountGate
-
-LimitSetting = Count | Annotated[str, Field(pattern=r"^\d+(\.\d+)?%$")]
 
 _OF_A_GATE = ("K_max", "r", "order", "delta", "t0", "commit", "replicas")
 """What a gate takes from the configuration. The learner sets its boundary and sharpness, and there is no penalty."""
@@ -52,9 +50,9 @@ class Budgeted(Method):
     name: Literal["budget"]
     count: NonNegativeInt | Annotated[list[NonNegativeInt], Field(min_length=1)] | None = None
     """Limit: the parameters of the fixed model with this count; a list has one count per group."""
-    parameters: LimitSetting | None = None
+    parameters: Quantity | None = None
     """Limit: parameters of the deployed model, or a share of the largest model, such as ``60%``."""
-    macs: LimitSetting | None = None
+    macs: Quantity | None = None
     """Limit: multiply-adds of the forward pass that records count, or a share of the largest model's."""
 
     @model_validator(mode="after")

@@ -6,6 +6,7 @@ import copy
 import functools
 import math
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -248,15 +249,13 @@ def minitron(work: ModuleRun) -> Staged:
     def cut(module: nn.Module) -> nn.Module:
         module.eval()
         seen: dict[str, list[Tensor]] = {name: [] for name in retained(work, module).names}
-        hooks = []
-        for name, means in seen.items():
-            *_, last = (part for part in module.get_submodule(name).modules() if isinstance(part, nn.Linear))
-            note = functools.partial(lambda means, _, args: means.append(args[0].abs().mean(1)), means)
-            hooks.append(last.register_forward_pre_hook(note))
-        for inputs in work.calibration():
-            module(inputs)
-        for hook in hooks:
-            hook.remove()
+        with ExitStack() as hooks:
+            for name, means in seen.items():
+                *_, last = (part for part in module.get_submodule(name).modules() if isinstance(part, nn.Linear))
+                note = functools.partial(lambda means, _, args: means.append(args[0].abs().mean(1)), means)
+                hooks.enter_context(last.register_forward_pre_hook(note))
+            for inputs in work.calibration():
+                module(inputs)
         return cut_evenly(work, module, falling({k: torch.cat(means).square().sum(0) for k, means in seen.items()}))
 
     return at_the_cut(work, cut)
