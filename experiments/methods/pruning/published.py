@@ -79,11 +79,10 @@ def torch_pruning(work: ModuleRun) -> Staged:
 
         return at(largest(lambda part: work.cost(at(part)), work.within))
 
-    if not (sparsity := work.config.method.sparsity):  # type: ignore[attr-defined]
-        return at_the_cut(work, cut)
     staged = at_the_cut(work, cut)
-    sparse = pruner(work, staged.model, 1.0, sparsity=SPARSITY * sparsity)
-    staged.regularise = lambda: sparse.regularize(staged.model)
+    if sparsity := work.config.method.sparsity:  # type: ignore[attr-defined]
+        sparse = pruner(work, staged.model, 1.0, sparsity=SPARSITY * sparsity)
+        staged.regularise = lambda: sparse.regularize(staged.model)
     return staged
 
 
