@@ -15,7 +15,7 @@ Amount = Annotated[float, Field(ge=0, le=1e18)]
 SizeValue = Annotated[float, Field(ge=0, le=2**31)]
 """A size before rounding. Models have at most 2**16 components of a group, or grow one by one."""
 Share = Annotated[float, Field(ge=0, le=1)]
-Pair = Annotated[list[Natural], Field(min_length=2, max_length=2)]
+LeftAndWhole = Annotated[list[Natural], Field(min_length=2, max_length=2)]
 ERRORS = frozenset({"mse", "nmse", "loss", "nats", "bits_per_character", "perplexity"})
 PER_CENT = frozenset({"accuracy", "exact_match", "string_match", "f1", "strict", "flexible", "decimal"})
 
@@ -116,7 +116,7 @@ class Result:
     """number of singular values of the deployed bottleneck above 1e-3 of the largest (`task=manifold`)"""
     depth: Natural | None = None
     """layers (or links of a chain) after truncation (`task=twist`)"""
-    kept: Annotated[dict[Literal["early", "middle", "late"], Pair], Field(min_length=3)] | None = None
+    kept: Annotated[dict[Literal["early", "middle", "late"], LeftAndWhole], Field(min_length=3)] | None = None
     """for a pruned model: number of weights (without biases) in the attention and feed-forward maps of the `early`,
     `middle` and `late` third of the layers, each as `[after pruning, before]`"""
     n: dict[str, Natural] | None = None
