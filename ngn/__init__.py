@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # for editors and type checkers
     from ngn.components.low_rank import attach_low_rank as attach_low_rank
     from ngn.components.low_rank import merge as merge
     from ngn.contract import Learner as Learner
+    from ngn.integrations.peft import to_peft as to_peft
     from ngn.learner import CapacityLearner as CapacityLearner
     from ngn.methods.base import Capacity as Capacity
     from ngn.methods.fixed import FixedCount as FixedCount
@@ -66,6 +67,7 @@ _NAMES = {
     "ngn.schedules": "Shape",
     "ngn.shapes": "save load",
     "ngn.programs": "export",
+    "ngn.integrations.peft": "to_peft",
     "ngn.contract": "Learner",
     "ngn.learner": "CapacityLearner",
     "ngn.budget": "Budget",

@@ -170,6 +170,9 @@ def truncated(
             memo[id(axis)].truncated(choice.kept, choice.scale)
     remove_idle_axes(result)
     update_adapters(result, {*changed, *(id(memo[id(layers)]) for layers, _ in lists)})
+    others = [axis.name for axis in choices if not all(isinstance(cut.module, Bottleneck) for cut in axis.cuts)]
+    if others and any(isinstance(part, Bottleneck) for part in result.modules()):
+        vars(result)["cut_beside"] = ", ".join(others)  # an adapter for the base is then not all of the model
     return _without_empty_bottlenecks(result)
 
 
