@@ -17,7 +17,10 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, TrainerCallback
 from transformers.trainer_callback import ExportableState
 
+import ngn
+from ngn.checks import FAULTS
 from ngn.comparison import check_equal
+from ngn.components.low_rank import LowRankLinear
 from ngn.contract import Learner
 from ngn.cutting import Choice, TensorCuts, by_dimension, kept_entries
 from ngn.integrations import BoundaryOptimizer
@@ -144,6 +147,7 @@ def _fitted(small: PreTrainedModel, choose: Callable[[set[int]], int | None]) ->
     """
     kind, known, wanted, headed = type(small), small.config.to_dict(), _shapes(small), False
     heads, hidden = (getattr(small.config, name, None) for name in ("num_attention_heads", "hidden_size"))
+    given = {"head_dim": known["head_dim"]} if "head_dim" in known else {}
     if known.get("head_dim") is None and isinstance(heads, int) and isinstance(hidden, int):
         known["head_dim"] = hidden // heads  # many classes derive it from the number of heads, unless it is given
 
@@ -155,7 +159,7 @@ def _fitted(small: PreTrainedModel, choose: Callable[[set[int]], int | None]) ->
             continue
         try:
             one, two = shapes(**{key: 1}), shapes(**{key: 2})
-        except (ValueError, TypeError, RuntimeError, ZeroDivisionError):  # no such model
+        except FAULTS:  # no such model
             continue
         if not one.keys() == two.keys() == wanted.keys():  # it counts modules
             continue
@@ -169,12 +173,14 @@ def _fitted(small: PreTrainedModel, choose: Callable[[set[int]], int | None]) ->
         number = choose({int(each) for each in found}) if all(each.is_integer() for each in found) and found else None
         if number is not None and number > 0:
             headed, known[key] = headed or ("head" in key and number != known[key]), number
-    if not headed and "head_dim" in known:
-        known["head_dim"] = small.config.to_dict().get("head_dim")
+    if not headed:  # then it says nothing new
+        known = {key: value for key, value in known.items() if key != "head_dim"} | given
     try:
-        return type(small.config).from_dict(known)
-    except (ValueError, TypeError):  # such as three heads where the hidden size is no multiple of three
+        config = type(small.config).from_dict(known)
+        _on_meta(kind, config)
+    except FAULTS:  # such as three heads where the hidden size is no multiple of three
         return None
+    return config
 
 
 def _write(small: PreTrainedModel, config: Any, example: Any, folder: Path) -> None:
@@ -275,7 +281,7 @@ class SizesCallback(TrainerCallback, ExportableState):
     is not needed, and transformers cannot create this callback, because the checkpoint does not contain the learner.
 
     At the end the deployed model is written to ``output_dir/small``, as :func:`save` or :func:`ngn.to_peft` do, unless
-    ``save_strategy`` is "no". Beside the model in memory this needs a copy of it.
+    ``save_strategy`` is "no". This takes memory for two copies.
 
     Fixed sizes are cut in place (:meth:`~ngn.contract.Learner.shrink`). With several processes, DeepSpeed, FSDP,
     ``torch_compile`` or ``load_best_model_at_end`` they stay masked until ``deploy``.
@@ -330,17 +336,19 @@ class SizesCallback(TrainerCallback, ExportableState):
 
     def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         model = self.boundaries.learner.model  # type: ignore[attr-defined]
-        written = isinstance(model, PreTrainedModel) or hasattr(model, "peft_config")
-        whole = not (args.deepspeed or args.fsdp)  # else each process holds a part
-        if not (written and whole and state.is_world_process_zero) or args.save_strategy == "no":
+        divided = args.deepspeed or args.fsdp  # each process holds a part
+        if divided or args.save_strategy == "no" or not state.is_world_process_zero:
+            return
+        ranks = hasattr(model, "peft_config") or any(isinstance(part, LowRankLinear) for part in model.modules())
+        if not (ranks or isinstance(model, PreTrainedModel)):
             return
         folder = Path(args.output_dir) / "small"
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the caller's own deploy() warns
                 small = self.boundaries.learner.deploy()
-            (to_peft if hasattr(small, "peft_config") else save)(small, folder)
-        except ValueError as fault:  # a finished training does not fail
+            (ngn.to_peft if ranks else save)(small, folder)  # type: ignore[arg-type]
+        except (ValueError, ImportError) as fault:  # a finished training does not fail
             warnings.warn(f"{folder} was not written: {fault}. learner.deploy() gives the model", stacklevel=2)
 
     @staticmethod
