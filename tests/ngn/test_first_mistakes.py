@@ -91,8 +91,8 @@ MISTAKES = {
     "call learner.step(progress) after each optimizer.step()": lambda: ngn.learn_sizes(
         mlp(), example=X, budget=ngn.Budget(parameters="50%")
     ).deploy(),
-    "or a share of at least '58.2%'. Frozen parameters count, too; they are 25": lambda: ngn.learn_sizes(
-        mlp(), {"*": ngn.Rank(1)}, frozen=True, budget=ngn.Budget(parameters="50%")
+    "Frozen parameters count, too; they are 25": lambda: ngn.learn_sizes(
+        mlp(), {"": ngn.Width()}, example=X, frozen=True, budget=ngn.Budget(parameters="4%")
     ),
     "round_to=-8 is not a number of entries": lambda: ngn.Width(round_to=-8),
     "round_to='8' is not a number of entries": lambda: ngn.Heads(round_to="8"),
