@@ -161,8 +161,9 @@ def _scales(model: Any, adapter: str) -> dict[str, tuple[int, float]]:
 
 
 def _copy(model: nn.Module) -> Any:
-    """A copy whose tensors are those of ``model``."""
-    return copy.deepcopy(model, {id(value): value for value in tensors_of(model).values()})
+    """A copy that shares the tensors of ``model``, except quantised ones: their layers keep a state of them aside."""
+    plain = [value for value in tensors_of(model).values() if type(value) in (nn.Parameter, Tensor)]
+    return copy.deepcopy(model, {id(value): value for value in plain})
 
 
 def _stock(plain: Any, folder: Path, name: str = "default") -> Any:
