@@ -232,7 +232,7 @@ def own_randomness() -> Iterator[None]:
 def snapshot(model: nn.Module) -> Callable[[], None]:
     """Note the attributes of all modules, with what is in containers among them; the result puts them back.
 
-    Likewise the attributes of parameters and of plain objects: quantised layers keep there how their values are laid out.
+    Likewise those of parameters and plain objects, where quantised layers keep how their values are laid out.
     """
     before = [(module, type(module), dict(vars(module))) for module in model.modules()]
     kinds = (dict, list, set, deque)

@@ -4,36 +4,30 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel, TrainerCallback
 from transformers.trainer_callback import ExportableState
 
 import ngn
-from ngn.checks import FAULTS
 from ngn.comparison import check_equal
 from ngn.components.low_rank import LowRankLinear
 from ngn.contract import Learner
-from ngn.cutting import Choice, TensorCuts, by_dimension, kept_entries
 from ngn.integrations import BoundaryOptimizer
+from ngn.integrations.stock import fits, fitted, on_meta, only, own_sizes, padded_to, resize
 from ngn.shapes import check_deployed
 from ngn.tracing.found import listed
-from ngn.tracing.groups import find_sizes
 
 SIZES = "ngn_sizes"
 """Key of ``config.json`` for the sizes that a configuration of transformers cannot express."""
 REFUSAL = "{}, with sizes of its own for each layer: open this folder with ngn.integrations.transformers.load(folder)"
 """The type of such a model. Stock classes do not know it, and say so."""
-COUNTED = re.compile("head(?!.*dim)|inter|inner|hidden_dim|ff|kv|expert")
-"""Settings of configurations that may count heads, hidden units or experts."""
 
 
 def save(small: PreTrainedModel, folder: str | Path, example: Any = None, padded: bool = False) -> None:
@@ -56,25 +50,24 @@ def save(small: PreTrainedModel, folder: str | Path, example: Any = None, padded
     check_deployed(small, "save")
     if not isinstance(small, PreTrainedModel):
         raise TypeError(f"save takes a model of transformers, not a {type(small).__name__}; for others use ngn.save")
-    kind, whole = type(small), _on_meta(type(small), small.config)
-    kinds = {path: type(module) for path, module in whole.named_modules()}
+    kind = type(small)
+    kinds = {path: type(module) for path, module in on_meta(kind, small.config).named_modules()}
     if strange := [path for path, part in small.named_modules() if kinds.get(path) is not type(part)]:
         raise ValueError(
             f"a stock {kind.__name__} does not hold {listed(strange)} as it is: merge learned ranks with ngn.merge, or "
             "write them with ngn.to_peft"
         )
     example = _example(small) if example is None else example
-    configs = [_fitted(small, max if padded else _only)]
-    if not padded and configs[0] is not None and _shapes(_on_meta(kind, configs[0])) != _shapes(small):
-        configs = []
-    configs = [each for each in configs if each is not None] + [small.config if padded else None]
+    best = fitted(small, max if padded else only)
+    configs = [best] if best is not None and (padded or fits(small, best)) else []
+    configs.append(small.config if padded else None)  # None: with sizes of its own
     Path(folder).mkdir(parents=True, exist_ok=True)
     for config in configs:
         with tempfile.TemporaryDirectory(dir=folder, prefix=".writing-") as place:
             written = Path(place)
             try:
                 if config is None:
-                    _write_own(small, whole, written)
+                    _write_own(small, written)
                 else:
                     _write(small, config, example, written)
                 check_equal(small, load(written).to(small.device), example)
@@ -108,7 +101,7 @@ def load(folder: str | Path, **options: Any) -> PreTrainedModel:
 
     def init(self: Any, config: Any, *args: Any, **named: Any) -> None:
         kind.__init__(self, config, *args, **named)  # type: ignore[misc]
-        _resize(self, sizes)
+        resize(self, sizes)
 
     # a class of this name, since from_pretrained makes the model, and reads tensors into the shapes that it then has
     sized = type(kind.__name__, (kind,), {"__init__": init, "__module__": kind.__module__})
@@ -116,15 +109,6 @@ def load(folder: str | Path, **options: Any) -> PreTrainedModel:
     model: PreTrainedModel = sized.from_pretrained(folder, config=config, **options)
     model.__class__ = kind
     return model
-
-
-def _on_meta(kind: type[PreTrainedModel], config: Any) -> PreTrainedModel:
-    with torch.device("meta"):
-        return kind(type(config).from_dict(config.to_dict()))
-
-
-def _shapes(model: nn.Module) -> dict[str, list[int]]:
-    return {name: [*value.shape] for name, value in model.state_dict().items()}
 
 
 def _example(small: PreTrainedModel) -> dict[str, Tensor]:
@@ -136,133 +120,21 @@ def _example(small: PreTrainedModel) -> dict[str, Tensor]:
     return {name: value.to(small.device) for name, value in small.dummy_inputs.items()}
 
 
-def _only(values: set[int]) -> int | None:
-    return values.pop() if len(values) == 1 else None
-
-
-def _fitted(small: PreTrainedModel, choose: Callable[[set[int]], int | None]) -> Any:
-    """The configuration with the numbers of heads, hidden units and experts that ``choose`` takes from all layers.
-
-    Lengths of tensors are affine in each number. Models of one and of two say how.
-    """
-    kind, known, wanted, headed = type(small), small.config.to_dict(), _shapes(small), False
-    heads, hidden = (getattr(small.config, name, None) for name in ("num_attention_heads", "hidden_size"))
-    given = {"head_dim": known["head_dim"]} if "head_dim" in known else {}
-    if known.get("head_dim") is None and isinstance(heads, int) and isinstance(hidden, int):
-        known["head_dim"] = hidden // heads  # many classes derive it from the number of heads, unless it is given
-
-    def shapes(**numbers: int) -> dict[str, list[int]]:
-        return _shapes(_on_meta(kind, type(small.config).from_dict(known | numbers)))
-
-    for key in sorted((key for key in known if COUNTED.search(key)), key=lambda key: "head" not in key):
-        if type(known[key]) is not int and known[key] is not None:
-            continue
-        try:
-            one, two = shapes(**{key: 1}), shapes(**{key: 2})
-        except FAULTS:  # no such model
-            continue
-        if not one.keys() == two.keys() == wanted.keys():  # it counts modules
-            continue
-        lengths = [
-            (length, a, b)
-            for name in wanted
-            for length, a, b in zip(wanted[name], one[name], two[name], strict=True)
-            if a != b
-        ]
-        found = {1 + (length - a) / (b - a) for length, a, b in lengths}
-        number = choose({int(each) for each in found}) if all(each.is_integer() for each in found) and found else None
-        if number is not None and number > 0:
-            headed, known[key] = headed or ("head" in key and number != known[key]), number
-    if not headed:  # then it says nothing new
-        known = {key: value for key, value in known.items() if key != "head_dim"} | given
-    try:
-        config = type(small.config).from_dict(known)
-        _on_meta(kind, config)
-    except FAULTS:  # such as three heads where the hidden size is no multiple of three
-        return None
-    return config
-
-
 def _write(small: PreTrainedModel, config: Any, example: Any, folder: Path) -> None:
     """Write the tensors of ``small`` as a stock model of another configuration, with zeros where it is larger."""
-    fits = _shapes(_on_meta(type(small), config)) == _shapes(small)
-    small.save_pretrained(folder, state_dict=small.state_dict() if fits else _padded(small, config, example))
+    tensors = small.state_dict() if fits(small, config) else padded_to(small, config, example)
+    small.save_pretrained(folder, state_dict=tensors)
     config.architectures, config.dtype = small.config.architectures, small.config.dtype
     config.save_pretrained(folder)
 
 
-def _write_own(small: PreTrainedModel, whole: nn.Module, folder: Path) -> None:
-    """Write ``small``, and how it differs from the ``whole`` model of its configuration."""
+def _write_own(small: PreTrainedModel, folder: Path) -> None:
+    """Write ``small``, and how it differs from the model of its configuration."""
     small.save_pretrained(folder)
-    usual, parts = _shapes(whole), dict(whole.named_modules())
-    attributes = {
-        path: {
-            name: value
-            for name, value in vars(part).items()
-            if isinstance(value, (int, tuple)) and not isinstance(value, bool) and not name.startswith("_")
-            if vars(parts[path]).get(name, value) != value
-        }
-        for path, part in small.named_modules()
-    }
-    sizes = {
-        "type": small.config.model_type,  # not "model_type": from_pretrained would take these sizes for a configuration
-        "shapes": {name: shape for name, shape in _shapes(small).items() if usual.get(name) != shape},
-        "attributes": {path: changed for path, changed in attributes.items() if changed},
-    }
-    path = folder / "config.json"
-    said = json.loads(path.read_bytes()) | {"model_type": REFUSAL.format(small.config.model_type), SIZES: sizes}
-    path.write_text(json.dumps(said, indent=2) + "\n")
-
-
-def _resize(model: nn.Module, sizes: Mapping[str, Any]) -> None:
-    """Give ``model`` the shapes and the integers of :func:`_write_own`."""
-    for path, attributes in sizes["attributes"].items():
-        part = model.get_submodule(path)
-        for name, value in attributes.items():
-            setattr(part, name, tuple(value) if isinstance(value, list) else value)
-    for name, shape in sizes["shapes"].items():
-        path, _, key = name.rpartition(".")
-        part = model.get_submodule(path)
-        held = part._parameters if key in part._parameters else part._buffers
-        old: Any = held[key]
-        new = torch.empty(shape, dtype=old.dtype, device=old.device)
-        held[key] = nn.Parameter(new, old.requires_grad) if isinstance(old, nn.Parameter) else new
-
-
-def _padded(small: PreTrainedModel, config: Any, example: Any) -> dict[str, Tensor]:
-    """The tensors of ``small`` with zeros in the places that a model of ``config`` has beside.
-
-    A trace of that model finds the places. Those of a size that ``small`` has come first, as in a cut.
-
-    Raises:
-        ValueError: if the trace does not explain the shapes.
-    """
-    whole = type(small)(type(config).from_dict(config.to_dict())).to(small.device, small.dtype).eval()
-    paths = {id(module): path for path, module in whole.named_modules()}
-    tensors, usual, parts = small.state_dict(), whole.state_dict(), dict[str, TensorCuts]()
-    for group in find_sizes(whole, example):
-        places: dict[tuple[str, int], list[Any]] = {}
-        for cut in group.cuts:
-            name = f"{paths[id(cut.module)]}.{cut.name}".lstrip(".")
-            places.setdefault((name, cut.dim % usual[name].dim()), []).append(cut)
-        left = group.length
-        for (name, dim), cuts in places.items():
-            lost = usual[name].shape[dim] - tensors[name].shape[dim]
-            left = min(left, group.length - lost // sum(cut.width for cut in cuts))
-        choice = Choice(torch.arange(group.length) < left, None, None)
-        for (name, _), cuts in places.items():
-            parts.setdefault(name, []).extend((cut, choice) for cut in cuts)
-    padded = {}
-    for name, value in tensors.items():
-        for dim, here in by_dimension(usual[name], parts.get(name, [])).items():
-            index = kept_entries(usual[name].shape[dim], here).nonzero().flatten().to(value.device)
-            if len(index) == value.shape[dim]:
-                shape = [*value.shape[:dim], usual[name].shape[dim], *value.shape[dim + 1 :]]
-                value = value.new_zeros(shape).index_copy_(dim, index, value)
-        if value.shape != usual[name].shape:
-            raise ValueError(f"{name} has shape {[*tensors[name].shape]}, which no cut of {[*usual[name].shape]} gives")
-        padded[name] = value
-    return padded
+    path, kind = folder / "config.json", small.config.model_type
+    # the key is not "model_type": from_pretrained would take these sizes for a configuration of that type
+    said = {"model_type": REFUSAL.format(kind), SIZES: {"type": kind, **own_sizes(small)}}
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | said, indent=2) + "\n")
 
 
 class SizesCallback(TrainerCallback, ExportableState):

@@ -172,7 +172,7 @@ for folder, base, expected in zip(*[iter(sys.argv[2:])] * 3):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=40)
 @pytest.mark.filterwarnings("ignore:Adapter 'default'. 24 LoRA:")  # of the Trainer's checkpoints, which hold boundaries
 def test_stock_classes_open_folders_where_ngn_cannot_be_imported(tmp_path):
     """Models and adapters trained through their commit, masked and cut; a batch of another shape than in training."""

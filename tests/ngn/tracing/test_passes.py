@@ -118,7 +118,7 @@ def test_a_trace_leaves_everything_as_it_was():
             model.calls,
             [*model.seen],
             dict(model.by_name),
-            (repr(model.kept), vars(model.body[3].weight)),
+            (repr(model.kept), {**vars(model.body[3].weight)}),
             random.getstate(),
             [m.training for m in model.modules()],
         ]
