@@ -137,7 +137,7 @@ def _read_back(model: PeftModel, folder: Path, example: Any) -> dict[str, int]:
     for name in sorted(model.peft_config, key=lambda name: name != active):
         place = folder if name == "default" else folder / name
         if stock is None:
-            plain = _copy(model).unload()  # type: ignore[operator]
+            plain = _copy(model).unload()
             vars(plain).pop("peft_config", None)
             stock = _stock(plain, place, name)
         else:

@@ -109,7 +109,7 @@ def resize(model: nn.Module, sizes: Mapping[str, Any]) -> None:
     for name, shape in sizes["shapes"].items():
         path, _, key = name.rpartition(".")
         part = model.get_submodule(path)
-        held = part._parameters if key in part._parameters else part._buffers
+        held: dict[str, Any] = part._parameters if key in part._parameters else part._buffers
         old: Any = held[key]
         new = torch.empty(shape, dtype=old.dtype, device=old.device)
         held[key] = nn.Parameter(new, old.requires_grad) if isinstance(old, nn.Parameter) else new

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 import transformers
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel, TrainerCallback
 from transformers.trainer_callback import ExportableState
 
@@ -70,7 +70,8 @@ def save(small: PreTrainedModel, folder: str | Path, example: Any = None, padded
                     _write_own(small, written)
                 else:
                     _write(small, config, example, written)
-                check_equal(small, load(written).to(small.device), example)
+                again: nn.Module = load(written)
+                check_equal(small, again.to(small.device), example)
             except (ValueError, RuntimeError) as fault:
                 if config is not configs[-1]:
                     continue
@@ -93,19 +94,21 @@ def load(folder: str | Path, **options: Any) -> PreTrainedModel:
     """
     said = json.loads((Path(folder) / "config.json").read_bytes())
     name, sizes = (said.get("architectures") or [""])[0], said.pop(SIZES, None)
-    kind = getattr(transformers, name, None)
+    kind: Any = getattr(transformers, name, None)
     if not (isinstance(kind, type) and issubclass(kind, PreTrainedModel)):
         raise ValueError(f"{folder} holds a {name or 'model without a name'}, which is no class of transformers")
     if sizes is None:
-        return kind.from_pretrained(folder, **options)
+        stock: PreTrainedModel = kind.from_pretrained(folder, **options)
+        return stock
 
     def init(self: Any, config: Any, *args: Any, **named: Any) -> None:
-        kind.__init__(self, config, *args, **named)  # type: ignore[misc]
+        kind.__init__(self, config, *args, **named)
         resize(self, sizes)
 
     # a class of this name, since from_pretrained makes the model, and reads tensors into the shapes that it then has
-    sized = type(kind.__name__, (kind,), {"__init__": init, "__module__": kind.__module__})
-    config = kind.config_class.from_dict(said | {"model_type": sizes["type"]})
+    sized: Any = type(kind.__name__, (kind,), {"__init__": init, "__module__": kind.__module__})
+    config_class: Any = kind.config_class
+    config = config_class.from_dict(said | {"model_type": sizes["type"]})
     model: PreTrainedModel = sized.from_pretrained(folder, config=config, **options)
     model.__class__ = kind
     return model
@@ -207,7 +210,7 @@ class SizesCallback(TrainerCallback, ExportableState):
         self.boundaries.learner.step(self._progress(state), optimizer)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        model = self.boundaries.learner.model  # type: ignore[attr-defined]
+        model = self.boundaries.learner.model
         divided = args.deepspeed or args.fsdp  # each process holds a part
         if divided or args.save_strategy == "no" or not state.is_world_process_zero:
             return
@@ -219,7 +222,8 @@ class SizesCallback(TrainerCallback, ExportableState):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the caller's own deploy() warns
                 small = self.boundaries.learner.deploy()
-            (ngn.to_peft if ranks else save)(small, folder)  # type: ignore[arg-type]
+            write: Any = ngn.to_peft if ranks else save
+            write(small, folder)
         except (ValueError, ImportError) as fault:  # a finished training does not fail
             warnings.warn(f"{folder} was not written: {fault}. learner.deploy() gives the model", stacklevel=2)
 
