@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import PeftModel, get_peft_model_state_dict
-from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
@@ -48,7 +46,17 @@ def to_peft(model: nn.Module, folder: str | Path, base: str | None = None, examp
     Raises:
         ValueError: if there are no ranks, sizes are still learned, other sizes or the base were learned, too, or stock
             peft would read another model. Nothing is written then.
+        ImportError: if peft is not installed.
+
+    >>> import tempfile, torch, ngn
+    >>> model = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.Tanh(), torch.nn.Linear(6, 3))
+    >>> learner = ngn.learn_sizes(model, {"0": ngn.Rank(4, t0=1.8)}, frozen=True)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ngn.to_peft(learner.deploy(unsettled="allow"), folder)
+    {'0': 2}
     """
+    from peft import PeftModel
+
     check_deployed(model, "to_peft")
     if example is None and (given := getattr(model, "dummy_inputs", None)):
         device = next(model.parameters()).device
@@ -99,7 +107,7 @@ def _write_terms(model: nn.Module, folder: Path, base: str | None, example: Any)
     for path in terms:
         replace(plain, path, lambda part: part.base)
     stock = _stock(plain, folder)
-    found = {path: part for path, part in stock.base_model.model.named_modules() if isinstance(part, LoraLayer)}
+    found = _lora_layers(stock)
     if found.keys() != terms.keys():
         raise ValueError(f"stock peft would put terms beside {listed([*found])}, not {listed([*terms])}")
     for path, part in terms.items():
@@ -130,8 +138,10 @@ def _trained(model: nn.Module, terms: dict[str, LowRankLinear]) -> list[str]:
     return found
 
 
-def _read_back(model: PeftModel, folder: Path, example: Any) -> dict[str, int]:
+def _read_back(model: Any, folder: Path, example: Any) -> dict[str, int]:
     """Compare what stock peft reads with all adapters of ``model``. Return the ranks of the active one."""
+    from peft import get_peft_model_state_dict
+
     active = model.active_adapter
     stock: Any = None
     for name in sorted(model.peft_config, key=lambda name: name != active):
@@ -155,8 +165,14 @@ def _read_back(model: PeftModel, folder: Path, example: Any) -> dict[str, int]:
     return {path: rank for path, (rank, _) in _scales(model, active).items()}
 
 
+def _lora_layers(model: Any) -> dict[str, Any]:
+    from peft.tuners.lora import LoraLayer
+
+    return {path: part for path, part in model.base_model.model.named_modules() if isinstance(part, LoraLayer)}
+
+
 def _scales(model: Any, adapter: str) -> dict[str, tuple[int, float]]:
-    layers = ((path, part) for path, part in model.base_model.model.named_modules() if isinstance(part, LoraLayer))
+    layers = _lora_layers(model).items()
     return {path: (part.r[adapter], part.scaling[adapter]) for path, part in layers if adapter in part.r}
 
 
@@ -167,6 +183,8 @@ def _copy(model: nn.Module) -> Any:
 
 
 def _stock(plain: Any, folder: Path, name: str = "default") -> Any:
+    from peft import PeftModel
+
     flags = [(value, value.requires_grad) for value in plain.parameters()]
     try:
         with warnings.catch_warnings():
