@@ -66,7 +66,7 @@ class Cost:
     def __init__(self, model: nn.Module, axes: Sequence[OrderedAxis], kind: str, example: Any = None) -> None:
         self.model, self.axes, self.kind, self.example = model, axes, kind, example
         self._known: dict[tuple[int, ...], float] = {}
-        self.base = _frozen_base(model, axes) if kind == "parameters" else 0
+        self.base = frozen_base(model, axes) if kind == "parameters" else 0
         self.largest = tuple(axis.K for axis in axes)
         self.smallest = tuple(min(axis.K, axis.capacity.smallest_count) for axis in axes)
         self.full = full = self.measured(self.largest)
@@ -196,7 +196,7 @@ class Cost:
         return float(multiply_adds(lambda: small(*args, **named)))
 
 
-def _frozen_base(model: nn.Module, axes: Sequence[OrderedAxis]) -> int:
+def frozen_base(model: nn.Module, axes: Sequence[OrderedAxis]) -> int:
     """The frozen parameters of ``model`` if all ``axes`` are of terms beside them, as with LoRA; else 0."""
     names = {id(p): name for name, p in model.named_parameters()}
     for cut in (cut for axis in axes for cut in axis.cuts):
