@@ -101,7 +101,7 @@ def own_sizes(small: Any) -> dict[str, Any]:
 
 
 def resize(model: nn.Module, sizes: Mapping[str, Any]) -> None:
-    """Give ``model`` the shapes and the integers of :func:`_write_own`."""
+    """Give ``model`` the shapes and the integers of :func:`own_sizes`."""
     for path, attributes in sizes["attributes"].items():
         part = model.get_submodule(path)
         for name, value in attributes.items():
