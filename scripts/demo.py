@@ -27,15 +27,15 @@ from collections.abc import Sequence
 from experiments.analysis.overview import format_rows
 from experiments.analysis.rows import FlatRecord, record_row
 from experiments.cli.pipes import exit_with
+from experiments.cli.rewrite import seeds_of
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
-from experiments.config.seeds import parse_seeds
+from experiments.core import interrupt
 from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
 from experiments.core.paths import RESULTS, ROOT
 from experiments.runs.shutdown import shut_down
 from experiments.store.records import Store
-from ngn.train import interrupt
 
 NOTES = """
 recorded: the suite's own record of the same seed. Processors round differently. Over 25,000 steps this can move a
@@ -103,7 +103,7 @@ def main(argv: list[str] | None = None) -> int:
     overrides = {} if given.steps == compose().train.steps else {"train.steps": given.steps}
     place = {"results": str(given.output / "results")}
     try:
-        configs = [compose({}, {**overrides, **place, "seed.value": seed}) for seed in parse_seeds(given.seeds)]
+        configs = [compose({}, {**overrides, **place, "seed.value": seed}) for seed in seeds_of(given.seeds)]
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2

@@ -64,15 +64,10 @@ def runs_of(configs: Iterable[Config]) -> list[Run]:
     return [Run.of(config) for config in configs]
 
 
-def checkpoints() -> Path:
-    """Return the folder that holds one folder of checkpoints per stack."""
-    return SCRATCH / "checkpoints"
-
-
 def checkpoints_named(name: str, root: Path) -> Path:
     """Return the folder of checkpoints of the stack ``name`` whose records go to ``root``.
 
     ``name`` may be a glob pattern. Stacks with records in different folders never share checkpoints.
     """
     digest = hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:8]
-    return checkpoints() / f"{name}-{digest}"
+    return SCRATCH / "checkpoints" / f"{name}-{digest}"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from experiments.core.task import Task
     from ngn.budget import Budget
-    from ngn.contract import Learner
+    from ngn.learner import Learner
     from ngn.methods.ngn import CountGate
 
 LimitSetting = Count | Annotated[str, Field(pattern=r"^\d+(\.\d+)?%$")]
@@ -105,7 +105,8 @@ class Budgeted(Method):
     def _limited(self, model: nn.Module, stack: Replicas, task: Task[Any]) -> Budget:
         from ngn.budget import Budget
         from ngn.checks import axes_of
-        from ngn.cost import cut_to, frozen_base
+        from ngn.cost import frozen_base
+        from ngn.cut import cut_to
 
         if self.macs is not None:
             if task.timed_samples is None:

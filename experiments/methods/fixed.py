@@ -16,18 +16,15 @@ if TYPE_CHECKING:
     from torch import nn
 
     from experiments.core.task import Task
-    from ngn.contract import Learner
+    from ngn.learner import Learner
     from ngn.methods.fixed import FixedCount
 
 
 class Plain(Method):
     """A plain model of given sizes, without a gate or a capacity penalty."""
 
+    has_boundary: ClassVar[bool] = False
     unused: ClassVar[tuple[str, ...]] = PLAIN
-
-    @property
-    def has_boundary(self) -> bool:
-        return False
 
     def check(self, config: Config) -> None:
         gate, sizes = config.gate, self.sizes(config.gate)

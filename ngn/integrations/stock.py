@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ngn.checks import FAULTS
-from ngn.cutting import Choice, TensorCuts, by_dimension, kept_entries
+from ngn.cuts import Choice, TensorCuts, along, kept_entries
 from ngn.tracing.groups import find_sizes
 
 COUNTED = re.compile("head(?!.*dim)|inter|inner|hidden_dim|ff|kv|expert")
@@ -135,14 +135,15 @@ def padded_to(small: Any, config: Any, example: Any) -> dict[str, Tensor]:
         for (name, dim), cuts in places.items():
             lost = usual[name].shape[dim] - tensors[name].shape[dim]
             left = min(left, group.length - lost // sum(cut.width for cut in cuts))
-        choice = Choice(torch.arange(group.length) < left, None, None)
+        choice = Choice(torch.arange(group.length) < left)
         for (name, _), cuts in places.items():
             parts.setdefault(name, []).extend((cut, choice) for cut in cuts)
     padded = {}
     for name, value in tensors.items():
-        for dim, here in by_dimension(usual[name], parts.get(name, [])).items():
+        for dim in range(value.dim()):
+            here = along(dim, value, parts.get(name, []))
             index = kept_entries(usual[name].shape[dim], here).nonzero().flatten().to(value.device)
-            if len(index) == value.shape[dim]:
+            if here and len(index) == value.shape[dim]:
                 shape = [*value.shape[:dim], usual[name].shape[dim], *value.shape[dim + 1 :]]
                 value = value.new_zeros(shape).index_copy_(dim, index, value)
         if value.shape != usual[name].shape:

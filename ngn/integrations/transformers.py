@@ -18,7 +18,6 @@ from transformers.trainer_callback import ExportableState
 import ngn
 from ngn.comparison import check_equal
 from ngn.components.low_rank import LowRankLinear
-from ngn.contract import Learner
 from ngn.integrations import BoundaryOptimizer
 from ngn.integrations.stock import fits, fitted, on_meta, only, own_sizes, padded_to, resize
 from ngn.shapes import check_deployed
@@ -140,7 +139,7 @@ def _write_own(small: PreTrainedModel, folder: Path) -> None:
     path.write_text(json.dumps(json.loads(path.read_bytes()) | said, indent=2) + "\n")
 
 
-class SizesCallback(TrainerCallback, ExportableState):
+class SizesCallback(BoundaryOptimizer, TrainerCallback, ExportableState):
     """Learn the sizes of ``learner.model`` while a ``Trainer`` trains its weights. ::
 
         learner = ngn.learn_sizes(model, {"model.layers.*.mlp": ngn.Width(16)}, lambda0=1e-2)
@@ -158,7 +157,7 @@ class SizesCallback(TrainerCallback, ExportableState):
     At the end the deployed model is written to ``output_dir/small``, as :func:`save` or :func:`ngn.to_peft` do, unless
     ``save_strategy`` is "no". This takes memory for two copies.
 
-    Fixed sizes are cut in place (:meth:`~ngn.contract.Learner.shrink`). With several processes, DeepSpeed, FSDP,
+    Fixed sizes are cut in place (:meth:`~ngn.learner.Learner.shrink`). With several processes, DeepSpeed, FSDP,
     ``torch_compile`` or ``load_best_model_at_end`` they stay masked until ``deploy``.
 
     Args:
@@ -173,17 +172,10 @@ class SizesCallback(TrainerCallback, ExportableState):
         ValueError: in training, if the trained model does not contain the learner's model.
     """
 
-    def __init__(
-        self, learner: Learner, lr: float = 5e-2, shrink: bool = True, by_importance: Any = None, loss: Any = None
-    ) -> None:
-        self.boundaries, self.shrink = BoundaryOptimizer(learner, lr), shrink
-        self.by_importance, self.loss = by_importance, loss
-
     def state(self) -> dict[str, Any]:
-        return {"args": {}, "attributes": self.boundaries.state()}
+        return {"args": {}, "attributes": self.moments()}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        self.boundaries.check_model(others["model"])
         if args.load_best_model_at_end:
             warnings.warn(
                 "load_best_model_at_end may load a checkpoint from before the sizes were fixed, with a larger model: "
@@ -191,26 +183,25 @@ class SizesCallback(TrainerCallback, ExportableState):
                 stacklevel=2,
             )
         if state.global_step and type(self).__name__ in state.stateful_callbacks:
-            self.boundaries.restore(state.stateful_callbacks[type(self).__name__]["attributes"])
-        if not state.global_step:
-            self.boundaries.sort(self.by_importance, others["train_dataloader"], self.loss)
-        self.boundaries.learner.resume(state.global_step, self._progress(state))
+            self.restore(state.stateful_callbacks[type(self).__name__]["attributes"])
+        self.begin(others["model"], state.global_step, others["train_dataloader"])
+        self.learner.resume(state.global_step, self._progress(state))
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        self.boundaries.step()
+        self.step()
 
     def on_log(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         logs = others.get("logs") or {}
         if "loss" in logs or "train_loss" in logs:  # an evaluation's logs must hold numbers only
-            logs["sizes"] = self.boundaries.learner.standing()
+            logs["sizes"] = self.learner.standing()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         masked = args.deepspeed or args.fsdp or args.torch_compile or args.load_best_model_at_end
         optimizer = others["optimizer"] if self.shrink and not masked else None
-        self.boundaries.learner.step(self._progress(state), optimizer)
+        self.learner.step(self._progress(state), optimizer)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        model = self.boundaries.learner.model
+        model = self.learner.model
         divided = args.deepspeed or args.fsdp  # each process holds a part
         if divided or args.save_strategy == "no" or not state.is_world_process_zero:
             return
@@ -221,7 +212,7 @@ class SizesCallback(TrainerCallback, ExportableState):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the caller's own deploy() warns
-                small = self.boundaries.learner.deploy()
+                small = self.learner.deploy()
             write: Any = ngn.to_peft if ranks else save
             write(small, folder)
         except (ValueError, ImportError) as fault:  # a finished training does not fail

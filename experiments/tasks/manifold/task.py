@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from experiments.core.config import Config
 from experiments.core.task import CapacityOf, DataInfo, Seeds
+from experiments.core.training import Train
 from experiments.models.latent import GatedBottleneck, RankOneBank
 from experiments.models.parallel import StackedLinear
 from experiments.tasks.base import SupervisedTask
@@ -18,9 +20,6 @@ from experiments.tasks.manifold import LatentComponent, Manifold
 from ngn.streams import generator
 from ngn.train.batches import Batches, Split
 from ngn.train.losses import Supervised
-
-if TYPE_CHECKING:
-    from experiments.core.training import Train
 
 RANK_THRESHOLD = 1e-3
 """The numerical rank counts the singular values above this fraction of the largest."""
@@ -96,9 +95,7 @@ def squared_distance(output: Tensor, target: Tensor) -> Tensor:
 class ManifoldTask(SupervisedTask[LatentComponent]):
     """Training on the squared distance; score: NMSE on fixed held-out points, as in the paper."""
 
-    loss = Supervised(squared_distance)
-
-    def __init__(self, settings: Manifold, device: torch.device) -> None:
+    def __init__(self, settings: Manifold, config: Config, device: torch.device) -> None:
         self.settings, self.device = settings, device
         R = rotation(settings)
         self.embedding = (0.8 * R[:, : settings.D].T).float().to(device)
@@ -110,6 +107,12 @@ class ManifoldTask(SupervisedTask[LatentComponent]):
         content = (R * 1e6).round().long().numpy().tobytes() + z.numpy().tobytes()
         size = f"{settings.held} held-out points, D = {settings.D} in {settings.ambient}"
         self.info = DataInfo("manifold", hashlib.sha256(content).hexdigest(), f"generated: {size}")
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+        """The squared distance and, in a training step, the divergence of each bottleneck: [*R]."""
+        value = Supervised(squared_distance)(model, batch)
+        parts = [part.divergence() for part in model.modules() if isinstance(part, GatedBottleneck)]
+        return sum((part for part in parts if part is not None), value)
 
     def embed(self, z: Tensor) -> Tensor:
         """Return tanh(0.8 R [z; 0]): [..., D] → [..., ambient]."""

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from experiments.cli import app, listing
+from experiments.cli import listing
 from experiments.core.paths import ROOT
-from experiments.studies import FIGURES, MACROS, STUDIES
+from experiments.studies import FIGURES, STUDIES, macros
 
 
 def test_the_list_has_every_study_with_its_runs_and_outputs() -> None:
@@ -24,7 +24,7 @@ def test_the_list_has_every_study_with_its_runs_and_outputs() -> None:
     assert "GiB" in rows["vision"], "its records tell"
     assert rows["lora_llama3"].split()[-2:] == ["?", "?"], "the records of a small model tell nothing of a large one"
     shown = {name for line in re.findall(r"→((?:.*\n {6})*.*)", done.stdout) for name in re.split(r"[,\s]+", line)}
-    assert shown - {""} == {table.name for table in MACROS if table.runs} | FIGURES.keys()
+    assert shown - {""} == {table.name for table in macros() if table.runs} | FIGURES.keys()
 
 
 def test_a_table_belongs_to_the_smallest_study_with_its_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,8 +32,3 @@ def test_a_table_belongs_to_the_smallest_study_with_its_runs(monkeypatch: pytest
     runs = {"all": dict.fromkeys("ab"), "first": dict.fromkeys("a"), "third": dict.fromkeys("cd")}
     outputs = listing.outputs_of(runs)  # type: ignore[arg-type]
     assert outputs == {"all": ["both"], "first": ["one", "both"], "third": ["both"]}
-
-
-def test_list_takes_no_other_arguments(capsys: pytest.CaptureFixture[str]) -> None:
-    assert app.main(["--list", "task=mnist"]) == 2
-    assert "--list: takes no other arguments" in capsys.readouterr().err

@@ -12,8 +12,8 @@ from torch import nn
 from torch.nn.utils.parametrizations import orthogonal, spectral_norm, weight_norm
 
 import ngn
-from experiments.methods.l0.capacity import HardConcrete
-from experiments.methods.sora.capacity import SoRA
+from experiments.methods.gates.l0 import HardConcrete
+from experiments.methods.low_rank.sora import SoRA
 
 X = torch.linspace(-1, 1, 48).reshape(6, 8).sin()
 

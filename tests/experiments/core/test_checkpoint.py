@@ -1,0 +1,199 @@
+"""Checkpoints are complete or absent, are checked when loaded, and the previous one is kept."""
+
+import hashlib
+import json
+import os
+
+import programs
+import pytest
+import safetensors.torch
+import torch
+from waiting import leave_partial
+
+from experiments.core import checkpoint
+from experiments.core.paths import ROOT
+from ngn.files import digest, write_atomically, write_tensors
+
+
+def write(folder, *steps, identity=None):
+    for step in steps:
+        checkpoint.save(folder, step, {"x": torch.full((3,), float(step))}, {"seconds": 1.0}, identity)
+
+
+def test_two_checkpoints_are_kept_and_the_newest_is_loaded(tmp_path):
+    assert checkpoint.latest(tmp_path) is None
+    write(tmp_path, 10, 20, 30)
+    step, tensors, meta = checkpoint.latest(tmp_path)
+    assert (step, tensors["x"].tolist(), meta) == (30, [30.0] * 3, {"seconds": 1.0})
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        f"step-{s:010d}.{e}" for s in (20, 30) for e in ("json", "safetensors")
+    ]
+
+
+@pytest.mark.parametrize("harm", ["truncate", "flip", "remove", "garble", "folder", "folder of tensors"])
+def test_a_damaged_checkpoint_is_skipped_for_the_previous_one(tmp_path, harm, caplog):
+    write(tmp_path, 1, 2)
+    newest = tmp_path / "step-0000000002.safetensors"
+    content = newest.read_bytes()
+    if harm == "truncate":
+        newest.write_bytes(content[: len(content) // 2])
+    elif harm == "flip":
+        newest.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    elif harm == "remove":
+        newest.unlink()
+    elif "folder" in harm:
+        replaced = newest if "tensors" in harm else newest.with_suffix(".json")
+        replaced.unlink()
+        (replaced / "below").mkdir(parents=True)
+    else:
+        newest.with_suffix(".json").write_text("{")
+    step, tensors, _ = checkpoint.latest(tmp_path)
+    assert (step, float(tensors["x"][0])) == (1, 1.0)
+    assert "cannot be used" in caplog.text
+    assert newest.with_suffix(".json").exists(), "latest must remove nothing"
+    checkpoint.remove_newer(tmp_path, step)
+    assert sorted(tmp_path.iterdir()) == [tmp_path / f"step-0000000001.{end}" for end in ("json", "safetensors")]
+    write(tmp_path, 2)
+    assert checkpoint.latest(tmp_path)[0] == 2
+
+
+def test_without_a_usable_checkpoint_there_is_none_to_resume(tmp_path, caplog):
+    write(tmp_path, 1, 2)
+    (tmp_path / "step-0000000001.safetensors").write_bytes(b"junk")
+    (tmp_path / "step-0000000002.json").write_text("null")
+    assert checkpoint.latest(tmp_path) is None
+    assert caplog.text.count("cannot be used") == 2
+    checkpoint.remove_newer(tmp_path, None)
+    assert not list(tmp_path.iterdir()), "otherwise the next save would keep the damaged ones, whose steps are higher"
+
+
+def test_an_unreadable_disk_loses_no_checkpoint(tmp_path, monkeypatch):
+    write(tmp_path, 1)
+    before = sorted(tmp_path.iterdir())
+
+    def fail(*_):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("ngn.files.open_regular", fail)
+    with pytest.raises(OSError, match="Input/output"):
+        checkpoint.latest(tmp_path)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_folder_is_removed_completely_or_not_at_all(tmp_path, monkeypatch):
+    """If the process is killed during the removal, no remaining file looks like a checkpoint."""
+    write(tmp_path / "run", 1, 2)
+    monkeypatch.setattr("shutil.rmtree", lambda *_, **__: None)
+    checkpoint.remove(tmp_path / "run")
+    assert [p.name for p in tmp_path.iterdir()] == [f"run{checkpoint.REMOVED}"]
+
+
+def test_what_a_killed_save_left_is_removed_when_the_training_resumes(tmp_path):
+    write(tmp_path, 1, 2)
+    before = sorted(tmp_path.iterdir())
+    leave_partial(tmp_path / "step-0000000003.json")
+    for step in (0, 3):  # killed while it removed a checkpoint, and before it described one
+        (tmp_path / f"step-{step:010d}.safetensors").touch()
+    checkpoint.remove_newer(tmp_path, 2)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_an_interrupted_save_leaves_the_folder_as_it_was(tmp_path, monkeypatch):
+    write(tmp_path, 1)
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+
+    def fail(fd):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(OSError, match="No space"):
+        write(tmp_path, 2)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+def test_write_atomically_replaces_a_file_only_with_replace(tmp_path):
+    target = tmp_path / "deep" / "x"
+    assert write_atomically(target, b"1")
+    assert not write_atomically(target, b"2")
+    assert target.read_bytes() == b"1"
+    assert write_atomically(target, b"3", replace=True)
+    assert target.read_bytes() == b"3"
+    assert [p.name for p in target.parent.iterdir()] == ["x"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda facts: facts | {"step": 3900},
+        lambda facts: facts | {"meta": {}},
+        lambda facts: facts | {"meta": {"seconds": 2.0}},
+        lambda facts: {key: value for key, value in facts.items() if key != "seal"},
+        lambda facts: None,
+        lambda facts: [],
+        "[" * 100_000,
+        '"' + "x" * 20,
+        "\xff",
+    ],
+)
+def test_a_changed_json_file_is_skipped_for_the_previous_one(tmp_path, change, caplog):
+    write(tmp_path, 100, 200)
+    described = tmp_path / "step-0000000200.json"
+    text = change if isinstance(change, str) else json.dumps(change(json.loads(described.read_text())))
+    described.write_text(text)
+    assert checkpoint.latest(tmp_path)[0] == 100
+    assert "cannot be used" in caplog.text
+
+
+def test_an_invalid_tensor_file_is_skipped_though_its_digest_matches(tmp_path):
+    write(tmp_path, 100, 200)
+    (tmp_path / "step-0000000200.safetensors").write_bytes(b"junk")
+    facts = {"step": 200, "sha256": hashlib.sha256(b"junk").hexdigest(), "meta": {}}
+    checkpoint.write_sealed(tmp_path / "step-0000000200.json", facts, {})
+    assert checkpoint.latest(tmp_path)[0] == 100
+
+
+def test_a_checkpoint_of_another_identity_is_skipped_with_a_warning(tmp_path, caplog):
+    write(tmp_path, 100, 200, identity={"commit": "a", "engine": "torch"})
+    assert checkpoint.latest(tmp_path, {"commit": "a", "engine": "torch"})[0] == 200
+    assert checkpoint.latest(tmp_path)[0] == 200, "identity=None must accept every checkpoint"
+    assert checkpoint.latest(tmp_path, {"commit": "b", "engine": "torch"}) is None
+    assert "commit was a and is now b" in caplog.text
+    assert "engine" not in caplog.text
+    assert checkpoint.latest(tmp_path)[0] == 200, "latest must remove nothing"
+
+
+def test_a_sealed_file_holds_what_was_written(tmp_path):
+    path, identity = tmp_path / "finished.json", {"commit": "a"}
+    facts = {"results": [{"mse": 0.1, "t": [float("inf")]}], "curves": []}
+    checkpoint.write_sealed(path, facts, identity)
+    assert checkpoint.read_sealed(path, identity) == facts | {"identity": identity}
+    path.write_text(path.read_text().replace("0.1", "0.2"))
+    with pytest.raises(ValueError, match="does not match"):
+        checkpoint.read_sealed(path, identity)
+
+
+def test_tensors_of_any_layout_are_written_as_safetensors(tmp_path):
+    tensors = {"a": torch.randn(3, 5), "b": torch.arange(4).float()[::2]}
+    write_tensors(tmp_path / "deep" / "x", tensors, {"format": "pt"})
+    content = (tmp_path / "deep" / "x").read_bytes()
+    assert digest(tmp_path / "deep" / "x") == hashlib.sha256(content).hexdigest()
+    assert all(torch.equal(value, tensors[name]) for name, value in safetensors.torch.load(content).items())
+    assert [p.name for p in (tmp_path / "deep").iterdir()] == ["x"]
+
+
+def test_a_full_disk_raises_oserror_also_if_safetensors_writes(tmp_path):
+    """A limit on the file size: no file remains, and the error has the system's error code and our file name."""
+    code = """
+import errno, pathlib, resource, signal, sys, torch
+from ngn.files import write_tensors
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+try:
+    write_tensors(pathlib.Path(sys.argv[1]) / "x", {"a": torch.zeros(1000)})
+except OSError as fault:
+    assert fault.errno == errno.EFBIG and fault.filename.endswith("/x"), fault
+    raise SystemExit(7)
+"""
+    done = programs.run_code(code, tmp_path, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert done.returncode == 7, done.stderr
+    assert not list(tmp_path.iterdir())
