@@ -94,6 +94,9 @@ MISTAKES = {
     "or a share of at least '58.2%'. Frozen parameters count, too; they are 25": lambda: ngn.learn_sizes(
         mlp(), {"*": ngn.Rank(1)}, frozen=True, budget=ngn.Budget(parameters="50%")
     ),
+    "by_importance=4 is not a permutation such as": lambda: ngn.Heads(4),
+    "by_importance=3 is not a permutation such as": lambda: ngn.Depth(3),
+    "ngn.Budget(parameters=": lambda: ngn.learn_sizes(MLP, {"": ngn.Width(4)}, budget="60%", example=X),
     "round_to=-8 is not a number of entries": lambda: ngn.Width(round_to=-8),
     "round_to='8' is not a number of entries": lambda: ngn.Heads(round_to="8"),
     "write a share as in '60%'": lambda: ngn.learn_sizes(

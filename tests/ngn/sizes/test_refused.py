@@ -1,29 +1,21 @@
 """Sizes that cannot be learned are refused before the training, and the model is left as it was."""
 
 import copy
-import warnings
 
-import numpy as np
 import pytest
 import torch
-from sizable import Fused, Gated, chain, convs
+from sizable import Fused, Gated, Layers, Plus, chain, convs
 from torch import Tensor, nn
 
 import ngn
+from experiments.methods.l0.capacity import HardConcrete
+from experiments.methods.sora.capacity import SoRA
 from ngn.sizes.trial import _culprits
 
 
 def tied() -> nn.Module:
     model = nn.Sequential(chain(8, 12, 8), chain(8, 12, 8))
     model[1][0].weight = model[0][0].weight
-    return model
-
-
-def hooked() -> nn.Module:
-    model = chain(8, 12, 8)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # old, and still met
-        nn.utils.weight_norm(model[0])
     return model
 
 
@@ -46,11 +38,11 @@ class Normed(Fused):
         return self.proj(nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
 
 
-class Unseen(nn.Module):
-    """A norm over the units that no trace sees."""
+class Hidden(nn.Module):
+    """A mean that no trace sees."""
 
-    def forward(self, h: Tensor) -> Tensor:
-        return h / float(np.linalg.norm(h.detach().numpy()))
+    def forward(self, x: Tensor) -> Tensor:
+        return x * float(x.detach().numpy().mean())
 
 
 class Alone(nn.Module):
@@ -73,6 +65,133 @@ class Whole(nn.Module):
         for part in self.parts:
             x = part(x, x, x)[0] if isinstance(part, nn.MultiheadAttention) else part(x)
         return x
+
+
+class Written(nn.Module):
+    """Attention whose number of heads is written into the program."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.proj = nn.Linear(8, 24), nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).view(*x.shape[:2], 3, 4, 2).permute(2, 0, 3, 1, 4)
+        return self.proj(nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+
+
+class Outside(nn.Module):
+    """Layers whose residual sum is outside them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = x + layer(x).tanh()
+        return x
+
+
+class Small(Plus):
+    """A branch that hardly reaches the output, or not at all."""
+
+    def __init__(self, between: nn.Module, gain: float) -> None:
+        super().__init__(chain(8, 16, between, 8))
+        self.gain = nn.Parameter(torch.full((8,), gain))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.gain * self.mlp(x)
+
+
+HELD: dict[str, nn.Module] = {}
+
+
+class Global(nn.Module):
+    """The forward pass reaches a part in a place that no copy has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mlp = HELD["mlp"] = chain(8, 16, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return HELD["mlp"](x)
+
+
+class Stale(nn.Module):
+    """Its hook keeps what it sees in a place that no copy reaches, and reads its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mlp, self.kept = chain(8, 16, 8), {}
+        held = type("Held", (), {"kept": self.kept, "__deepcopy__": lambda self, memo: self})()
+        self.mlp[0].register_forward_hook(lambda module, args, output: held.kept.update(h=args[0]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.mlp(x) + self.kept["h"]
+
+
+class Parting(nn.Module):
+    """Layers that take something from the first one, which a stack of one is without."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Biased(number == 0) for number in range(6))
+
+    def forward(self, x):
+        bias = None
+        for layer in self.layers:
+            x, bias = layer(x, bias)
+        return x
+
+
+class Biased(nn.Module):
+    def __init__(self, first):
+        super().__init__()
+        self.map, self.bias = nn.Linear(8, 8), nn.Linear(8, 8) if first else None
+
+    def forward(self, x, bias):
+        if bias is None:
+            bias = self.bias(x) if self.bias is not None else torch.zeros_like(x)
+        return x + self.map(x + bias).tanh(), bias
+
+
+class Overwriting(nn.Linear):
+    def forward(self, x):
+        x += super().forward(x).tanh()
+        return x + 1.0
+
+
+class Staying(nn.Linear):
+    """A layer that returns its input, which others have overwritten before."""
+
+    def forward(self, x):
+        return x
+
+
+class Equalised(nn.Linear):
+    """A linear layer that divides by its own size."""
+
+    def forward(self, x):
+        return super().forward(x) / self.in_features
+
+
+class Complex(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.mlp = chain(8, 16, Hidden(), 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.view_as_complex(self.mlp(x).unflatten(-1, (4, 2)))
+
+
+def layers(count: int = 3) -> nn.ModuleDict:
+    return nn.ModuleDict({"layers": nn.ModuleList(nn.Linear(8, 8) for _ in range(count))})
+
+
+def called_twice() -> nn.ModuleDict:
+    model = layers()
+    model["again"] = nn.Sequential(*model["layers"])
+    return model
 
 
 X, IMAGES = torch.randn(2, 5, 8), torch.randn(2, 3, 4, 4)
@@ -134,21 +253,59 @@ X, IMAGES = torch.randn(2, 5, 8), torch.randn(2, 3, 4, 4)
         ),
         (lambda: chain(8, 8), {"": ngn.Rank(2)}, "take its place|wrap it, as in nn.Sequential|not a linear layer"),
         (Gated, {"": ngn.Width(4, order=ngn.Order("annealed"))}, "r < 1|r below 1"),
+        (Global, {"mlp": ngn.Width(16)}, "calls a Sequential of the trained model"),
+        (Stale, {"mlp": ngn.Width(16)}, "on an input of other values"),
+        (lambda: nn.DataParallel(chain(8, 16, 8)), {"**": ngn.Width(16)}, "would not see the boundaries"),
+        (
+            lambda: nn.Sequential(nn.DataParallel(chain(8, 16, 8))),
+            {"**": ngn.Width(16)},
+            "would not see the boundaries",
+        ),
+        *(
+            (lambda gain=gain: Small(Hidden(), gain), {"mlp": ngn.Width(16)}, "mlp: cut to half, .*differs")
+            for gain in (0.0, 1e-6, 1.0)
+        ),
+        (lambda: Small(nn.Softmax(-1), 0.0), {"mlp": ngn.Width(16)}, "16 entries .*: softmax over it in mlp.2"),
+        (
+            lambda: Layers(*(Small(Hidden(), 0.0) for _ in range(3))),
+            {"layers": ngn.Depth(t0=0.6), "layers.*.mlp": ngn.Width(16)},
+            r"layers.\d.mlp: cut to half, .*differs",
+        ),
+        (Complex, {"mlp": ngn.Width(16)}, "mlp: cut to half, .*differs"),
+        (Parting, {"layers": ngn.Depth()}, "layers: cut to one, the model computes something else"),
+        (Written, {"": ngn.Heads()}, "model: cut to half, the model computes something else"),
+        (Outside, {"layers": ngn.Depth()}, "layers: cut to half,"),
+        (
+            lambda: Layers(*(Overwriting(8, 8) for _ in range(3))),
+            {"layers": ngn.Depth(t0=1.0)},
+            "a layer overwrites its input in place",
+        ),
+        (called_twice, {"layers": ngn.Depth()}, "layers: a Sequential also holds these layers"),
+        (lambda: layers(0), {"layers": ngn.Depth()}, "layers is a ModuleList, not"),
+        (
+            lambda: nn.Sequential(nn.Linear(8, 16), nn.Tanh(), Equalised(16, 8)),
+            {"": ngn.Width(16)},
+            "cut to half, the model computes something else",
+        ),
     ],
 )
 @pytest.mark.filterwarnings("ignore:no pass reaches")
 def test_what_cannot_be_sized_is_said_and_the_model_left_as_it_was(model, sizes, message):
     model = model()
-    before = [(name, type(m), dict(m._forward_pre_hooks), dict(m._forward_hooks)) for name, m in model.named_modules()]
-    trained = [p.requires_grad for p in model.parameters()]
+
+    def state():
+        parts = [
+            (name, type(m), dict(m._forward_pre_hooks), dict(m._forward_hooks)) for name, m in model.named_modules()
+        ]
+        return repr(model), parts, [(p, p.requires_grad, float(p.detach().sum())) for p in model.parameters()]
+
+    before = state()
     example = IMAGES if any(isinstance(m, nn.Conv2d) for m in model.modules()) else X
     example = None if isinstance(model, nn.ModuleDict) else example
-    with pytest.raises(ValueError, match=message):
-        ngn.learn_sizes(model, sizes, example=example, frozen=True)
-    assert before == [
-        (name, type(m), dict(m._forward_pre_hooks), dict(m._forward_hooks)) for name, m in model.named_modules()
-    ]
-    assert trained == [p.requires_grad for p in model.parameters()]
+    for budget in (None, ngn.Budget(parameters="95%")):
+        with pytest.raises(ValueError, match=message):
+            ngn.learn_sizes(model, sizes, example=example, frozen=True, budget=budget)
+        assert state() == before
 
 
 def test_after_a_refusal_it_can_be_tried_again():
@@ -171,57 +328,9 @@ def test_what_is_of_another_kind_is_said(mistake, message):
         mistake()
 
 
-def test_an_old_weight_norm_is_cut():
-    small = ngn.learn_sizes(nn.Sequential(hooked()), {"0": ngn.Width(4, t0=1.0)}, example=X).deploy(example=X)
-    assert small[0][0].weight_v.shape == small[0][0].weight.shape == (6, 8)
-
-
-class Written(nn.Module):
-    """Attention whose number of heads is written into the program."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.qkv, self.proj = nn.Linear(8, 24), nn.Linear(8, 8)
-
-    def forward(self, x: Tensor) -> Tensor:
-        q, k, v = self.qkv(x).view(*x.shape[:2], 3, 4, 2).permute(2, 0, 3, 1, 4)
-        return self.proj(nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
-
-
-class Outside(nn.Module):
-    """Layers whose residual sum is outside them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(4))
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self.layers:
-            x = x + layer(x).tanh()
-        return x
-
-
-@pytest.mark.parametrize(
-    ("model", "sizes", "shape", "message"),
-    [
-        (Written, {"": ngn.Heads()}, (2, 5, 8), "model: cut to half, the model computes something else"),
-        (Outside, {"layers": ngn.Depth()}, (2, 8), "layers: cut to half,"),
-    ],
-)
-def test_what_could_not_be_cut_is_found_on_an_example_before_the_training(model, sizes, shape, message):
-    model, x = model(), torch.randn(*shape)
-    before = model(x), repr(model)
-    with pytest.raises(ValueError, match=message):
-        ngn.learn_sizes(model, sizes, example=x)
-    assert torch.equal(model(x), before[0])
-    assert repr(model) == before[1]
-    with pytest.raises(ValueError, match=message):
-        ngn.learn_sizes(model, sizes, budget=ngn.Budget(macs="60%", example=x))
-
-
 def test_what_a_wildcard_matches_and_cannot_be_cut_is_listed_and_left():
     mixed = chain(8, 12, nn.LayerNorm(12), 8)
-    model = nn.Sequential(chain(8, 12, 8), mixed, chain(8, 12, Unseen(), 8))
+    model = nn.Sequential(chain(8, 12, 8), mixed, chain(8, 12, Hidden(), 8))
     learner = ngn.learn_sizes(model, {"*": ngn.Width(4)}, example=torch.randn(5, 8))
     assert learner.names == ["0"]
     reasons = {fixed.members: fixed.reason for fixed in learner.found.fixed}
@@ -297,7 +406,7 @@ class Independent(ngn.Capacity):
 def test_every_capacity_is_tried_on_the_example(made):
     how = {"sizes": {"": ngn.Width(6)}, "example": torch.randn(5, 8), "capacity": lambda name, K: made(K)}
     with pytest.raises(ValueError, match="cut to half, the model computes something else"):
-        ngn.learn_sizes(chain(8, 12, Unseen(), 8), **how)
+        ngn.learn_sizes(chain(8, 12, Hidden(), 8), **how)
     learner = ngn.learn_sizes(chain(8, 12, 8), **how)
     assert [type(axis.capacity) for axis in learner.axes] == [made]  # the trial's capacity is gone
     assert [axis.mode for axis in learner.axes] == ["soft"]
@@ -330,3 +439,40 @@ def test_of_sizes_that_are_wrong_only_together_the_later_one_fails():
         return "both" if {3, 12} <= {*some} else "one" if 7 in some else None
 
     assert _culprits(range(16), differs) == {7: "one", 12: "both"}
+
+
+def test_a_hook_with_what_cannot_be_copied_is_refused():
+    model, held = chain(8, 16, 8), (n for n in range(3))
+    handle = model[0].register_forward_hook(lambda module, args, output: None if held else output)
+    with pytest.raises(ValueError, match=r"0: a hook holds what cannot be copied \(.*generator.*\).* Remove it before"):
+        ngn.learn_sizes(model, example=X)
+    handle.remove()
+    assert ngn.learn_sizes(model, example=X).names == ["0"]
+
+
+def test_a_lazy_map_is_said():
+    with pytest.raises(ValueError, match="0 has no shapes yet: call the model once"):
+        ngn.learn_sizes(nn.Sequential(nn.LazyLinear(16), nn.Tanh(), nn.Linear(16, 8)), {"": ngn.Width(16)})
+
+
+def test_a_layer_may_return_its_input_which_others_have_overwritten():
+    class Stack(Layers):
+        def forward(self, x):
+            return super().forward(x.clone().add_(1.0))
+
+    learner = ngn.learn_sizes(Stack(*(Staying(8, 8) for _ in range(3))), {"layers": ngn.Depth(t0=1.0)}, example=X)
+    with torch.inference_mode():
+        assert torch.equal(learner(X), X + 1.0)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "message"),
+    [
+        (lambda name, K: HardConcrete(K, 0), "a HardConcrete scales layers"),
+        (lambda name, K: SoRA(K, 0), "a SoRA scales layers"),
+        (lambda name, K: ngn.CountGate(K, r=0.5), "layers need ordering weights of one: set r=1"),
+    ],
+)
+def test_layers_are_kept_or_not(capacity, message):
+    with pytest.raises(ValueError, match=message):
+        ngn.learn_sizes(layers(), {"layers": ngn.Depth()}, capacity=capacity)
