@@ -6,10 +6,6 @@ python benchmarks/bench.py [--quick]
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import bench_1d
 import bench_kernels

@@ -13,22 +13,16 @@ round.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import statistics
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import torch
 import torch.nn.functional as F
-from processes import Rate, measure, options
+from timing import in_turns, measure, options, ratio, seconds
 from torch import Tensor, nn
 
 import ngn
@@ -108,23 +102,26 @@ class Training:
 
     def __init__(self, work: Work, steps: int, share: int | None = None, model: nn.Module | None = None) -> None:
         began = time.process_time()
-        self.work, self.steps, self.done = work, steps, 0
+        self.work, self.steps, self.done, self.seconds = work, steps, 0, 0.0
         if model is None:
             torch.manual_seed(0)
             model = work.model()
-        self.model, self.learner = model, None
+        self.model, self.learner = model.train(), None
         if share is not None:
             self.learner = ngn.learn_sizes(
                 model, work.sizes, budget=ngn.Budget(parameters=f"{share}%"), example=work.inputs[:2]
             )
         body = model.parameters() if self.learner is None else self.learner.body_parameters()
         self.optimizer = torch.optim.AdamW(body, lr=1e-3)
-        model.train()
-        self.seconds, self.once = 0.0, time.process_time() - began
+        self.once = time.process_time() - began
 
     def step(self, progress: float | None = None) -> float:
         """Take a step, and return its processor time, s. ``progress`` holds the schedules in place."""
-        began = time.process_time()
+        passed = seconds(lambda: self._step(progress))
+        self.seconds += passed
+        return passed
+
+    def _step(self, progress: float | None) -> None:
         out = self.work.output((self.model if self.learner is None else self.learner)(self.work.inputs))
         loss = F.cross_entropy(out.flatten(0, -2), self.work.targets.flatten())
         if self.learner is not None:
@@ -135,67 +132,46 @@ class Training:
         self.done += 1
         if self.learner is not None:
             self.learner.step(self.done / self.steps if progress is None else progress, self.optimizer)
-        self.seconds += (passed := time.process_time() - began)
-        return passed
 
     def deployed(self) -> nn.Module:
-        """The model that the training ends with."""
+        """The model that a training under a budget ends with."""
+        assert self.learner is not None
         began = time.process_time()
-        small = self.model if self.learner is None else self.learner.deploy(unsettled="allow")
+        small = self.learner.deploy(unsettled="allow")
         self.once += time.process_time() - began
         return small
 
 
-def in_turns(each: Sequence[Callable[[], float]], rounds: int) -> list[list[float]]:
-    """Call each in turns, first once without counting, and return what they returned."""
-    for call in each:
-        call()
-    found: list[list[float]] = [[] for _ in each]
-    for n in range(rounds):
-        for at in range(len(each)):
-            found[(at + n) % len(each)].append(each[(at + n) % len(each)]())
-    return found
-
-
-def ratio(one: list[float], other: list[float]) -> float:
-    """The median of ratios within a round."""
-    return statistics.median(a / b for a, b in zip(one, other, strict=True))
-
-
 def trainings(work: Work, steps: int, rounds: int) -> dict[str, float]:
-    """Train the large model, and under each budget, in turns; then compare steps."""
+    """Train the large model, and under each budget, in turns; then compare steps, each once without counting."""
     large, ours = Training(work, steps), {share: Training(work, steps, share) for share in SHARES}
-    every = [large, *ours.values()]
-    for n in range(steps):
-        for at in range(len(every)):
-            every[(at + n) % len(every)].step()
+    in_turns([each.step for each in (large, *ours.values())], steps)
     small = {share: one.deployed() for share, one in ours.items()}
     found = {f"whole {share}": one.seconds / large.seconds for share, one in ours.items()}
     found |= {f"once {share}": one.once for share, one in ours.items()}
     opened = Training(work, steps, SHARES[0])
-    times = in_turns([large.step, lambda: opened.step(1e-9)], rounds)
-    found["open"] = ratio(times[1], times[0])
+    whole, gated = (each[1:] for each in in_turns([large.step, lambda: opened.step(1e-9)], rounds + 1))
+    found["open"] = ratio(gated, whole)
     for share, one in ours.items():
-        plain = Training(work, steps, model=small[share])
-        times = in_turns([plain.step, functools.partial(one.step, 0.9), large.step], rounds)
-        found[f"step {share}"] = ratio(times[1], times[0])
-        found[f"small {share}"] = ratio(times[0], times[2])
-    return {"rate": 0.0, **found}
+        each: list[Callable[[], float]]
+        each = [Training(work, steps, model=small[share]).step, functools.partial(one.step, 0.9), large.step]
+        plain, committed, whole = (times[1:] for times in in_turns(each, rounds + 1))
+        found |= {f"step {share}": ratio(committed, plain), f"small {share}": ratio(plain, whole)}
+    return found
 
 
-@contextlib.contextmanager
-def prepared(request: dict[str, Any]) -> Iterator[Rate]:
+def measured(request: dict[str, Any], ready: Callable[[], None]) -> dict[str, float]:
     """Measure in one process."""
     torch.manual_seed(0)
     work = WORKS[request["work"]]()
-    yield lambda: trainings(work, request["steps"], request["rounds"])
+    ready()
+    return trainings(work, request["steps"], request["rounds"])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the tables."""
-    given = options(
-        "What a training under a budget costs, beside the large model and the small one.", arguments, prepared
-    )
+    what = "What a training under a budget costs, beside the large model and the small one."
+    given = options(what, arguments, measured)
     if given is None:
         return
     steps, rounds = (12, 3) if given.quick else (STEPS, 20)

@@ -9,21 +9,13 @@ backward pass. Adam is torch's own kernel in both cases.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import torch
+from bench_models import Groups, Variants, show, trained
 from torch import Tensor
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from bench_models import Variants, show
 
 import ngn.methods.ngn
 from experiments.config.compose import compose
@@ -44,28 +36,17 @@ BOUNDARY = 3.0
 """Fixed boundary. With a sharpness of 4, 13 components per boundary have an open gate."""
 STEPS = 20
 """Training steps per call, so many that the setup does not count."""
+Training = tuple[CapacityLearner, Batches, Loss, TrainPlan]
 
 
-@dataclass(frozen=True)
-class TimedCase:
-    """One training, and its number of steps per call."""
-
-    learner: CapacityLearner
-    batches: Batches
-    loss: Loss
-    plan: TrainPlan
-    steps: int
-
-
-def study(task: str, gate: str, settings: Mapping[str, Any] = {}, method: str = "ngn", replicas: int = 1) -> TimedCase:
+def training(choices: dict[str, str], settings: dict[str, Any], replicas: int) -> Training:
     """Prepare the training of a configuration."""
     held = {"train.lr": 1e-6, "train.lr_boundary": 1e-12, "gate.t0": BOUNDARY, **settings}
-    choices = {"task": task, "gate": gate, "method": method}
     stack = Stack.of(*(compose(choices, held | {"seed.value": seed}) for seed in range(replicas)))
     made = make_task(stack.first, torch.device("cpu"))
     train, learner = stack.first.train, learner_of(stack, made)
     assert isinstance(learner, CapacityLearner)
-    return TimedCase(learner, made.batches(train, stack.seeds), made.loss, plan_of(stack, made.samples(train)), STEPS)
+    return learner, made.batches(train, stack.seeds), made.loss, plan_of(stack, made.samples(train))
 
 
 COUNT: dict[int, int] = {}
@@ -76,18 +57,17 @@ def _known(t: Tensor, K: int, beta: Tensor, delta: float) -> int:
     return COUNT[K]
 
 
-def compiled(case: TimedCase) -> type[Trainer]:
+def compiled(learner: CapacityLearner, loss_of: Loss) -> type[Trainer]:
     """The plain trainer with a step compiled by torch.
 
     The number of active components is read from the boundary once, because each number needs its own graph.
     """
-    learner = case.learner
     for group in learner.axes:
         if isinstance(gate := group.capacity, CountGate):
             COUNT[gate.K] = active_components(gate.size(), gate.K, gate.beta, gate.delta)
 
     def objective(batch: Any) -> tuple[Tensor, Tensor]:
-        loss = case.loss(learner.model, batch)
+        loss = loss_of(learner.model, batch)
         return loss.sum(), loss
 
     torch._dynamo.reset()  # the graphs of earlier cases count towards its limit
@@ -103,37 +83,27 @@ def compiled(case: TimedCase) -> type[Trainer]:
     return Compiled
 
 
-def engines(make: Callable[[], TimedCase]) -> Variants:
-    """Return name → (run, models trained at once), with the kernel if there is one."""
-    plain, other, fast = make(), make(), make()
-    kinds: list[tuple[str, TimedCase, type[Trainer]]] = [
-        ("torch", plain, Trainer),
-        ("torch.compile", other, compiled(other)),
-    ]
-    if unsupported(fast.learner, fast.batches, fast.loss, fast.plan) is None:
-        kinds.append(("kernel", fast, KernelTrainer))
-    return {name: (_steps(case, kind), case.learner.replicas or 1) for name, case, kind in kinds}
+def engines(
+    task: str, gate: str, method: str = "ngn", replicas: int = 1, settings: dict[str, Any] | None = None
+) -> Variants:
+    """Return the same training by torch, by torch.compile, and by the kernel if there is one."""
+    choices = {"task": task, "gate": gate, "method": method}
+    plain, other, fast = (training(choices, settings or {}, replicas) for _ in range(3))
+    found = {
+        "torch": trained(*plain, Trainer, STEPS),
+        "torch.compile": trained(*other, compiled(other[0], other[2]), STEPS),
+    }
+    return found if unsupported(*fast) else found | {"kernel": trained(*fast, KernelTrainer, STEPS)}
 
 
-def _steps(case: TimedCase, kind: type[Trainer]) -> Callable[[int], None]:
-    def run(steps: int) -> None:
-        plan = replace(case.plan, steps=case.steps * steps)
-        kind(case.learner, case.batches, case.loss, plan, progress="never").fit()
-
-    return run
-
-
-CASES: dict[str, Callable[[], TimedCase]] = {
-    "1D bank, ten seeds": lambda: study("regression1d", "mlp", replicas=10),
-    "1D bank, straight-through, ten seeds": lambda: study("regression1d", "mlp", method="ste", replicas=10),
-    "1D bank, hard concrete, ten seeds": lambda: study("regression1d", "mlp", method="l0", replicas=10),
-    "1D bank, normalised, ten seeds": lambda: study(
-        "regression1d", "mlp", {"method.normalise": True}, method="decay", replicas=10
-    ),
-    "depth, a boundary per layer": lambda: study("twist", "layers"),
-    "depth, one chain": lambda: study("twist", "chain"),
+GROUPS: Groups = {
+    "1D bank, ten seeds": partial(engines, "regression1d", "mlp", replicas=10),
+    "1D bank, straight-through, ten seeds": partial(engines, "regression1d", "mlp", "ste", 10),
+    "1D bank, hard concrete, ten seeds": partial(engines, "regression1d", "mlp", "l0", 10),
+    "1D bank, normalised, ten seeds": partial(engines, "regression1d", "mlp", "decay", 10, {"method.normalise": True}),
+    "depth, a boundary per layer": partial(engines, "twist", "layers"),
+    "depth, one chain": partial(engines, "twist", "chain"),
 }
-GROUPS: dict[str, Callable[[], Variants]] = {name: partial(engines, make) for name, make in CASES.items()}
 
 
 def main(arguments: list[str] | None = None) -> None:

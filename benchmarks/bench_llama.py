@@ -20,38 +20,32 @@ from __future__ import annotations
 import argparse
 import contextlib
 import statistics
-import sys
 import time
 import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
 from itertools import pairwise
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from processes import TimedStepsDone
+from bench_lora_step import plain
+from timing import TimedStepsDone
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from experiments.config.compose import compose
 from experiments.core.task import DataInfo
 from experiments.core.training import Train
-from experiments.runs.measure import peak_memory
+from experiments.runs.host import peak_mib
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks.language.base import PretrainedModel
 from experiments.tasks.language.generation import generate_greedy
-from experiments.tasks.language.packing import Packed, pack, token_losses, use_by_sequence
+from experiments.tasks.language.packing import pack, use_by_sequence
 from experiments.tasks.language.task import AdaptationTask
 from ngn.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
-from ngn.train.batches import Batches
+from ngn.train.batches import FullBatches, Split
 from ngn.train.trainer import Trainer
 
 TOKENS = 160
@@ -86,14 +80,6 @@ def llama(shape: dict[str, Any], device: torch.device) -> PretrainedModel:
     return PretrainedModel(model, tokenizer, DataInfo("random", "", "made here"), (-1,))
 
 
-class _OneBatch(Batches):
-    def __init__(self, batch: Packed) -> None:
-        self.batch = batch
-
-    def at(self, index: int) -> tuple[Packed, None]:
-        return self.batch, None
-
-
 class Questions(AdaptationTask):
     """The suite's task on synthetic questions."""
 
@@ -125,9 +111,8 @@ def learned(task: Questions, gate: dict[str, Any]) -> tuple[CapacityLearner, Cal
 
     def seconds(steps: int) -> float:
         at: list[float] = []
-        trainer = Trainer(
-            learner, _OneBatch(task.batch), task.loss, plan, progress="never", on_step=_clock(at, task.device, steps)
-        )
+        note, batches = _clock(at, task.device, steps), FullBatches(Split(task.batch, torch.empty(0)))
+        trainer = Trainer(learner, batches, task.loss, plan, progress="never", on_step=note)
         with contextlib.suppress(TimedStepsDone):
             trainer.fit()
         return statistics.median(b - a for a, b in pairwise(at))
@@ -157,21 +142,14 @@ def set_boundaries(learner: CapacityLearner, part: float) -> None:
 
 def peft_lora(task: Questions) -> Callable[[int], float]:
     """Return a function that trains plain LoRA of rank 16 and returns seconds per step."""
-    from peft import LoraConfig, get_peft_model
-
-    lora = LoraConfig(r=16, lora_alpha=16, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
-    model: nn.Module = get_peft_model(task.base.shared_copy(), lora).train()
-    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=2e-3, fused=True)
+    step = plain(task.base.shared_copy().train(), task.batch)
 
     def seconds(steps: int) -> float:
         at: list[float] = []
         note = _clock(at, task.device, steps + 1)
-        for step in range(1, steps + 2):
-            loss: Tensor = token_losses(model, task.batch).mean()
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-            note(step)
+        for number in range(1, steps + 2):
+            step()
+            note(number)
         return statistics.median(b - a for a, b in pairwise(at))
 
     return seconds
@@ -211,7 +189,7 @@ def main(arguments: list[str] | None = None) -> int:
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
         seconds = train(steps)
-        rival, peak = rival or seconds, peak_memory(device) * 2**20 / 1e9
+        rival, peak = rival or seconds, peak_mib(device) * 2**20 / 1e9
         print(f"  {name:34} {seconds * 1e3:10.1f} {seconds / rival:8.2f} {peak:9.1f}", flush=True)
         if learner is not None:
             set_boundaries(learner, 0.5)

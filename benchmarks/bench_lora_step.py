@@ -11,20 +11,15 @@ tokens, where what a boundary costs shows most.
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import statistics
-import sys
-import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
 import torch
-from processes import Rate, measure, options
+from timing import in_turns, measure, options, ratio, seconds
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import ngn
@@ -53,7 +48,7 @@ def batch(questions: int) -> Packed:
     return pack([(row[:60], row[60:]) for row in ids], torch.device("cpu"))
 
 
-def ours(model: Any, questions: Packed) -> Callable[[int], None]:
+def ours(model: Any, questions: Packed) -> Callable[[], None]:
     """Return a function that makes one step like :class:`ngn.Trainer`."""
     sizes = {f"model.layers.*.self_attn.{name}": ngn.Rank(16) for name in ("q_proj", "v_proj")}
     learner = ngn.learn_sizes(model, sizes, lambda0=1e-3, beta=(4.0, 12.0), frozen=True)
@@ -61,7 +56,10 @@ def ours(model: Any, questions: Packed) -> Callable[[int], None]:
     groups: list[dict[str, Any]] = [{"params": learner.body_parameters()}, boundaries]
     optimizer = torch.optim.Adam(groups, lr=2e-3, fused=True)
 
-    def step(number: int) -> None:
+    numbers = itertools.count()
+
+    def step() -> None:
+        number = next(numbers)
         learner.set_progress(number / 1000)
         learner.before_step(number)
         token_losses(learner, questions).mean().backward()
@@ -73,7 +71,7 @@ def ours(model: Any, questions: Packed) -> Callable[[int], None]:
     return step
 
 
-def plain(model: Any, questions: Packed) -> Callable[[int], None]:
+def plain(model: Any, questions: Packed) -> Callable[[], None]:
     """Return a function that makes one step of peft's LoRA."""
     from peft import LoraConfig, get_peft_model
 
@@ -84,7 +82,7 @@ def plain(model: Any, questions: Packed) -> Callable[[int], None]:
         )
     optimizer = torch.optim.Adam([p for p in adapted.parameters() if p.requires_grad], lr=2e-3, fused=True)
 
-    def step(number: int) -> None:
+    def step() -> None:
         token_losses(adapted, questions).mean().backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -92,35 +90,21 @@ def plain(model: Any, questions: Packed) -> Callable[[int], None]:
     return step
 
 
-@contextlib.contextmanager
-def prepared(request: dict[str, Any]) -> Iterator[Rate]:
+def measured(request: dict[str, Any], ready: Callable[[], None]) -> dict[str, float]:
     """Measure in one process: both kinds in turns, or the peak memory of one."""
     each = []
     for kind in request["kinds"]:
         model = base(request["layers"], request["dtype"]).train()
         each.append((ours if kind == "ngn" else plain)(model, batch(request["questions"])))
-    for step in each:
-        step(0)
 
-    def seconds(step: Callable[[int], None], number: int) -> float:
-        began = time.process_time()
-        step(number)
-        return time.process_time() - began
-
-    def timed() -> dict[str, float]:
-        taken: list[list[float]] = [[] for _ in each]
-        for number in range(1, request["steps"] + 1):
-            for at in [*range(len(each))][:: 1 if number % 2 else -1]:
-                taken[at].append(seconds(each[at], number))
-        ratio = statistics.median(a / b for a, b in zip(taken[0], taken[-1], strict=True))
-        return {"rate": 0.0, "seconds": statistics.median(taken[-1]), "ratio": ratio}
-
-    yield timed
+    ready()
+    taken = [times[1:] for times in in_turns([partial(seconds, step) for step in each], request["steps"] + 1)]
+    return {"seconds": statistics.median(taken[-1]), "ratio": ratio(taken[0], taken[-1])}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
-    given = options("A step of NGN-LoRA beside one of plain peft LoRA.", arguments, prepared)
+    given = options("A step of NGN-LoRA beside one of plain peft LoRA.", arguments, measured)
     if given is None:
         return
     small, large = {"layers": 4, "questions": 2, "steps": 30}, {"layers": 30, "questions": 8, "steps": 5}

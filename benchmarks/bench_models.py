@@ -9,20 +9,16 @@ a round.
 from __future__ import annotations
 
 import argparse
+import functools
 import statistics
-import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import torch
-from torch import Tensor
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
 from bench_1d import LOSS, data, fused
+from timing import in_turns, ratio, seconds
+from torch import Tensor
 
 from experiments.models.kernels.trainer import KernelTrainer
 from experiments.models.mlp import MLPBank
@@ -30,80 +26,63 @@ from experiments.models.parallel import ParallelModel
 from experiments.runs import host
 from ngn.components.base import Bank, OrderedSum
 from ngn.learner import CapacityLearner
+from ngn.methods.base import Capacity
 from ngn.methods.fixed import FixedCount
 from ngn.methods.ngn import CountGate
-from ngn.train.batches import FullBatches, Split
-from ngn.train.losses import Supervised, cross_entropy
+from ngn.train.batches import Batches, FullBatches, Split
+from ngn.train.losses import Loss, Supervised, cross_entropy
 from ngn.train.plan import TrainPlan
 from ngn.train.trainer import Trainer
 
-Variants = dict[str, tuple[Callable[[int], None], int]]
+Run = Callable[[int], object]
+Variants = dict[str, tuple[Run, int]]
 """Name → (function that makes a number of steps, models trained at once). The first one is the rival."""
+Groups = Mapping[str, Callable[[], Variants]]
+HELD = TrainPlan(steps=1, lr=1e-6, lr_boundary=1e-12, clip=0.003)
+"""A plan under which boundaries stay where they start."""
 
 
-def trained(bank: Bank, gated: bool, x: Any, y: Tensor, t0: float) -> Callable[[int], None]:
-    """Return a function that runs one of the suite's trainers, with the boundary fixed at ``t0``."""
-    batches = FullBatches(Split(x, y))
-    capacity = CountGate(bank.K, t0=t0, replicas=bank.replicas) if gated else FixedCount(bank.K, replicas=bank.replicas)
-    learner = CapacityLearner(ParallelModel(OrderedSum(bank, capacity)))
-    plan = TrainPlan(steps=10**9, lr=1e-6, lr_boundary=1e-12)
-
-    class Enough(Exception):
-        pass
+def trained(
+    learner: CapacityLearner, batches: Batches, loss: Loss, plan: TrainPlan, kind: type[Trainer], times: int
+) -> tuple[Run, int]:
+    """A variant that trains ``times`` a number of steps by one of the suite's trainers."""
 
     def run(steps: int) -> None:
-        def stop(step: int) -> None:
-            if step == steps:
-                raise Enough
+        kind(learner, batches, loss, replace(plan, steps=times * steps), progress="never").fit()
 
-        try:
-            Trainer(learner, batches, Supervised(cross_entropy), plan, progress="never", on_step=stop).fit()
-        except Enough:
-            return
+    return run, learner.replicas or 1
 
-    return run
+
+def learner_of(bank: Bank, capacity: Capacity) -> CapacityLearner:
+    return CapacityLearner(ParallelModel(OrderedSum(bank, capacity)))
 
 
 def blocks() -> Variants:
     """Compare training with and without the gate in the 1D bank, with all 32 blocks active."""
-    x = torch.linspace(-3, 3, 512).unsqueeze(-1)
-    y = torch.randint(2, (512,))
+    batches = FullBatches(Split(torch.linspace(-3, 3, 512).unsqueeze(-1), torch.randint(2, (512,))))
 
-    def bank(seeds: int | list[int]) -> MLPBank:
-        return MLPBank([1, 16, 16, 2], 32, seeds)
+    def variant(seeds: int | list[int], gate: bool) -> tuple[Run, int]:
+        bank = MLPBank([1, 16, 16, 2], 32, seeds)
+        capacity = CountGate(32, t0=32.0, replicas=bank.replicas) if gate else FixedCount(32, replicas=bank.replicas)
+        return trained(learner_of(bank, capacity), batches, Supervised(cross_entropy), HELD, Trainer, 1)
 
     ten = list(range(10))
     return {
-        "ungated, 32 blocks": (trained(bank(0), False, x, y, 32.0), 1),
-        "NGN, 32 active blocks": (trained(bank(0), True, x, y, 32.0), 1),
-        "ungated, 10 stacked": (trained(bank(ten), False, x, y, 32.0), 10),
-        "NGN, 10 stacked": (trained(bank(ten), True, x, y, 32.0), 10),
+        "ungated, 32 blocks": variant(0, False),
+        "NGN, 32 active blocks": variant(0, True),
+        "ungated, 10 stacked": variant(ten, False),
+        "NGN, 10 stacked": variant(ten, True),
     }
 
 
 def kernel_blocks() -> Variants:
     """Compare the same in the compiled kernel on the 1D study; return nothing if it cannot be built."""
-    if not fused():
-        return {}
-
-    def bank() -> MLPBank:
-        return MLPBank([1, 16, 16, 1], 32, 0)
-
+    capacities = {"ungated, 32 blocks": FixedCount(32), "NGN, 32 active blocks": CountGate(32, t0=32.0)}
     return {
-        "ungated, 32 blocks": (kernel_steps(bank(), FixedCount(32)), 1),
-        "NGN, 32 active blocks": (kernel_steps(bank(), CountGate(32, t0=32.0)), 1),
+        name: trained(learner_of(MLPBank([1, 16, 16, 1], 32, 0), capacity), data(), LOSS, HELD, KernelTrainer, 100)
+        for name, capacity in capacities.items()
+        if fused()
     }
-
-
-def kernel_steps(bank: MLPBank, capacity: CountGate | FixedCount) -> Callable[[int], None]:
-    """Train 100 steps at a time in the compiled kernel, on the data and the loss of the 1D study."""
-    learner = CapacityLearner(ParallelModel(OrderedSum(bank, capacity)))
-
-    def run(steps: int) -> None:
-        plan = TrainPlan(steps=100 * steps, lr=1e-6, lr_boundary=1e-12, clip=0.003)
-        KernelTrainer(learner, data(), LOSS, plan, progress="never").fit()
-
-    return run
 
 
 def deployed() -> Variants:
@@ -112,67 +91,49 @@ def deployed() -> Variants:
     fixed = CapacityLearner(OrderedSum(MLPBank([1, 16, 16, 1], 8, 0), FixedCount(8)))
     learned = CapacityLearner(OrderedSum(MLPBank([1, 16, 16, 1], 32, 0), CountGate(32, t0=7.0)))
 
-    def forward(model: Callable[[Tensor], Tensor]) -> Callable[[int], None]:
-        def run(steps: int) -> None:
-            with torch.no_grad():
-                for _ in range(100 * steps):
-                    model(x)
-
-        return run
+    @torch.no_grad()
+    def forward(model: Callable[[Tensor], Tensor], steps: int) -> None:
+        for _ in range(100 * steps):
+            model(x)
 
     return {
-        "fixed model of 8 blocks": (forward(fixed), 1),
-        "truncated to 8 of 32 blocks": (forward(learned.deploy()), 1),
-        "the same before truncation": (forward(learned), 1),
+        "fixed model of 8 blocks": (functools.partial(forward, fixed), 1),
+        "truncated to 8 of 32 blocks": (functools.partial(forward, learned.deploy()), 1),
+        "the same before truncation": (functools.partial(forward, learned), 1),
     }
 
 
-GROUPS: dict[str, Callable[[], Variants]] = {
+GROUPS: Groups = {
     "1D blocks, torch engine: what the gate costs in training": blocks,
     "1D blocks, compiled kernel: what the gate costs in 100 training steps": kernel_blocks,
     "1D blocks: 100 forward passes of 512 samples": deployed,
 }
 
 
-def bench(groups: dict[str, Callable[[], Variants]], quick: bool) -> list[tuple[str, str, float, float]]:
-    """Return (group, variant, milliseconds per model-step, speed relative to the first variant)."""
-    rounds = 1 if quick else 5
-    rows = []
-    for title, make in groups.items():
-        variants = make()
-        if not variants:
-            continue
-        each: dict[str, list[float]] = {name: [] for name in variants}
-        steps = 1
-        for run, _ in variants.values():
-            began = time.perf_counter()
-            run(1)
-            # so many short steps that the setup does not count
-            steps = 1 if quick else max(steps, min(100, int(0.5 / (time.perf_counter() - began))))
-        for _ in range(rounds):
-            for name, (run, models) in variants.items():
-                began = time.perf_counter()
-                run(steps)
-                each[name].append((time.perf_counter() - began) / steps / models)
-        first = each[next(iter(variants))]
-        for name, seconds in each.items():
-            ratio = statistics.median(a / b for a, b in zip(first, seconds, strict=True))
-            rows.append((title, name, statistics.median(seconds) * 1e3, ratio))
-    return rows
-
-
-def show(what: str, groups: dict[str, Callable[[], Variants]], arguments: list[str] | None) -> None:
-    """Measure on one thread, and print one table per group."""
+def show(what: str, groups: Groups, arguments: list[str] | None) -> None:
+    """Measure on one thread, and print a table per group: milliseconds per model-step, and the speed x the first."""
     parser = argparse.ArgumentParser(description=what)
     parser.add_argument("--quick", action="store_true", help="one round; the numbers mean little")
+    quick = parser.parse_args(arguments).quick
     torch.set_num_threads(1)
-    before = ""
     with host.tuned_for_training():  # for all variants of a group alike
-        for title, name, milliseconds, ratio in bench(groups, parser.parse_args(arguments).quick):
-            if title != before:
+        for title, make in groups.items():
+            if variants := make():
                 print(f"{title}\n  {'variant':34} {'ms / model-step':>16} {'x the first':>12}")
-                before = title
-            print(f"  {name:34} {milliseconds:16.2f} {ratio:12.2f}", flush=True)
+                _show_group(variants, quick)
+
+
+def _show_group(variants: Variants, quick: bool) -> None:
+    def timed(run: Run, steps: int, models: int = 1) -> float:
+        return seconds(lambda: run(steps), time.perf_counter) / steps / models
+
+    # so many short steps that the setup does not count
+    first = [timed(run, 1) for run, _ in variants.values()]
+    steps = 1 if quick else min(100, max(1, int(0.5 / min(first))))
+    each = [functools.partial(timed, run, steps, models) for run, models in variants.values()]
+    found = in_turns(each, 1 if quick else 5)
+    for name, one in zip(variants, found, strict=True):
+        print(f"  {name:34} {statistics.median(one) * 1e3:16.2f} {ratio(found[0], one):12.2f}", flush=True)
 
 
 def main(arguments: list[str] | None = None) -> None:

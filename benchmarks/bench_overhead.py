@@ -15,14 +15,11 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the package is not installed
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from processes import Rate, measure, options
+from timing import measure, options
 
 FEW = 10
 
@@ -53,7 +50,7 @@ def command(runs: int, folder: Path) -> dict[str, float]:
     found = len(list((folder / "results").rglob("*.json")))
     if status != 0 or found != runs:
         raise RuntimeError(f"the command ended with status {status} and {found} of {runs} records")
-    return {"rate": 0.0, "whole": whole, "inside": inside}
+    return {"whole": whole, "inside": inside}
 
 
 def hydra_compose(jobs: int) -> dict[str, float]:
@@ -67,17 +64,16 @@ def hydra_compose(jobs: int) -> dict[str, float]:
         began = time.perf_counter()
         for seed in range(jobs):
             compose("config", ["task=regression1d", "gate=mlp", f"seed.value={seed}", "train.steps=1"])
-        return {"rate": 0.0, "whole": time.perf_counter() - began, "inside": 0.0}
+        return {"whole": time.perf_counter() - began, "inside": 0.0}
 
 
-@contextlib.contextmanager
-def prepared(request: dict[str, Any]) -> Iterator[Rate]:
+def measured(request: dict[str, Any], ready: Callable[[], None]) -> dict[str, float]:
     """Measure in one process."""
+    ready()
+    if request["what"] == "hydra":
+        return hydra_compose(request["runs"])
     with tempfile.TemporaryDirectory() as folder:
-        if request["what"] == "hydra":
-            yield lambda: hydra_compose(request["runs"])
-        else:
-            yield lambda: command(request["runs"], Path(folder))
+        return command(request["runs"], Path(folder))
 
 
 def bench(many: int, rounds: int) -> tuple[float, float, float]:
@@ -93,7 +89,7 @@ def bench(many: int, rounds: int) -> tuple[float, float, float]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
-    given = options("What a run of a packed multirun costs beside the training itself.", arguments, prepared)
+    given = options("What a run of a packed multirun costs beside the training itself.", arguments, measured)
     if given is None:
         return
     hydra, own, whole = bench(30 if given.quick else 410, given.rounds)

@@ -14,9 +14,12 @@ fails, and then ends with status 1. It needs the extras `suite` and `zoo`.
 from __future__ import annotations
 
 import argparse
+import json
 import multiprocessing
+import re
 import resource
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -31,13 +34,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the p
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import torch
-from units import committed, write, write_between_marks
 from zoo import checks, rival, table
 from zoo.comparing import said
 from zoo.models import COLLECTIONS, TOO_LARGE, missing
 
 import ngn.sizes.attach  # noqa: F401  before the processes divide
 from experiments.store import provenance
+from ngn.files import write_atomically
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "models.md"
@@ -99,6 +102,26 @@ def unit(collection: str, name: str, origin: Row) -> Row:
     return {"collection": collection, "name": name, "ngn": own, "torch_pruning": other, "seconds": seconds} | origin
 
 
+def write_table(text: str) -> None:
+    """Print the table, and write it between the marks of the page.
+
+    Raises:
+        ValueError: if the page has no such marks.
+    """
+    print(text)
+    begin, end = "<!-- models: begin -->", "<!-- models: end -->"
+    page, found = re.subn(f"{begin}.*{end}", lambda _: f"{begin}\n\n{text}\n\n{end}", PAGE.read_text(), flags=re.DOTALL)
+    if not found:
+        raise ValueError(f"{PAGE} has no marks {begin}, {end}")
+    PAGE.write_text(page)
+
+
+def committed() -> bool:
+    """Return whether the library and the benchmarks are committed."""
+    changed = subprocess.run(["git", "-C", HERE, "status", "--porcelain", "--", "*.py"], capture_output=True, text=True)
+    return provenance.code().clean and changed.returncode == 0 and not changed.stdout
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--collection", nargs="+", choices=[*COLLECTIONS], default=[*COLLECTIONS])
@@ -111,9 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if absent := [package for package in (*COLLECTIONS, "torch_pruning") if missing(package)]:
         parser.error(f"install {', '.join(absent)}: pip install -e '.[suite,zoo]'")
     if given.table:
-        text = table.table(table.read(folder), {name: [*models()] for name, models in COLLECTIONS.items()})
-        print(text)
-        write_between_marks(PAGE, "models", text)
+        write_table(table.table(table.read(folder), {name: [*models()] for name, models in COLLECTIONS.items()}))
         return
     if given.folder is None and not committed():
         parser.error("type --folder FOLDER: the default folder is for committed code only")
@@ -135,7 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             else:
                 done = unit(collection, name, origin)
             failing += [path.stem] if table.failing(done.get("ngn", {})) else []
-            write(path, done)
+            write_atomically(path, (json.dumps(done, indent=1, ensure_ascii=False) + "\n").encode(), replace=True)
             print(f"{path.stem}: {said_of(done)}", flush=True)
     if failing:
         parser.exit(1, f"checks fail for {', '.join(failing)}\n")

@@ -29,7 +29,7 @@ from experiments.cli.pipes import exit_with
 from experiments.core.blocks import printable
 from experiments.core.paths import RESULTS, folder_of_records, paper_folder
 from experiments.store.records import Store
-from experiments.studies import MACROS, figure_of, macro, tables_of
+from experiments.studies import figure_of, macro, macros, tables_of
 from experiments.tasks import GATES_OF_TASK
 from ngn.files import remove_stale_files, write_atomically
 
@@ -49,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _explain(reader: Reader, name: str) -> int:
-    from experiments.analysis.explain import explain, find
+    from experiments.analysis.build import explain, find
 
     print("\n\n".join(explain(reader, *cell) for cell in find(name, macro)))
     return 0
@@ -58,16 +58,15 @@ def _explain(reader: Reader, name: str) -> int:
 def _table(reader: Reader, name: str) -> int:
     from rich.console import Console
 
-    from experiments.analysis import published
     from experiments.analysis.compare import compare_all
     from experiments.analysis.terminal import print_problems, rich_table, summary
 
     task = name if name in GATES_OF_TASK else None
     numbered = tables_of(int(name)) if name.isdecimal() else ()
-    macros = MACROS if task or name == "all" else numbered or (macro(name.lstrip("\\")),)
-    items = compare_all(reader, published.load_published(), macros, task, MACROS)
+    tables = macros() if task or name == "all" else numbered or (macro(name.lstrip("\\")),)
+    items = compare_all(reader, tables, task, macros())
     console = Console()
-    for table in macros:
+    for table in tables:
         shown = [item for item in items if item.table is table]
         if shown:
             console.print(rich_table(shown, f"{table.title} (\\{table.name})"))
@@ -81,14 +80,13 @@ def _table(reader: Reader, name: str) -> int:
 
 def _figure(reader: Reader, number: int) -> int:
     """Print the statements about a figure of the paper with our verdicts, and the command that draws it."""
-    from experiments.analysis import published
     from experiments.analysis.compare import compare_all
     from experiments.studies import judge_all
 
     name = figure_of(number)
-    items = compare_all(reader, published.load_published(), MACROS)
+    items = compare_all(reader, macros())
     place = f"figure {number}"
-    for claim in judge_all(reader, {item.name: item for item in items if not item.stand_in}):
+    for claim in judge_all(reader, items):
         if place in claim.where.split(", "):
             print(f"{claim.word}: {claim.text}")
             for finding in claim.findings:
@@ -122,7 +120,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyError as error:
         print(error.args[0], file=sys.stderr)
         return 2
-    cells = reduce_all(reader, MACROS)
+    cells = reduce_all(reader, macros())
     printed = sum(cell.complete for cell in cells.values())
     _report(cells, arguments.strict)
     if arguments.strict and printed < len(cells):
@@ -130,7 +128,7 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     output = arguments.output or paper_folder(arguments.results) / "data_generated.tex"
     remove_stale_files(output.parent)
-    write_atomically(output, from_cells(MACROS, cells, reader).encode(), replace=True)
+    write_atomically(output, from_cells(macros(), cells, reader).encode(), replace=True)
     print(f"{output}: {printed} of {len(cells)} numbers, -- for the others")
     return 0
 

@@ -27,9 +27,9 @@ from collections.abc import Sequence
 from experiments.analysis.overview import format_rows
 from experiments.analysis.rows import FlatRecord, record_row
 from experiments.cli.pipes import exit_with
+from experiments.cli.rewrite import seeds_of
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
-from experiments.config.seeds import parse_seeds
 from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
 from experiments.core.paths import RESULTS, ROOT
@@ -103,7 +103,7 @@ def main(argv: list[str] | None = None) -> int:
     overrides = {} if given.steps == compose().train.steps else {"train.steps": given.steps}
     place = {"results": str(given.output / "results")}
     try:
-        configs = [compose({}, {**overrides, **place, "seed.value": seed}) for seed in parse_seeds(given.seeds)]
+        configs = [compose({}, {**overrides, **place, "seed.value": seed}) for seed in seeds_of(given.seeds)]
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2

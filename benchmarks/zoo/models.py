@@ -162,134 +162,78 @@ _LLAMA = _TEXT | {"num_key_value_heads": 2, "max_position_embeddings": 64, "pad_
 _EXPERTS = {"num_local_experts": 4, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
 _VISION = _TEXT | {"image_size": 32, "patch_size": 8}
 _STAGES = {"image_size": 64, "hidden_sizes": [16, 32], "depths": [1, 1]}
-TRANSFORMERS: dict[str, tuple[str, str, dict[str, Any], str]] = {
-    "llama": ("LlamaForCausalLM", "LlamaConfig", _LLAMA, "text"),
-    "mistral": ("MistralForCausalLM", "MistralConfig", _LLAMA, "text"),
-    "qwen2": ("Qwen2ForCausalLM", "Qwen2Config", _LLAMA, "text"),
-    "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", _LLAMA | {"head_dim": 8}, "text"),
-    "gemma2": ("Gemma2ForCausalLM", "Gemma2Config", _LLAMA | {"head_dim": 8}, "text"),
-    "phi3": ("Phi3ForCausalLM", "Phi3Config", _LLAMA, "text"),
-    "olmo2": ("Olmo2ForCausalLM", "Olmo2Config", _LLAMA, "text"),
-    "cohere": ("CohereForCausalLM", "CohereConfig", _LLAMA, "text"),
-    "stablelm": ("StableLmForCausalLM", "StableLmConfig", _LLAMA, "text"),
-    "granite": ("GraniteForCausalLM", "GraniteConfig", _LLAMA, "text"),
-    "mixtral": ("MixtralForCausalLM", "MixtralConfig", _LLAMA | _EXPERTS, "text"),
-    "qwen3_moe": ("Qwen3MoeForCausalLM", "Qwen3MoeConfig", _LLAMA | _EXPERTS | {"head_dim": 8}, "text"),
-    "deepseek_v3": (
-        "DeepseekV3ForCausalLM",
-        "DeepseekV3Config",
-        _LLAMA
-        | {"num_key_value_heads": 4, "q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "v_head_dim": 8}
-        | {"qk_nope_head_dim": 8, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
-        | {"first_k_dense_replace": 1, "n_group": 1, "topk_group": 1, "n_shared_experts": 1},
-        "text",
-    ),
-    "gpt2": ("GPT2LMHeadModel", "GPT2Config", {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 64}, "text"),
-    "gpt_neo": (
-        "GPTNeoForCausalLM",
-        "GPTNeoConfig",
-        {"hidden_size": 32, "num_layers": 2, "num_heads": 4, "vocab_size": 64, "intermediate_size": 48}
-        | {"attention_types": [[["global", "local"], 1]], "max_position_embeddings": 64},
-        "text",
-    ),
-    "gpt_neox": ("GPTNeoXForCausalLM", "GPTNeoXConfig", _TEXT, "text"),
-    "gptj": (
-        "GPTJForCausalLM",
-        "GPTJConfig",
-        {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 64, "rotary_dim": 4},
-        "text",
-    ),
-    "opt": (
-        "OPTForCausalLM",
-        "OPTConfig",
-        _TEXT | {"ffn_dim": 48, "word_embed_proj_dim": 32, "max_position_embeddings": 64},
-        "text",
-    ),
-    "bloom": (
-        "BloomForCausalLM",
-        "BloomConfig",
-        {"hidden_size": 32, "n_layer": 2, "n_head": 4, "vocab_size": 64},
-        "text",
-    ),
-    "falcon": ("FalconForCausalLM", "FalconConfig", _TEXT | {"new_decoder_architecture": False}, "text"),
-    "mpt": ("MptForCausalLM", "MptConfig", {"d_model": 32, "n_heads": 4, "n_layers": 2, "vocab_size": 64}, "text"),
-    "mamba": (
-        "MambaForCausalLM",
-        "MambaConfig",
-        {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 64, "state_size": 8},
-        "text",
-    ),
-    "bert": ("BertForMaskedLM", "BertConfig", _TEXT, "text"),
-    "roberta": ("XLMRobertaForMaskedLM", "XLMRobertaConfig", _TEXT | {"max_position_embeddings": 64}, "text"),
-    "electra": ("ElectraForMaskedLM", "ElectraConfig", _TEXT | {"embedding_size": 16}, "text"),
-    "albert": ("AlbertForMaskedLM", "AlbertConfig", _TEXT | {"embedding_size": 16}, "text"),
-    "distilbert": (
-        "DistilBertForMaskedLM",
-        "DistilBertConfig",
-        {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48, "vocab_size": 64},
-        "text",
-    ),
-    "deberta_v2": (
-        "DebertaV2ForMaskedLM",
-        "DebertaV2Config",
-        _TEXT | {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "max_position_embeddings": 64},
-        "text",
-    ),
-    "t5": (
-        "T5ForConditionalGeneration",
-        "T5Config",
-        {"d_model": 32, "d_ff": 48, "d_kv": 8, "num_layers": 2, "num_heads": 4, "vocab_size": 64}
-        | {"feed_forward_proj": "gated-gelu"},
-        "pair",
-    ),
-    "bart": (
-        "BartForConditionalGeneration",
-        "BartConfig",
-        {"d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "vocab_size": 64}
-        | {"decoder_attention_heads": 4, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "max_position_embeddings": 64},
-        "pair",
-    ),
-    "whisper": (
-        "WhisperForConditionalGeneration",
-        "WhisperConfig",
-        {"d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "vocab_size": 64}
-        | {"decoder_attention_heads": 4, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "num_mel_bins": 8}
-        | {"max_source_positions": 16, "max_target_positions": 16, "pad_token_id": 0, "bos_token_id": 1}
-        | {"eos_token_id": 2, "decoder_start_token_id": 1},
-        "speech",
-    ),
-    "wav2vec2": (
-        "Wav2Vec2ForCTC",
-        "Wav2Vec2Config",
-        _TEXT
-        | {"conv_dim": [16, 16], "conv_stride": [4, 4], "conv_kernel": [8, 4], "num_feat_extract_layers": 2}
-        | {"num_conv_pos_embeddings": 8, "num_conv_pos_embedding_groups": 4, "mask_time_prob": 0.0},
-        "sound",
-    ),
-    "clip": (
-        "CLIPVisionModelWithProjection",
-        "CLIPVisionConfig",
-        _VISION | {"projection_dim": 16},
-        "images",
-    ),
-    "vit": ("ViTForImageClassification", "ViTConfig", _VISION, "images"),
-    "dinov2": ("Dinov2ForImageClassification", "Dinov2Config", _VISION, "images"),
-    "swin": (
-        "SwinForImageClassification",
-        "SwinConfig",
-        {"image_size": 32, "patch_size": 4, "embed_dim": 16, "depths": [2, 2], "num_heads": [2, 4], "window_size": 4},
-        "images",
-    ),
-    "segformer": (
-        "SegformerForSemanticSegmentation",
-        "SegformerConfig",
-        {"depths": [1, 1, 1, 1], "hidden_sizes": [16, 16, 32, 32], "num_attention_heads": [1, 2, 2, 4]}
-        | {"decoder_hidden_size": 16, "num_labels": 3},
-        "pictures",
-    ),
-    "convnext": ("ConvNextForImageClassification", "ConvNextConfig", _STAGES | {"num_stages": 2}, "pictures"),
+_PAIR = {"d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "vocab_size": 64}
+_PAIR |= {"decoder_attention_heads": 4, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48}
+_DEEPSEEK = {"num_key_value_heads": 4, "q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "v_head_dim": 8}
+_DEEPSEEK |= {"qk_nope_head_dim": 8, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
+_DEEPSEEK |= {"first_k_dense_replace": 1, "n_group": 1, "topk_group": 1, "n_shared_experts": 1}
+_WHISPER = {"num_mel_bins": 8, "max_source_positions": 16, "max_target_positions": 16, "pad_token_id": 0}
+_WHISPER |= {"bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
+_SOUND = {"conv_dim": [16, 16], "conv_stride": [4, 4], "conv_kernel": [8, 4], "num_feat_extract_layers": 2}
+_SOUND |= {"num_conv_pos_embeddings": 8, "num_conv_pos_embedding_groups": 4, "mask_time_prob": 0.0}
+_SWIN = {"image_size": 32, "patch_size": 4, "embed_dim": 16, "depths": [2, 2], "num_heads": [2, 4], "window_size": 4}
+_SEGFORMER: dict[str, Any] = {"depths": [1, 1, 1, 1], "hidden_sizes": [16, 16, 32, 32]}
+_SEGFORMER |= {"num_attention_heads": [1, 2, 2, 4], "decoder_hidden_size": 16, "num_labels": 3}
+TRANSFORMERS: dict[tuple[str, str], dict[str, tuple[str, dict[str, Any]]]] = {
+    ("ForCausalLM", "text"): {
+        "llama": ("Llama", _LLAMA),
+        "mistral": ("Mistral", _LLAMA),
+        "qwen2": ("Qwen2", _LLAMA),
+        "qwen3": ("Qwen3", _LLAMA | {"head_dim": 8}),
+        "gemma2": ("Gemma2", _LLAMA | {"head_dim": 8}),
+        "phi3": ("Phi3", _LLAMA),
+        "olmo2": ("Olmo2", _LLAMA),
+        "cohere": ("Cohere", _LLAMA),
+        "stablelm": ("StableLm", _LLAMA),
+        "granite": ("Granite", _LLAMA),
+        "mixtral": ("Mixtral", _LLAMA | _EXPERTS),
+        "qwen3_moe": ("Qwen3Moe", _LLAMA | _EXPERTS | {"head_dim": 8}),
+        "deepseek_v3": ("DeepseekV3", _LLAMA | _DEEPSEEK),
+        "gpt_neo": (
+            "GPTNeo",
+            {"hidden_size": 32, "num_layers": 2, "num_heads": 4, "vocab_size": 64, "intermediate_size": 48}
+            | {"attention_types": [[["global", "local"], 1]], "max_position_embeddings": 64},
+        ),
+        "gpt_neox": ("GPTNeoX", _TEXT),
+        "gptj": ("GPTJ", {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 64, "rotary_dim": 4}),
+        "opt": ("OPT", _TEXT | {"ffn_dim": 48, "word_embed_proj_dim": 32, "max_position_embeddings": 64}),
+        "bloom": ("Bloom", {"hidden_size": 32, "n_layer": 2, "n_head": 4, "vocab_size": 64}),
+        "falcon": ("Falcon", _TEXT | {"new_decoder_architecture": False}),
+        "mpt": ("Mpt", {"d_model": 32, "n_heads": 4, "n_layers": 2, "vocab_size": 64}),
+        "mamba": ("Mamba", {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 64, "state_size": 8}),
+    },
+    ("LMHeadModel", "text"): {"gpt2": ("GPT2", {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 64})},
+    ("ForMaskedLM", "text"): {
+        "bert": ("Bert", _TEXT),
+        "roberta": ("XLMRoberta", _TEXT | {"max_position_embeddings": 64}),
+        "electra": ("Electra", _TEXT | {"embedding_size": 16}),
+        "albert": ("Albert", _TEXT | {"embedding_size": 16}),
+        "distilbert": ("DistilBert", {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48, "vocab_size": 64}),
+        "deberta_v2": (
+            "DebertaV2",
+            _TEXT | {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "max_position_embeddings": 64},
+        ),
+    },
+    ("ForConditionalGeneration", "pair"): {
+        "t5": (
+            "T5",
+            {"d_model": 32, "d_ff": 48, "d_kv": 8, "num_layers": 2, "num_heads": 4, "vocab_size": 64}
+            | {"feed_forward_proj": "gated-gelu"},
+        ),
+        "bart": ("Bart", _PAIR | {"max_position_embeddings": 64}),
+    },
+    ("ForConditionalGeneration", "speech"): {"whisper": ("Whisper", _PAIR | _WHISPER)},
+    ("ForCTC", "sound"): {"wav2vec2": ("Wav2Vec2", _TEXT | _SOUND)},
+    ("ModelWithProjection", "images"): {"clip": ("CLIPVision", _VISION | {"projection_dim": 16})},
+    ("ForImageClassification", "images"): {
+        "vit": ("ViT", _VISION),
+        "dinov2": ("Dinov2", _VISION),
+        "swin": ("Swin", _SWIN),
+    },
+    ("ForSemanticSegmentation", "pictures"): {"segformer": ("Segformer", _SEGFORMER)},
+    ("ForImageClassification", "pictures"): {"convnext": ("ConvNext", _STAGES | {"num_stages": 2})},
 }
-"""Name → class, class of the configuration, its values, kind of input."""
+"""End of the name of a class, kind of input → name → beginning of its name, values of its configuration."""
 
 
 def _inputs(kind: str, number: int, length: int) -> dict[str, Tensor]:
@@ -308,10 +252,7 @@ def transformers_models() -> dict[str, Callable[[], Model]]:
     """The models of transformers, with tiny configurations."""
     import transformers
 
-    def entry(name: str) -> Callable[[], Model]:
-        *names, values, inputs = TRANSFORMERS[name]
-        kind, config = (getattr(transformers, each) for each in names)  # imported here, for all processes
-
+    def entry(kind: Any, config: Any, values: dict[str, Any], inputs: str) -> Callable[[], Model]:
         def build() -> nn.Module:
             made = kind(config(**values))
             for each in (made.config, *(getattr(m, "config", made.config) for m in made.modules())):
@@ -320,7 +261,14 @@ def transformers_models() -> dict[str, Callable[[], Model]]:
 
         return lambda: Model(build, lambda: _inputs(inputs, 2, 11), lambda: _inputs(inputs, 3, 9))
 
-    return {name: entry(name) for name in TRANSFORMERS}
+    def of(name: str) -> Any:
+        return getattr(transformers, name)  # imported here, for all processes
+
+    return {
+        name: entry(of(f"{start}{end}"), of(f"{start}Config"), values, inputs)
+        for (end, inputs), models in TRANSFORMERS.items()
+        for name, (start, values) in models.items()
+    }
 
 
 COLLECTIONS: dict[str, Callable[[], dict[str, Callable[[], Model]]]] = {

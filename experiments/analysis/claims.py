@@ -8,21 +8,29 @@ can refute a claim; all of them have to agree, which needs no correction (Berger
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from experiments.analysis.collect import Reader
 from experiments.analysis.estimates import Estimator
 from experiments.analysis.evidence import Evidence, Untested
-from experiments.analysis.significance import count_interval
+from experiments.analysis.statistics import count_interval
+from experiments.analysis.tables import StandIn
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL, WIDEST_SHARE, overall
 from experiments.core.plugins import LAST
+
+if TYPE_CHECKING:
+    from experiments.analysis.compare import Comparison
 
 BY_CONSTRUCTION, UNTESTED = "holds by construction", "untested"
 
 BEFORE = "before results"
 """When a threshold was chosen; else a date behind ``after results``."""
+
+TWINS = 50
+"""Distance of the ranks of claims on a model that stands in from those of the paper's."""
 
 ABOVE = math.ulp(0.0)
 """The least number above zero, where a claim wants more than none."""
@@ -192,6 +200,9 @@ class Outcome:
         return overall(finding.word for finding in found) if met else CANNOT_TELL, (*premises, *found)
 
 
+Predicate = Callable[[Evidence], Outcome]
+
+
 @dataclass(frozen=True)
 class Claim:
     """A statement: a sentence, where it stands, and the predicate.
@@ -201,15 +212,17 @@ class Claim:
         rank: position among the claims.
         threshold: when its threshold and its statistic were chosen: before the results were known or after.
         by_construction: whether it follows from how the code works, so that runs only confirm the code.
+        stand_in: name of the stand-ins that it is about; empty for the rows' own runs.
     """
 
     name: str
     text: str
     where: str
-    predicate: Callable[[Evidence], Outcome]
+    predicate: Predicate
     rank: int = LAST
     threshold: str = BEFORE
     by_construction: bool = False
+    stand_in: str = ""
 
 
 @dataclass(frozen=True)
@@ -246,18 +259,41 @@ class Claims:
 
     def __call__(
         self, name: str, where: str, threshold: str = BEFORE, *, text: str = "", by_construction: bool = False
-    ) -> Callable[[Callable[[Evidence], Outcome]], Claim]:
+    ) -> Callable[[Predicate], Claim]:
         """Make a claim of its predicate, whose docstring is the sentence unless ``text`` is."""
 
-        def made(predicate: Callable[[Evidence], Outcome]) -> Claim:
+        def made(predicate: Predicate) -> Claim:
             sentence = " ".join((text or predicate.__doc__ or "").split())
             return Claim(name, sentence, where, predicate, next(self._ranks), threshold, by_construction)
 
         return made
 
+    def twice(
+        self, name: str, where: str, threshold: str, stand_in: StandIn, *, text: str = "", limitation: bool = False
+    ) -> Callable[[Predicate], tuple[Claim, Claim]]:
+        """Make a claim, and the same claim on the model that stands in here; of both the paper's come first.
 
-def judge_claim(claim: Claim, evidence: Evidence) -> Judged:
-    """Return the verdict on a claim."""
+        Args:
+            limitation: whether the paper says so in its limitations. Then ``where`` is what that is about.
+        """
+        model, _, how = stand_in.name.partition(", ")
+
+        def made(predicate: Predicate) -> tuple[Claim, Claim]:
+            own = self(name, "limitations" if limitation else where, threshold, text=text)(predicate)
+            said, place = f"{own.text} Here on {model} at {how}.", f"{where}, on {model}"
+            rank, of = own.rank + TWINS, stand_in.name
+            return own, replace(own, name=f"{name}_small", text=said, where=place, rank=rank, stand_in=of)
+
+        return made
+
+
+def judge_claim(claim: Claim, reader: Reader, items: Iterable[Comparison]) -> Judged:
+    """Return the verdict on a claim.
+
+    Args:
+        items: the comparison of every cell of the tables, and of their stand-ins.
+    """
+    evidence = Evidence(reader, items, claim.stand_in)
     about = claim.name, claim.text, claim.where, claim.threshold
     try:
         outcome = claim.predicate(evidence)

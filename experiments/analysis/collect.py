@@ -1,10 +1,10 @@
-"""Collect the usable records of a selection and the problems of all others."""
+"""Collect the usable records of a selection, or of what takes its place, and the problems of all others."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -60,37 +60,33 @@ class Collected:
     companion_problems: Mapping[str, tuple[Problem, ...]]
 
 
-def _majority(
-    runs: list[RecordedRun], block: str, key: str, kind: str, text: str
-) -> tuple[list[RecordedRun], list[Problem]]:
-    """Return the runs with the most common ``record[block][key]``, and a problem for each other run."""
-    values = Counter(run.record.get(block, {}).get(key) for run in runs)
-    if len(values) < 2:
-        return runs, []
-    common = values.most_common(1)[0][0]
-    odd = [run for run in runs if run.record.get(block, {}).get(key) != common]
-    return [run for run in runs if run not in odd], [Problem(kind, run.run_id, text) for run in odd]
-
-
 _THAN = "than the other seeds (another sha256)"
+_ENGINE = "was trained by another engine than the other seeds; run all of them again with force=true"
+_ALIKE = (
+    ("data", "sha256", "data", f"was trained on other data {_THAN}"),
+    ("base", "sha256", "data", f"adapts other weights {_THAN}"),
+    # engines round differently, and a long training can turn the difference into another count
+    ("execution", "engine", "engine", _ENGINE),
+    ("execution", "scan", "engine", _ENGINE),
+)
+"""Block and key of what the seeds of a row must share; kind and text of the problem if one does not."""
 
 
-def same_data(runs: list[RecordedRun]) -> tuple[list[RecordedRun], list[Problem]]:
-    """Return the runs with the most common data and pretrained weights, and the problems of the others."""
-    alike, odd = _majority(runs, "data", "sha256", "data", f"was trained on other data {_THAN}")
-    alike, foreign = _majority(alike, "base", "sha256", "data", f"adapts other weights {_THAN}")
-    return alike, odd + foreign
+def alike(runs: list[RecordedRun], *kinds: str) -> tuple[list[RecordedRun], list[Problem]]:
+    """Return the runs with the most common data and weights, or engine and kernels, and the problems of the others.
 
-
-def same_engine(runs: list[RecordedRun]) -> tuple[list[RecordedRun], list[Problem]]:
-    """Return the runs with the most common engine and kernels, and the problems of the others.
-
-    Engines round differently, and a long training can turn the difference into another count.
+    Args:
+        kinds: of what must be alike: "data", "engine".
     """
-    text = "was trained by another engine than the other seeds; run all of them again with force=true"
-    alike, odd = _majority(runs, "execution", "engine", "engine", text)
-    alike, scanned = _majority(alike, "execution", "scan", "engine", text)
-    return alike, odd + scanned
+    problems = []
+    for block, key, kind, text in _ALIKE:
+        if runs and kind in kinds:
+            values = [run.record.get(block, {}).get(key) for run in runs]
+            common = Counter(values).most_common(1)[0][0]
+            odd = [run for run, value in zip(runs, values, strict=True) if value != common]
+            problems += [Problem(kind, run.run_id, text) for run in odd]
+            runs = [run for run, value in zip(runs, values, strict=True) if value == common]
+    return runs, problems
 
 
 DIFFER = "data differ from the published files: "
@@ -153,11 +149,6 @@ class Reader:
         listed = "; ".join(f"{commit} (seeds {', '.join(of)})" for commit, of in seeds.items())
         return f"trained by the kernel of {len(seeds)} commits: {listed}"
 
-    def _run(self, selection: Selection, run: Run) -> RecordedRun | Problem:
-        if run.id not in self._runs:
-            self._runs[run.id] = self._read(selection, run)
-        return self._runs[run.id]
-
     def _read(self, selection: Selection, run: Run) -> RecordedRun | Problem:
         seed = run.config.seed.value
         try:
@@ -172,6 +163,10 @@ class Reader:
             return RecordedRun(seed, run.id, record)
         again = "; run it again with force=true" if fault.kind in ("numerics", "dirty") else ""
         return Problem(fault.kind, run.id, f"{fault.text}{again}")
+
+    def chosen(self, selection: Selection) -> Selection:
+        """Return the runs that are read where a selection is asked for: its own."""
+        return selection
 
     def collect(self, selection: Selection) -> Collected:
         """Collect the records of a selection. A missing or damaged record becomes a problem, never an error."""
@@ -193,7 +188,9 @@ class Reader:
         problems: list[Problem] = []
         beside: dict[str, list[Problem]] = {name: [] for name, _ in selection.companions}
         for run in selected_runs(selection):
-            seed, found = run.config.seed.value, self._run(selection, run)
+            if run.id not in self._runs:
+                self._runs[run.id] = self._read(selection, run)
+            seed, found = run.config.seed.value, self._runs[run.id]
             if isinstance(found, Problem):
                 problems.append(found)
                 continue
@@ -205,17 +202,75 @@ class Reader:
                 beyond = self.collect(find(selection, seed, found.record))
                 if not beyond.runs:
                     beside[name] += beyond.problems
-                elif same_data([found, beyond.runs[0]])[1]:
+                elif alike([found, beyond.runs[0]], "data")[1]:
                     text = "is of other data or weights than the run that it belongs to (another sha256)"
                     beside[name].append(Problem("data", beyond.runs[0].run_id, text))
                 else:
                     companions[name] = beyond.runs[0]
             runs.append(RecordedRun(seed, run.id, found.record, companions))
-        alike, strangers = same_data(runs)
-        alike, odd = same_engine(alike)
+        runs, strangers = alike(runs, "data", "engine")
         return Collected(
             len(selection.seeds),
-            tuple(alike),
-            tuple(problems + strangers + odd),
+            tuple(runs),
+            tuple(problems + strangers),
             {name: tuple(found) for name, found in beside.items()},
         )
+
+
+Phases = Mapping[str, Any]
+"""Name of a phase → what a record holds of it."""
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """A setting beside the one that tables and claims are stated for.
+
+    Attributes:
+        title, stated: what this setting and the stated one are called above a column.
+        text: what it changes and why, as plain text; backticks mark code.
+        runs: runs under the stated setting → the runs under this one. It returns unrelated runs unchanged.
+        reading: phases of a record → the phases as this setting reads them; None reads them as they are.
+        found_by: rows (``macro.row``) whose published values suggested the setting. Their agreement is no evidence.
+        test: rows (``macro.row``) and places of statements (``figure 2``) that its plan names as the test.
+    """
+
+    title: str
+    stated: str
+    text: str
+    runs: Callable[[Selection], Selection] = lambda selection: selection
+    reading: Callable[[Phases], Phases] | None = None
+    found_by: frozenset[str] = frozenset()
+    test: frozenset[str] = frozenset()
+
+
+class AlternativeReader(Reader):
+    """Reads the records of an alternative setting, or of stand-ins, wherever those of the stated one are asked for.
+
+    Tables, claims and figures need not know of it: they give this reader their usual selections.
+
+    Args:
+        stated: the reader of the stated setting. Both share every record that either has read.
+        chosen, reading: ``runs`` and ``reading`` of an :class:`Alternative`.
+    """
+
+    def __init__(
+        self,
+        stated: Reader,
+        chosen: Callable[[Selection], Selection],
+        reading: Callable[[Phases], Phases] | None = None,
+    ) -> None:
+        super().__init__(stated.store, stated.allow_dirty)
+        self._runs = stated._runs
+        self._stated, self._chosen, self._reading = stated, chosen, reading
+
+    def chosen(self, selection: Selection) -> Selection:
+        """Return the runs that take the place of a selection's own."""
+        return self._chosen(selection)
+
+    def collect(self, selection: Selection) -> Collected:
+        """Collect the records that take the place of a selection's own."""
+        found, read = self._stated.collect(self._chosen(selection)), self._reading
+        if read is None:
+            return found
+        runs = (replace(r, record={**r.record, "phases": read(r.record["phases"])}) for r in found.runs)
+        return replace(found, runs=tuple(runs))

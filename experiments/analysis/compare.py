@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from experiments.analysis.collect import Reader, RecordedRun
+from experiments.analysis.collect import Reader
 from experiments.analysis.formats import Format, Number, Value, parse_format
-from experiments.analysis.published import PublishedValues, value_of
+from experiments.analysis.published import value_of
 from experiments.analysis.reduce import Cell, reduce_cell, sample
 from experiments.analysis.selection import Selection
 from experiments.analysis.tables import Column, Row, Table
@@ -20,7 +20,7 @@ MOST_SEEDS = 50
 
 @dataclass(frozen=True)
 class Comparison:
-    """One compared cell. For the row's own runs, ``stand_in`` is empty and ``selection`` is None."""
+    """One compared cell. For the row's own runs, ``stand_in`` is empty."""
 
     table: Table
     row: Row
@@ -29,7 +29,6 @@ class Comparison:
     published: tuple[Format, Value] | None
     verdict: Verdict
     stand_in: str = ""
-    selection: Selection | None = None
 
     @property
     def name(self) -> str:
@@ -54,20 +53,13 @@ class Comparison:
             self.table.quantity(self.row, self.column.key),
         )
 
-    def runs(self, reader: Reader) -> tuple[RecordedRun, ...]:
-        """The usable runs behind the cell, and some that lack one of its numbers."""
-        selection = self.selection or self.row.runs
-        return reader.collect(selection).runs if selection else ()
 
-
-def _others(
-    values: PublishedValues, tables: Iterable[Table], row: Row, column: str
-) -> dict[str, Number | Sequence[Number]]:
+def _others(tables: Iterable[Table], row: Row, column: str) -> dict[str, Number | Sequence[Number]]:
     """Merge the published numbers of a column from all ``tables`` that print this row, such as omitted deviations."""
     found: dict[str, Number | Sequence[Number]] = {}
     for table in tables:
         if any(line is row for line in table.rows) and any(other.key == column for other in table.columns):
-            published = value_of(values, table, row, column)
+            published = value_of(table, row, column)
             found.update(published_numbers(*published) if published else {})
     return found
 
@@ -77,14 +69,13 @@ def _every_seed(reader: Reader, table: Table, row: Row, column: str, cell: Cell)
     if row.runs is None:
         return cell
     form = parse_format(table.formats(row, column)[0])
-    quantities = list(dict.fromkeys(slot.quantity(table.quantity(row, column)) for slot in form.slots))
-    samples, used, problems = sample(reader.collect(row.runs.with_seeds(range(MOST_SEEDS))), quantities)
-    return replace(cell, n=len(used), samples=samples, run_ids=used, problems=problems)
+    quantities = [slot.quantity(table.quantity(row, column)) for slot in form.slots]
+    found = sample(reader.collect(row.runs.with_seeds(range(MOST_SEEDS))), quantities, quantities)
+    return replace(cell, runs=found.runs, numbers=found.numbers, problems=found.problems)
 
 
 def compare_cell(
     reader: Reader,
-    values: PublishedValues,
     table: Table,
     row: Row,
     column: Column,
@@ -98,21 +89,20 @@ def compare_cell(
         among: further tables whose published numbers of this row and column count.
     """
     cell = reduce_cell(reader, table, row, column.key, selection)
-    published = value_of(values, table, row, column.key)
+    published = value_of(table, row, column.key)
     verdict = judge_cell(
         cell if selection else _every_seed(reader, table, row, column.key, cell),
         published,
         table.quantity(row, column.key),
         row.seeds,
-        _others(values, (table, *among), row, column.key),
+        _others((table, *among), row, column.key),
         column.key in row.calibrated,
     )
-    return Comparison(table, row, column, cell, published, verdict, stand_in, selection)
+    return Comparison(table, row, column, cell, published, verdict, stand_in)
 
 
 def compare_all(
     reader: Reader,
-    values: PublishedValues,
     macros: Sequence[Table],
     task: str | None = None,
     among: Sequence[Table] = (),
@@ -130,13 +120,13 @@ def compare_all(
             if task is not None and (row.runs is None or dict(row.runs.choices)["task"] != task):
                 continue
             columns = [column for column in table.columns if column.key not in row.dashes]
-            found += [compare_cell(reader, values, table, row, column, among=among) for column in columns]
+            found += [compare_cell(reader, table, row, column, among=among) for column in columns]
             for stand_in in row.stand_ins:
                 if row.runs is None:
                     continue
                 other = row.runs.with_overrides(stand_in.overrides, stand_in.choices)
                 if reader.collect(other).runs:
-                    found += [compare_cell(reader, values, table, row, c, other, stand_in.name, among) for c in columns]
+                    found += [compare_cell(reader, table, row, c, other, stand_in.name, among) for c in columns]
     return found
 
 

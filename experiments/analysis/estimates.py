@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.analysis.significance import normal_quantile, student_quantile, wilson_interval
-from experiments.analysis.statistics import Array
+from experiments.analysis.statistics import Array, normal_quantile, student_quantile, wilson_interval
 
 RESAMPLES, BOOTSTRAP_SEED = 4000, 0
 """Of the bootstrap; the seed makes intervals repeatable."""

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from experiments.analysis.collect import Reader, RecordedRun
-from experiments.analysis.reduce import reduce_cell, sample
+from experiments.analysis.quantities import NotMeasured, quantity_of
+from experiments.analysis.reduce import sample
 from experiments.analysis.selection import Selection
 from experiments.analysis.statistics import Array
-from experiments.analysis.tables import StandIn
 
 if TYPE_CHECKING:
     from experiments.analysis.compare import Comparison
@@ -27,64 +27,69 @@ def sufficient(n: int, wanted: int) -> bool:
     return n >= max(min(5, wanted), math.ceil(wanted / 2))
 
 
-def _runs(own: Selection, stand_in: StandIn | None) -> Selection:
-    """The runs of a row, or those that take their place."""
-    return own if stand_in is None else own.with_overrides(stand_in.overrides, stand_in.choices)
+def require(n: int, wanted: int, what: str, unit: str = "runs") -> None:
+    """Raise :class:`Untested`, with ``what`` is missing, unless ``n`` of ``wanted`` are :func:`sufficient`."""
+    if not sufficient(n, wanted):
+        raise Untested(f"{what}: {n} of {wanted} {unit}")
 
 
 class Evidence:
     """What a predicate may look at. ``used`` collects the ids of the runs that it looked at.
 
     Args:
-        items: name → comparison of every cell of the tables.
+        items: the comparison of every cell of the tables, and of their stand-ins.
+        stand_in: name of the stand-ins that take the place of the rows' own runs.
     """
 
-    def __init__(self, reader: Reader, items: Mapping[str, Comparison]) -> None:
+    def __init__(self, reader: Reader, items: Iterable[Comparison], stand_in: str = "") -> None:
         self.reader = reader
-        self.items = items
+        self._items = {(item.name, item.stand_in): item for item in items}
+        self._stand_in = stand_in
         self.used: list[str] = []
 
-    def cell(self, name: str, slot: str | None = None, stand_in: StandIn | None = None) -> float:
-        """The number of a cell (``slot``, else its first), over at least half of the published seeds.
+    def item(self, name: str) -> Comparison:
+        """The comparison of a cell.
 
-        Args:
-            stand_in: takes the place of the row's own runs.
+        Raises:
+            Untested: if nothing stands in for it.
+        """
+        if (name, self._stand_in) not in self._items and (name, "") in self._items:
+            raise Untested(f"{name} is not run")
+        return self._items[name, self._stand_in]
+
+    def cell(self, name: str, slot: str | None = None) -> float:
+        """The number of a cell (``slot``, else its first), over at least half of the published seeds.
 
         Raises:
             Untested: if there are fewer.
         """
-        item = self.items[name]
+        item = self.item(name)
         cell = item.cell
-        if stand_in is not None and item.row.runs is not None:
-            runs = _runs(item.row.runs, stand_in)
-            cell = reduce_cell(self.reader, item.table, item.row, item.column.key, runs)
-        if cell.value is None or not sufficient(cell.n, item.row.seeds):
-            raise Untested(f"{name}: {cell.n} of {item.row.seeds} seeds" if cell.n else f"{name} is not run")
+        if cell.value is None:
+            raise Untested(f"{name} is not run")
+        require(cell.n, item.row.seeds, name, "seeds")
         self.used += cell.run_ids
         found = cell.value[slot or next(iter(cell.value))]
         if isinstance(found, Sequence):
             raise TypeError(f"{name} holds one number per gate: {list(found)}")
         return float(found)
 
-    def answers(self, name: str, slot: str | None = None, stand_in: StandIn | None = None) -> tuple[float, int]:
+    def answers(self, name: str, slot: str | None = None) -> tuple[float, int]:
         """A score of one run, as (share of right answers, number of questions).
 
         Raises:
             Untested: if there is no such run.
         """
-        score = self.cell(name, slot, stand_in)
-        item = self.items[name]
+        score, item = self.cell(name, slot), self.item(name)
         companion, beside, _ = item.table.quantity(item.row, item.column.key).rpartition("/")
-        quantity = f"{companion}{beside}n"
-        runs = self.reader.collect(_runs(item.row.runs, stand_in)) if item.row.runs else None
-        found = sample(runs, [quantity], frozenset([quantity]))[0] if runs else {}
-        if quantity not in found:
-            raise Untested(f"{name}: its number of questions is not recorded")
-        return score / 100, int(found[quantity][0, 0])
+        try:
+            return score / 100, int(quantity_of(item.cell.runs[0], f"{companion}{beside}n")[0])
+        except NotMeasured:
+            raise Untested(f"{name}: its number of questions is not recorded") from None
 
     def published(self, name: str) -> float:
         """The first number that the paper prints in a cell."""
-        item = self.items[name]
+        item = self.item(name)
         found = next(iter(item.published[1].values())) if item.published else ()
         if isinstance(found, Sequence):
             raise TypeError(f"the paper prints no single number in {name}")
@@ -92,7 +97,7 @@ class Evidence:
 
     def published_count(self, name: str) -> tuple[int, int]:
         """The published rate of a cell, as (number of seeds, of how many)."""
-        seeds = self.items[name].row.seeds
+        seeds = self.item(name).row.seeds
         return round(self.published(name) / 100 * seeds), seeds
 
     def samples(
@@ -111,18 +116,11 @@ class Evidence:
             Untested: if there are fewer; ``what`` names them.
         """
         selections = [selections] if isinstance(selections, Selection) else selections
-        parts: list[dict[str, Array]] = []
-        runs: list[str] = []
-        for selection in selections:
-            found, names, _ = sample(self.reader.collect(selection), list(quantities), frozenset(quantities))
-            if names:
-                parts.append({quantity: gates[0] for quantity, gates in found.items()})
-                runs += names
-        wanted = wanted or sum(len(selection.seeds) for selection in selections)
-        if not sufficient(len(runs), wanted):
-            raise Untested(f"{what}: {len(runs)} of {wanted} runs")
+        parts = [sample(self.reader.collect(selection), quantities) for selection in selections]
+        runs = [run_id for part in parts for run_id in part.run_ids]
+        require(len(runs), wanted or sum(len(selection.seeds) for selection in selections), what)
         self.used += runs
-        return {quantity: np.concatenate([part[quantity] for part in parts]) for quantity in quantities}
+        return {quantity: np.concatenate([part.of(quantity) for part in parts]) for quantity in quantities}
 
     def pairs(
         self, first: Selection, second: Selection, quantity: str, what: str, wanted: int | None = None
@@ -135,19 +133,12 @@ class Evidence:
         Raises:
             Untested: if fewer than half of the pairs are there.
         """
-        by_seed: list[dict[int, tuple[float, str]]] = []
-        for selection in (first, second):
-            collected = self.reader.collect(selection)
-            found, names, _ = sample(collected, [quantity], frozenset([quantity]))
-            seeds = {run.run_id: run.seed for run in collected.runs}
-            numbers = found[quantity][0] if names else ()
-            by_seed.append({seeds[name]: (float(number), name) for name, number in zip(names, numbers, strict=True)})
-        shared = sorted(set(by_seed[0]) & set(by_seed[1]))
-        wanted = wanted or len(set(first.seeds) & set(second.seeds))
-        if not sufficient(len(shared), wanted):
-            raise Untested(f"{what}: {len(shared)} of {wanted} pairs of seeds")
-        self.used += [of[seed][1] for of in by_seed for seed in shared]
-        one, other = (np.array([of[seed][0] for seed in shared]) for of in by_seed)
+        both = [sample(self.reader.collect(selection), [quantity]) for selection in (first, second)]
+        places = [{run.seed: at for at, run in enumerate(each.runs)} for each in both]
+        shared = sorted(places[0].keys() & places[1].keys())
+        require(len(shared), wanted or len({*first.seeds} & {*second.seeds}), what, "pairs of seeds")
+        self.used += [each.run_ids[at[seed]] for each, at in zip(both, places, strict=True) for seed in shared]
+        one, other = (each.of(quantity)[[at[seed] for seed in shared]] for each, at in zip(both, places, strict=True))
         return one, other
 
     def ratios(self, first: Selection, second: Selection, quantity: str, what: str, wanted: int | None = None) -> Array:
@@ -162,8 +153,7 @@ class Evidence:
             Untested: if there are fewer.
         """
         found = tuple(run for run in self.reader.collect(selection).runs if run.record["status"] == "complete")
-        if not sufficient(len(found), len(selection.seeds)):
-            raise Untested(f"{what}: {len(found)} of {len(selection.seeds)} runs")
+        require(len(found), len(selection.seeds), what)
         self.used += [run.run_id for run in found]
         return found
 

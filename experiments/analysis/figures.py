@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, TypeVar
 
-from experiments.analysis.collect import DIFFER, Reader
+from experiments.analysis.collect import DIFFER, AlternativeReader, Reader
 from experiments.analysis.statistics import Array
 from experiments.core.plugins import LAST
 
@@ -180,7 +180,7 @@ class Spec:
     Attributes:
         name: name of its file.
         panels: key → axes. Points, curves and lines refer to the key.
-        make: (records, stand-in overrides) → what is shown.
+        make: records → what is shown.
         height: in inches.
         columns: number of panels per row.
         section: key of its section in the report (``experiments/report/sections.yaml``).
@@ -190,7 +190,7 @@ class Spec:
     name: str
     title: str
     panels: Mapping[str, Panel]
-    make: Callable[[Reader, Mapping[str, Any]], Data]
+    make: Callable[[Reader], Data]
     height: float = 2.9
     columns: int = 1
     section: str = "own"
@@ -201,11 +201,14 @@ class Spec:
 
         Args:
             overrides: dotted key → value. Runs with these values stand in for the figure's own, and a note says so.
+                A study keeps what it varies.
 
         Raises:
             experiments.core.blocks.ConfigError: if a run of the figure does not accept these overrides.
         """
-        found = self.make(reader, overrides or {})
+        if overrides:
+            reader = AlternativeReader(reader, lambda own: own.with_overrides({**overrides, **dict(own.overrides)}))
+        found = self.make(reader)
         shown = dict.fromkeys(chain(*(point.runs for point in found.points), (curve.run for curve in found.curves)))
         notes = list(found.notes)
         panels = [(found.fewest(key, panel), panel.lanes) for key, panel in self.panels.items()]

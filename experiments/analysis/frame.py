@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from experiments.analysis import rows as as_rows
 from experiments.analysis.rows import FORM, ColumnData, FlatRecord, RecordRows, Stat, record_row
-from experiments.store import keys, record, records, result
+from experiments.store import record, records, result
 from experiments.store.records import RecordError, read_record
 from ngn.files import open_regular, write_atomically
 
@@ -112,7 +112,7 @@ def _by_index(path: Path, files: Mapping[str, Stat]) -> RecordRows:
 @functools.cache
 def _version() -> str:
     """Return a digest of the code that turns records into rows. An index of other code is made anew."""
-    parts = [module.__file__ for module in (as_rows, keys, record, records, result)]
+    parts = [module.__file__ for module in (as_rows, record, records, result)]
     return hashlib.sha256(b"".join(Path(str(part)).read_bytes() for part in parts)).hexdigest()
 
 

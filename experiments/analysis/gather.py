@@ -4,45 +4,32 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
-from experiments.analysis.collect import Collected, Problem, Reader, RecordedRun, same_data
+from experiments.analysis.collect import Collected, Problem, Reader, alike
 from experiments.analysis.figures import Curve, Data, Line, Point
-from experiments.analysis.reduce import sample
+from experiments.analysis.reduce import Sample, sample
 from experiments.analysis.selection import Selection, selected_runs
-from experiments.analysis.statistics import Array
 from experiments.store.records import NO_CURVES
 
 Key = TypeVar("Key", bound=Hashable)
 
 
-@dataclass(frozen=True)
-class RunGroup:
-    """The usable runs of one selection and their numbers: quantity → array of shape [runs]."""
-
-    runs: tuple[RecordedRun, ...] = ()
-    values: Mapping[str, Array] = field(default_factory=dict)
-
-    @property
-    def ids(self) -> tuple[str, ...]:
-        """The run ids, in the order of the values."""
-        return tuple(run.run_id for run in self.runs)
-
-    def points(self, series: str, x: str, y: str, panel: str = "") -> list[Point]:
-        """Return a point for each run, at two of its quantities."""
-        numbers = zip(self.ids, *(self.values.get(quantity, ()) for quantity in (x, y)), strict=True)
-        return [Point(series, float(at), float(value), (run,), panel) for run, at, value in numbers]
+def points_of(group: Sample, series: str, x: str, y: str, panel: str = "") -> list[Point]:
+    """Return a point for each run, at two of its quantities."""
+    numbers = zip(group.run_ids, group.of(x), group.of(y), strict=True)
+    return [Point(series, float(at), float(value), (run,), panel) for run, at, value in numbers]
 
 
 @dataclass(frozen=True)
 class Gathered(Generic[Key]):
     """The groups of a figure by key, all its run ids, and the problems of runs that are left out."""
 
-    groups: Mapping[Key, RunGroup]
+    groups: Mapping[Key, Sample]
     runs: tuple[str, ...]
     problems: tuple[Problem, ...]
     unit: str
@@ -50,7 +37,7 @@ class Gathered(Generic[Key]):
     @property
     def found(self) -> int:
         """The number of usable runs."""
-        return len({name for group in self.groups.values() for name in group.ids})
+        return len({name for group in self.groups.values() for name in group.run_ids})
 
     def data(
         self,
@@ -81,7 +68,7 @@ class Gathered(Generic[Key]):
         return [f"partial: {self.found} of {len(self.runs)} {self.unit} ({lacking})"]
 
 
-def boundaries(reader: Reader, group: RunGroup, panel: str) -> tuple[list[Curve], list[Line]]:
+def boundaries(reader: Reader, group: Sample, panel: str) -> tuple[list[Curve], list[Line]]:
     """Return the boundary over training of each run with curves, and the median over runs of equal steps."""
     found = ((run, reader.store.curves(run.run_id)) for run in group.runs)
     curves = [
@@ -106,16 +93,10 @@ def spread(points: Iterable[Point], width: float, at: float = 0.0) -> Iterator[P
             yield replace(point, shift=at + (width * (n / (len(same) - 1) - 0.5) if len(same) > 1 else 0.0))
 
 
-def stand_in(selection: Selection, overrides: Mapping[str, Any]) -> Selection:
-    """Add overrides with lower priority than the selection's own, so that a study keeps what it varies."""
-    return selection.with_overrides({**overrides, **dict(selection.overrides)})
-
-
 def gather(
     reader: Reader,
     selections: Mapping[Key, Selection],
     quantities: Sequence[str] | Mapping[Key, Sequence[str]],
-    overrides: Mapping[str, Any],
     unit: str = "runs",
     own_data: bool = False,
 ) -> Gathered[Key]:
@@ -129,19 +110,16 @@ def gather(
     wanted: dict[str, None] = {}
     collected: dict[Key, Collected] = {}
     for key, selection in selections.items():
-        chosen = stand_in(selection, overrides)
-        wanted.update(dict.fromkeys(run.id for run in selected_runs(chosen)))
-        collected[key] = reader.collect(chosen)
+        wanted.update(dict.fromkeys(run.id for run in selected_runs(reader.chosen(selection))))
+        collected[key] = reader.collect(selection)
     sets = [list(one.runs) for one in collected.values()]
-    odd = [p for runs in (sets if own_data else [list(chain(*sets))]) for p in same_data(runs)[1]]
+    odd = [p for runs in (sets if own_data else [list(chain(*sets))]) for p in alike(runs, "data")[1]]
     strangers = {problem.where for problem in odd}
-    groups: dict[Key, RunGroup] = {}
+    groups: dict[Key, Sample] = {}
     problems: dict[str, Problem] = {problem.where: problem for problem in odd}
     for key, one in collected.items():
-        alike = tuple(run for run in one.runs if run.run_id not in strangers)
-        names = list(quantities[key] if isinstance(quantities, Mapping) else quantities)
-        samples, used, lacks = sample(replace(one, runs=alike), names, frozenset(names))
-        problems.update({lack.where: lack for lack in lacks})
-        by_id = {run.run_id: run for run in alike}
-        groups[key] = RunGroup(tuple(by_id[name] for name in used), {name: row[0] for name, row in samples.items()})
+        own = tuple(run for run in one.runs if run.run_id not in strangers)
+        names = quantities[key] if isinstance(quantities, Mapping) else quantities
+        groups[key] = sample(replace(one, runs=own), names)
+        problems.update({lack.where: lack for lack in groups[key].problems})
     return Gathered(groups, tuple(wanted), tuple(problems.values()), unit)

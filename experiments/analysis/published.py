@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 from experiments.analysis.formats import Format, Value, parse_format
@@ -12,19 +12,16 @@ from experiments.core.paths import ROOT
 
 PATH = ROOT / "paper" / "published.json"
 
-PublishedValues = dict[str, dict[str, dict[str, dict[str, Any]]]]
-"""macro → row → column → {"text": as printed, "value": slot → number}."""
+
+@cache
+def load_published() -> dict[str, dict[str, dict[str, dict[str, Any]]]]:
+    """Load the published values: macro → row → column → {"text": as printed, "value": slot → number}."""
+    return dict(json.loads(PATH.read_text())["values"])
 
 
-def load_published(path: Path = PATH) -> PublishedValues:
-    """Load the published values."""
-    values: PublishedValues = json.loads(path.read_text())["values"]
-    return values
-
-
-def value_of(values: PublishedValues, table: Table, row: Row, column: str) -> tuple[Format, Value] | None:
+def value_of(table: Table, row: Row, column: str) -> tuple[Format, Value] | None:
     """Return the published format and value of a cell; None if the paper prints a dash."""
-    entry = values.get(table.name, {}).get(row.key, {}).get(column)
+    entry = load_published().get(table.name, {}).get(row.key, {}).get(column)
     if entry is None:
         return None
     for source in table.formats(row, column):

@@ -7,12 +7,13 @@ A name is a path into the phases of the record (``grown.truncated.mse``), a path
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from experiments.analysis.collect import Problem, RecordedRun
 from experiments.analysis.formats import WORDS
-from experiments.analysis.significance import wilson_interval
+from experiments.analysis.statistics import wilson_interval
 from experiments.tasks.language.components import thirds as split
 
 
@@ -48,131 +49,92 @@ def _path(run: RecordedRun, path: str) -> Any:
     return place
 
 
-def _mean(path: str) -> Callable[[RecordedRun], float]:
+def _mean(values: Sequence[float]) -> float:
     """Return the mean over the run's boundaries; of flags, the fraction that is true."""
-    return lambda run: sum(found := _path(run, path)) / len(found)
+    return sum(values) / len(values)
 
 
-def _total(phase: str) -> Callable[[RecordedRun], float]:
-    """Return the number of retained components over all groups."""
-    return lambda run: float(sum(_path(run, f"{phase}.count")))
+def _own(run: RecordedRun, path: str) -> Any:
+    """Return what the main phase holds: the selected one, the learned one, or the only one of a plain model."""
+    return _path(run, f"{run.phase or ('grown' if 'grown' in run.record['phases'] else 'fixed')}.{path}")
 
 
-def _exact(run: RecordedRun) -> float:
-    """Return whether the learned count of a manifold run equals the intrinsic dimension."""
-    (count,) = _path(run, "grown.count")
-    return float(count == _path(run, "config.task.D"))
+def _first(scores: Mapping[str, float]) -> float:
+    """Return the first of the task's scores, which is its main one."""
+    return next(iter(scores.values()))
 
 
 def _half(run: RecordedRun) -> float:
     """Return the score of the first half of the retained components, rounded down, but of at least one."""
     most = max(_path(run, "grown.count")) // 2
-    return float(_path(run, "grown.prefixes")[most - 1]) if most else _score("truncated")(run)
+    return float(_path(run, "grown.prefixes")[most - 1]) if most else _first(_own(run, "truncated"))
 
 
-def _phase_of(run: RecordedRun) -> str:
-    """Return the main phase of a run: the selected one, the learned one, or the only one of a plain model."""
-    return run.phase or ("grown" if "grown" in run.record["phases"] else "fixed")
-
-
-def _primary(run: RecordedRun, scores: str) -> float:
-    """Return the first of the task's scores, which is its main one."""
-    return float(next(iter(_path(run, scores).values())))
-
-
-def _of_phase(path: str) -> Callable[[RecordedRun], float]:
-    """Return a number of the main phase."""
-    return lambda run: float(_path(run, f"{_phase_of(run)}.{path}"))
-
-
-def _score(form: str) -> Callable[[RecordedRun], float]:
-    return lambda run: _primary(run, f"{_phase_of(run)}.{form}")
-
-
-def _target(run: RecordedRun) -> float:
-    """Return the total count that a run was given, or that it learned."""
-    return float(run.record["config"]["method"].get("target", _of_phase("sizes.total")(run)))
-
-
-def _examples(run: RecordedRun) -> float:
+def _examples(run: RecordedRun) -> int:
     """Return the number of examples that the first score averages over."""
-    phase = _phase_of(run)
-    return float(_path(run, f"{phase}.n.{next(iter(_path(run, f'{phase}.truncated')))}"))
+    return int(_own(run, f"n.{next(iter(_own(run, 'truncated')))}"))
 
 
-def _wilson(end: int) -> Callable[[RecordedRun], float]:
-    def of(run: RecordedRun) -> float:
-        return 100 * wilson_interval(_score("truncated")(run) / 100, int(_examples(run)), 0.05)[end]
+def _wilson(run: RecordedRun) -> tuple[float, float]:
+    """Return the ends of Wilson's 95 % interval of the first score, in percent."""
+    low, high = wilson_interval(_first(_own(run, "truncated")) / 100, _examples(run), 0.05)
+    return 100 * low, 100 * high
 
-    return of
 
-
-def _relative(phase: str | None = None) -> Callable[[RecordedRun], float]:
+def _forgetting(run: RecordedRun, perplexity: float) -> float:
     """Return the perplexity on general text, relative to the pretrained model."""
-
-    def of(run: RecordedRun) -> float:
-        own = _path(run, f"{phase or _phase_of(run)}.truncated.perplexity")
-        return float(own / _path(run.companions["base"], "fixed.truncated.perplexity"))
-
-    return of
+    return perplexity / float(_path(run.companions["base"], "fixed.truncated.perplexity"))
 
 
 THIRDS = ("early", "middle", "late")
 
 
-def _kept(*thirds: str) -> Callable[[RecordedRun], float]:
+def _kept(run: RecordedRun, thirds: Sequence[str] = THIRDS) -> float:
     """Return the percentage of attention and feed-forward weights left in these thirds of the layers."""
-
-    def of(run: RecordedRun) -> float:
-        pairs = [_path(run, f"{_phase_of(run)}.kept.{third}") for third in thirds]
-        return 100 * sum(left for left, _ in pairs) / sum(before for _, before in pairs)
-
-    return of
+    pairs = [_own(run, f"kept.{third}") for third in thirds]
+    return 100 * sum(left for left, _ in pairs) / sum(before for _, before in pairs)
 
 
-def _blocks(*thirds: str) -> Callable[[RecordedRun], float]:
+def _blocks(run: RecordedRun, thirds: Sequence[str] = THIRDS) -> float:
     """Return the percentage of blocks left in these thirds of the layers, for a model pruned in one kind."""
-
-    def of(run: RecordedRun) -> float:
-        gate = _path(run, "config.gate")
-        (kind,) = gate["kinds"].values()
-        layers = dict(zip(THIRDS, split([1] * gate["layers"]), strict=True))
-        left = sum(_path(run, f"{_phase_of(run)}.sizes.{third}") for third in thirds)
-        return float(100 * left / (kind["K"] * sum(layers[third] for third in thirds)))
-
-    return of
+    gate = _path(run, "config.gate")
+    (kind,) = gate["kinds"].values()
+    layers = dict(zip(THIRDS, split([1] * gate["layers"]), strict=True))
+    left = sum(_own(run, f"sizes.{third}") for third in thirds)
+    return float(100 * left / (kind["K"] * sum(layers[third] for third in thirds)))
 
 
 NAMED: dict[str, Callable[[RecordedRun], float]] = {
-    "integer": _mean("grown.integer"),
-    "mean_t": _mean("grown.t"),
-    "grown_total": _total("grown"),
-    "fixed_total": _total("fixed"),
-    "prunes_back": lambda run: float(WORDS.index(_path(run, "from_high.prunes_back.outcome"))),
-    "exact": _exact,
+    "integer": lambda run: _mean(_path(run, "grown.integer")),
+    "mean_t": lambda run: _mean(_path(run, "grown.t")),
+    "grown_total": lambda run: sum(_path(run, "grown.count")),
+    "fixed_total": lambda run: sum(_path(run, "fixed.count")),
+    "prunes_back": lambda run: WORDS.index(_path(run, "from_high.prunes_back.outcome")),
+    "exact": lambda run: _path(run, "grown.count") == [_path(run, "config.task.D")],  # of the intrinsic dimension
     "half": _half,
     # of models that adapt a pretrained one
-    "size": _of_phase("sizes.total"),
-    "early": _of_phase("sizes.early"),
-    "mid": _of_phase("sizes.middle"),
-    "late": _of_phase("sizes.late"),
-    "kept": _kept(*THIRDS),
-    **{f"kept_{third}": _kept(third) for third in THIRDS},
-    "blocks": _blocks(*THIRDS),
-    **{f"blocks_{third}": _blocks(third) for third in THIRDS},
-    "soft": _score("soft"),
-    "truncated": _score("truncated"),
-    "score": _score("truncated"),
-    "fixed_score": lambda run: _primary(run, "fixed.truncated"),
-    "nats": _of_phase("truncated.nats"),
-    "seconds": _of_phase("seconds"),
-    "memory": _of_phase("peak_memory_mib"),
-    "forgetting": _relative(),
-    "fixed_forgetting": _relative("fixed"),
-    "target": _target,
+    "size": lambda run: _own(run, "sizes.total"),
+    "early": lambda run: _own(run, "sizes.early"),
+    "mid": lambda run: _own(run, "sizes.middle"),
+    "late": lambda run: _own(run, "sizes.late"),
+    "kept": _kept,
+    **{f"kept_{third}": partial(_kept, thirds=[third]) for third in THIRDS},
+    "blocks": _blocks,
+    **{f"blocks_{third}": partial(_blocks, thirds=[third]) for third in THIRDS},
+    "soft": lambda run: _first(_own(run, "soft")),
+    "truncated": lambda run: _first(_own(run, "truncated")),
+    "score": lambda run: _first(_own(run, "truncated")),
+    "fixed_score": lambda run: _first(_path(run, "fixed.truncated")),
+    "nats": lambda run: _own(run, "truncated.nats"),
+    "seconds": lambda run: _own(run, "seconds"),
+    "memory": lambda run: _own(run, "peak_memory_mib"),
+    "forgetting": lambda run: _forgetting(run, _own(run, "truncated.perplexity")),
+    "fixed_forgetting": lambda run: _forgetting(run, _path(run, "fixed.truncated.perplexity")),
+    # the total that a run was given, or that it learned
+    "target": lambda run: run.record["config"]["method"].get("target", _own(run, "sizes.total")),
     "n": _examples,
-    "low": _wilson(0),
-    "high": _wilson(1),
+    "low": lambda run: _wilson(run)[0],
+    "high": lambda run: _wilson(run)[1],
 }
 
 NEEDS_COMPANION = {"forgetting": "base", "fixed_forgetting": "base"}

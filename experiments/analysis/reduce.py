@@ -2,38 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.analysis.collect import Collected, Problem, Reader
+from experiments.analysis.collect import Collected, Problem, Reader, RecordedRun
 from experiments.analysis.formats import DASH, Number, Slot, Value, parse_format
 from experiments.analysis.quantities import NotMeasured, companion_of, quantity_of
 from experiments.analysis.selection import Selection
 from experiments.analysis.statistics import Array, statistic
 from experiments.analysis.tables import Row, Table
 
-Samples = Mapping[str, Array]
-"""Quantity → numbers of shape [gates, seeds]."""
+
+@dataclass(frozen=True)
+class Sample:
+    """Quantities of those runs that have all of them.
+
+    Attributes:
+        numbers: quantity → array of shape [gates, runs]; empty without runs.
+        problems: of the other runs.
+    """
+
+    runs: tuple[RecordedRun, ...]
+    numbers: Mapping[str, Array]
+    problems: tuple[Problem, ...]
+
+    @property
+    def n(self) -> int:
+        """The number of runs."""
+        return len(self.runs)
+
+    @property
+    def run_ids(self) -> tuple[str, ...]:
+        """The run ids, in the order of the numbers."""
+        return tuple(run.run_id for run in self.runs)
+
+    def of(self, quantity: str) -> Array:
+        """The numbers of a quantity that has one per run, shape [runs]."""
+        return self.numbers[quantity][0] if self.runs else np.empty(0)
 
 
 @dataclass(frozen=True)
-class Cell:
+class Cell(Sample):
     """One cell, reduced from records.
 
     Attributes:
-        value: over the ``n`` usable seeds; None if there are none. Only a ``complete`` cell prints it in the paper.
-        run_ids: the runs behind the value.
+        value: over the usable seeds; None if there are none. Only a ``complete`` cell prints it in the paper.
+        wanted: the number of all seeds.
     """
 
     value: Value | None
     text: str
-    n: int
     wanted: int
-    samples: Samples
-    run_ids: tuple[str, ...]
-    problems: tuple[Problem, ...]
 
     @property
     def complete(self) -> bool:
@@ -46,42 +67,36 @@ class Cell:
         return self.text if self.complete else DASH
 
 
-def sample(
-    collected: Collected, quantities: list[str], single: frozenset[str] = frozenset()
-) -> tuple[Samples, tuple[str, ...], tuple[Problem, ...]]:
-    """Return the quantities of all runs that have them, the ids of these runs, and the problems of the others.
+def sample(collected: Collected, quantities: Iterable[str], several: Collection[str] = ()) -> Sample:
+    """Return the quantities of all runs that have them.
 
     Args:
-        single: quantities that must have one number per run, not one per gate.
+        several: quantities that may have several numbers per run, one per gate.
     """
+    quantities = list(dict.fromkeys(quantities))
     problems = list(collected.problems)
-    broken: set[str] = set()
-    for quantity in quantities:
-        companion = companion_of(quantity)
-        if companion is not None:
-            problems += collected.companion_problems[companion]
-            broken.update(run.run_id for run in collected.runs if companion not in run.companions)
-    rows: dict[str, list[list[float]]] = {quantity: [] for quantity in quantities}
-    used: list[str] = []
+    needed = dict.fromkeys(companion for companion in map(companion_of, quantities) if companion is not None)
+    for companion in needed:
+        problems += collected.companion_problems[companion]
+    used: list[RecordedRun] = []
+    found: list[dict[str, list[float]]] = []
     for run in collected.runs:
-        if run.run_id in broken:
+        if not needed.keys() <= run.companions.keys():
             continue
         try:
             measured = {quantity: quantity_of(run, quantity) for quantity in quantities}
         except NotMeasured as lack:
             problems.append(lack.problem)
             continue
-        if any(len(measured[quantity]) > 1 for quantity in single):
+        if any(len(numbers) > 1 for quantity, numbers in measured.items() if quantity not in several):
             problems.append(Problem("unmeasured", run.run_id, "has several gates where the table has one"))
-            continue
-        if used and any(len(measured[quantity]) != len(rows[quantity][0]) for quantity in quantities):
+        elif found and any(len(numbers) != len(found[0][quantity]) for quantity, numbers in measured.items()):
             problems.append(Problem("unmeasured", run.run_id, "has another number of gates than the other seeds"))
-            continue
-        used.append(run.run_id)
-        for quantity in quantities:
-            rows[quantity].append(measured[quantity])
-    samples = {name: np.asarray(lists, dtype=np.float64).T for name, lists in rows.items() if lists}
-    return samples, tuple(used), tuple(dict.fromkeys(problems))
+        else:
+            used.append(run)
+            found.append(measured)
+    numbers = {name: np.array([each[name] for each in found], dtype=np.float64).T for name in quantities if found}
+    return Sample(tuple(used), numbers, tuple(dict.fromkeys(problems)))
 
 
 def apply_slot(slot: Slot, samples: Array) -> Number | list[Number]:
@@ -107,16 +122,14 @@ def reduce_cell(reader: Reader, table: Table, row: Row, column: str, selection: 
     runs = selection or row.runs
     if runs is None or column in row.dashes:
         lack = Problem("no study", f"{table.name}.{row.key}", "no study of this row exists yet")
-        return Cell(None, DASH, 0, 0, {}, (), () if column in row.dashes else (lack,))
+        return Cell((), {}, () if column in row.dashes else (lack,), None, DASH, 0)
     form = parse_format(table.formats(row, column)[0])
-    quantity = table.quantity(row, column)
-    names = list(dict.fromkeys(slot.quantity(quantity) for slot in form.slots))
-    single = frozenset(slot.quantity(quantity) for slot in form.slots if slot.separator is None)
-    samples, used, problems = sample(reader.collect(runs), names, single)
-    if not used:
-        return Cell(None, DASH, 0, len(runs.seeds), {}, (), problems)
-    value = {slot.name: apply_slot(slot, samples[slot.quantity(quantity)]) for slot in form.slots}
-    return Cell(value, form.render(value), len(used), len(runs.seeds), samples, used, problems)
+    of = {slot: slot.quantity(table.quantity(row, column)) for slot in form.slots}
+    single = {quantity for slot, quantity in of.items() if slot.separator is None}
+    found = sample(reader.collect(runs), of.values(), set(of.values()) - single)
+    value = {slot.name: apply_slot(slot, found.numbers[quantity]) for slot, quantity in of.items()} if found.n else None
+    text = DASH if value is None else form.render(value)
+    return Cell(found.runs, found.numbers, found.problems, value, text, len(runs.seeds))
 
 
 def reduce_row(reader: Reader, table: Table, row: Row) -> tuple[Cell, ...]:

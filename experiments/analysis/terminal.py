@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from experiments.analysis import published
 from experiments.analysis.collect import Problem, Reader
 from experiments.analysis.compare import Comparison, compare_cell, totals, verdict_counts
 from experiments.analysis.formats import print_number
@@ -112,8 +111,7 @@ def show(
     row = table.row(key)
     selection = Selection.of({**dict(row.runs.choices if row.runs else ()), **(choices or {})}, overrides, seeds)
     name = ", ".join(f"{key}={value}" for key, value in selection.overrides)
-    values = published.load_published()
-    items = [compare_cell(reader, values, table, row, column, selection, name) for column in table.columns]
+    items = [compare_cell(reader, table, row, column, selection, name) for column in table.columns]
     console.print(rich_table(items, table.title))
     print_problems(dict.fromkeys(problem for item in items for problem in item.cell.problems), console)
     return items

@@ -1,6 +1,6 @@
 """Judge whether the published runs and ours look like two samples of one distribution.
 
-The tests are in :mod:`experiments.analysis.significance`. docs/verdicts.md says which test judges which number, and
+The tests are in :mod:`experiments.analysis.statistics`. docs/verdicts.md says which test judges which number, and
 why.
 """
 
@@ -13,15 +13,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments.analysis.formats import Format, Number, Slot, Value, half_unit
-from experiments.analysis.reduce import Cell, Samples
-from experiments.analysis.significance import (
+from experiments.analysis.reduce import Cell, Sample
+from experiments.analysis.statistics import (
+    NO,
+    PARTIAL,
+    YES,
+    Array,
     count_interval,
     exact_test,
     mean_interval,
     median_interval,
     rank_interval,
 )
-from experiments.analysis.statistics import NO, PARTIAL, YES, Array
 
 LEVEL = 0.05
 
@@ -143,9 +146,9 @@ def _first(entry: Number | Sequence[Number]) -> float | None:
     return float(entry)
 
 
-def _one_gate(samples: Samples, quantity: str) -> Array | None:
+def _one_gate(ours: Sample, quantity: str) -> Array | None:
     """Return the numbers of a quantity, shape [seeds]; None if the runs have several gates."""
-    gates = samples.get(quantity)
+    gates = ours.numbers.get(quantity)
     return gates[0] if gates is not None and len(gates) == 1 else None
 
 
@@ -185,7 +188,7 @@ def _parts_of(slot: Slot, quantity: str, ours: Array, known: Value, seeds: int, 
     return [_part(slot, published, own, interval, _narrow(quantity, *interval))]
 
 
-def _placed(form: Format, value: Value, quantity: str, seeds: Samples) -> tuple[list[TestedNumber], bool]:
+def _placed(form: Format, value: Value, quantity: str, seeds: Sample) -> tuple[list[TestedNumber], bool]:
     """Place a single published run among our seeds; return parts, and whether it could reject.
 
     Values with several gates are not placed.
@@ -231,7 +234,7 @@ def judge_cell(
         word = DISAGREES if exact_test((cell.n, diverged), (seeds, 0)) <= LEVEL else CANNOT_TELL
         return Verdict(word, (), cell.n, seeds, calibrated, decisive=True)
     if seeds == 1:
-        parts, decisive = _placed(form, value, quantity, cell.samples)
+        parts, decisive = _placed(form, value, quantity, cell)
         word = DISAGREES if decisive and not all(part.inside for part in parts) else CANNOT_TELL
         return Verdict(word, tuple(parts), cell.n, seeds, calibrated, decisive)
     known = {**(others or {}), **published_numbers(form, value)}
@@ -239,7 +242,7 @@ def judge_cell(
     found: list[list[TestedNumber]] = []
     for slot in tested:
         of_slot = slot.quantity(quantity)
-        ours = _one_gate(cell.samples, of_slot)
+        ours = _one_gate(cell, of_slot)
         found.append([] if ours is None else _parts_of(slot, of_slot, ours, known, seeds, LEVEL / len(tested)))
     parts = [part for some in found for part in some]
     # a number without a test leaves the cell open

@@ -100,8 +100,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             verbose = any(token.startswith("hydra.verbose=") for token in rewritten)
             return recorded.show([(job.label, job.run) for job in jobs], verbose)
-        machine.check(jobs, rewritten)
-        machine.require_room(jobs, rewritten)
+        search = SEARCH in rewritten
+        trials = paths.SCRATCH / "results"  # whose records are trained anew where they do not count
+        jobs = [replace(job, run=present(job.run)[0]) if job.run.root == trials else job for job in jobs]
+        missing = [job.run for job in jobs if search or not job.run.recorded]
+        if missing:
+            machine.check(missing, rewritten)
+            machine.require_room(missing, rewritten)
     except ConfigError as error:
         if wants_tracebacks():
             traceback.print_exc()
@@ -109,20 +114,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     program = sys.argv[0]
     command = shlex.join(["python", program, *typed])
-    search, several = SEARCH in rewritten, "--multirun" in rewritten
-    trials = paths.SCRATCH / "results"  # whose records are trained anew where they do not count
-    jobs = [replace(job, run=present(job.run)[0]) if job.run.root == trials else job for job in jobs]
-    missing = [job.run for job in jobs if not machine.recorded(job.run)]
     long = [] if search else [run for run in missing if run.config.profile == "full"]
     if long:
         if told := forecast(long):
             print(told, file=sys.stderr, flush=True)
         machine.warn_of_uncounted(long)
-    session = Session([] if search else jobs, several, tuple(rewritten))
+    session = Session([] if search else jobs, "--multirun" in rewritten, tuple(rewritten))
     sys.argv = [program, *rewritten]
     try:
         with interrupt.handled():
-            if jobs and not missing and not search:
+            if jobs and not missing:
                 from experiments.runs.launch import share  # imported here: not every command has a job
 
                 outcomes = share([job.run for job in jobs])  # nothing starts: there are no folders of jobs

@@ -139,13 +139,13 @@ def split(argv: Sequence[str]) -> Arguments:
 
 
 def key_of(token: str) -> str:
-    """Return the key of an override as typed, with its prefix (``+``, ``++``, ``~``)."""
-    return token.split("=", 1)[0].strip()
+    """Return the key of an override, without its prefix (``+``, ``++``, ``~``)."""
+    return token.partition("=")[0].strip().lstrip("+~")
 
 
 def is_hydra(token: str) -> bool:
     """Return whether an override changes a setting of Hydra, not of the run."""
-    return re.match(r"(hydra)([./@=]|$)", key_of(token).lstrip("+~")) is not None
+    return re.match(r"hydra([./@]|$)", key_of(token)) is not None
 
 
 def refuse_code(token: str) -> None:
@@ -158,7 +158,7 @@ def refuse_code(token: str) -> None:
         raise ConfigError(f"{token}: '_target_' is not allowed: no configuration value may name code to import or run")
     if not is_hydra(token):
         return
-    key = key_of(token).lstrip("+")
+    key = "" if token.startswith("~") else key_of(token)
     if key.startswith(("hydra.callbacks", "hydra/callbacks")):
         raise ConfigError(f"{token}: callbacks are not allowed: no configuration value may name code to import or run")
     if key.startswith("hydra.sweeper.params"):
@@ -194,11 +194,9 @@ def refuse_unknown_settings(tokens: Sequence[str]) -> None:
         ConfigError: with the settings that it has.
     """
     chosen = {"hydra/launcher": "pack", "hydra/sweeper": "checked"}
-    chosen |= {
-        key_of(token).lstrip("+"): token.partition("=")[2] for token in tokens if key_of(token).lstrip("+") in chosen
-    }
+    chosen |= {key_of(token): token.partition("=")[2] for token in tokens if key_of(token) in chosen}
     for token in tokens:
-        plugin = re.fullmatch(r"\+*hydra[./](launcher|sweeper)[./](\w+)(\.\w+)?", key_of(token))
+        plugin = re.fullmatch(r"hydra[./](launcher|sweeper)[./](\w+)(\.\w+)?", key_of(token))
         if plugin is None:
             continue
         from hydra.core.config_store import ConfigStore

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hydra.core.override_parser.types import Override, OverrideType
+from hydra.core.override_parser.types import IntervalSweep, Override, OverrideType
 
 from experiments.cli.arguments import is_hydra
-from experiments.cli.overrides import ROWS_FORM, as_typed, count_of, first_value, parse, settings_of, spliced, values
-from experiments.config.compose import DESCRIBED, GROUPS, check, file_of, nearest, options, selection, set_key
+from experiments.cli.overrides import ROWS, ROWS_FORM, parse, settings_of, text_of, values
+from experiments.config.compose import DESCRIBED, GROUPS, check, nearest, options, selection, set_key
 from experiments.config.run_files import Run
 from experiments.config.schema import MAX_JOBS, legal_keys
 from experiments.core.blocks import ConfigError, Incomplete
@@ -23,9 +23,6 @@ from experiments.core.packages import EXTRAS, missing, sentence
 from experiments.core.paths import CONF
 from experiments.runs.stack import why_no_kernel
 from experiments.tasks import GATES_OF_TASK
-
-LARGEST_RANGE = 10_000_000
-"""Most values of one sweep, even with ``allow_many_jobs``, because Hydra keeps all jobs in memory."""
 
 
 @dataclass(frozen=True)
@@ -76,50 +73,47 @@ def _refuse_unavailable(override: Override) -> None:
         raise ConfigError(f"{token}: {hint}")
 
 
-def _refuse_interpolation(token: str, value: Any) -> None:
-    """Refuse ``${...}``: Hydra would resolve it only after the check."""
-    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for name, entry in entries:
-        _refuse_interpolation(token, name)
-        _refuse_interpolation(token, entry)
-    if isinstance(value, str) and "${" in value:
-        raise ConfigError(f"{token}: references to other keys (${{...}}) are not available on the command line")
-
-
 def parse_all(tokens: Sequence[str]) -> list[Override]:
     """Parse the overrides of the run's settings, and check their form and the number of jobs.
 
     Raises:
         ConfigError: on a form that is not available, and on more than MAX_JOBS jobs without ``allow_many_jobs=true``.
     """
-    overrides = [parse(token) for token in tokens if not is_hydra(token)]
+    overrides, total = [], 1
     for token in tokens:
-        if is_hydra(token) and parse(token).is_sweep_override():
-            raise ConfigError(f"{token}: settings of Hydra apply to all jobs and cannot be swept; quote the value")
-    total, allow_many = 1, False
-    for override in overrides:
+        override = parse(token)
+        if is_hydra(token):
+            if override.is_sweep_override():
+                raise ConfigError(f"{token}: settings of Hydra apply to all jobs and cannot be swept; quote the value")
+            continue
         _refuse_unavailable(override)
-        count = count_of(override)
-        if count > LARGEST_RANGE:
-            raise ConfigError(f"{override.input_line}: {count:,} values exceed the limit of {LARGEST_RANGE:,}")
-        total *= count
-        if override.key_or_group == "allow_many_jobs":
-            allow_many = next(values(override)) is True
-    if total > MAX_JOBS and not allow_many:
+        if "${" in token:  # Hydra would resolve it only after the check
+            raise ConfigError(f"{token}: references to other keys (${{...}}) are not available on the command line")
+        total *= len(values(override))
+        overrides.append(override)
+    allowed = any(token.replace(" ", "").lower().lstrip("+") == "allow_many_jobs=true" for token in tokens)
+    if total > MAX_JOBS and not allowed:
         raise ConfigError(f"the command has {total:,} jobs; for more than {MAX_JOBS:,}, add allow_many_jobs=true")
     return overrides
 
 
 def first_job(tokens: Sequence[str]) -> list[str]:
     """Return the overrides of the first job of a command, and those of Hydra."""
-    first = []
+    first: list[str] = []
     for token in tokens:
         override = parse(token)
-        if is_hydra(token) or not override.is_sweep_override():
+        value: Any = override.value()
+        if is_hydra(token) or not (override.is_sweep_override() or override.key_or_group == ROWS):
             first.append(token)
         else:
-            first.append(as_typed(override.get_key_element(), first_value(override)))
-    return spliced(first)
+            value = value.start if isinstance(value, IntervalSweep) else values(override)[0]
+            first += _typed(settings_of(override, value))
+    return first
+
+
+def _typed(settings: Sequence[tuple[str, Any]]) -> list[str]:
+    """Return settings as a user would type them."""
+    return [f"{key}={text_of(value)}" for key, value in settings]
 
 
 def _compose(settings: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -147,7 +141,7 @@ def _compose(settings: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 def _own_files(settings: Sequence[tuple[str, Any]]) -> list[str]:
     """Return the files of choices that are not the suite's own."""
-    files = [file_of(key, str(value)) for key, value in settings if key in GROUPS and str(value) in options(key)]
+    files = [options(key)[str(value)] for key, value in settings if key in GROUPS and str(value) in options(key)]
     return [str(file) for file in files if not file.is_relative_to(CONF)]
 
 
@@ -162,30 +156,28 @@ def expand(tokens: Sequence[str], complete: bool = True) -> list[Job]:
         ConfigError: on the first job that cannot run, and on two jobs with the same run.
     """
     overrides = parse_all(tokens)
+    swept = [override.is_sweep_override() for override in overrides]
     jobs: list[Job] = []
     seen: dict[str, Job] = {}
-    for row in itertools.product(*(list(values(override)) for override in overrides)):
-        for override, value in zip(overrides, row, strict=True):
-            _refuse_interpolation(str(override.input_line), value)
-        blocks = [(override, settings_of(override, value)) for override, value in zip(overrides, row, strict=True)]
-        merged = _compose([setting for _, settings in blocks for setting in settings])
+    for row in itertools.product(*([settings_of(each, value) for value in values(each)] for each in overrides)):
+        settings = [setting for part in row for setting in part]
+        merged = _compose(settings)
         typed = [
-            tuple(as_typed(*setting) for setting in settings) if one.is_sweep_override() else (str(one.input_line),)
-            for one, settings in blocks
+            _typed(part) if several else [str(override.input_line)]
+            for override, several, part in zip(overrides, swept, row, strict=True)
         ]
-        several = zip(overrides, typed, strict=True)
-        swept = " ".join(word for one, words in several if one.is_sweep_override() for word in words)
+        label = " ".join(word for several, words in zip(swept, typed, strict=True) if several for word in words)
         try:
             run = run_of(merged)
         except ConfigError as error:
             if isinstance(error, Incomplete) and not complete:
                 continue
-            where = f"\n(in the job with {swept})" if swept else ""
-            own = [file for _, settings in blocks for file in _own_files(settings)]
+            where = f"\n(in the job with {label})" if label else ""
+            own = _own_files(settings)
             told = any(str(Path(file).parents[1]) in str(error) for file in own)  # where to write, or what is wrong
             also = f"\n(with your {', '.join(own)})" if own and not told else ""
             raise ConfigError(f"{error}{where}{also}") from None
-        job = Job(swept.replace("seed.value=", "seed="), tuple(word for words in typed for word in words), run)
+        job = Job(label.replace("seed.value=", "seed="), tuple(word for words in typed for word in words), run)
         if job.run.id in seen:
             raise ConfigError(
                 f"duplicate jobs: '{seen[job.run.id].label}' and '{job.label}' are the same run ({job.run.id}). "

@@ -13,7 +13,7 @@ from experiments.core.config import Config
 from experiments.core.paths import RESULTS
 from experiments.runs.sweeps.status import Speeds, duration_text
 from experiments.store.records import Store
-from experiments.studies import FIGURES, MACROS, STUDIES
+from experiments.studies import FIGURES, STUDIES, macros
 
 NOTES = """\
 time: of all runs on one worker, from the speed in the records    memory: of the largest process    ?: unknown
@@ -26,7 +26,7 @@ def show() -> None:
     gc.disable()  # the configurations of thousands of runs stay to the end
     store = Store(RESULTS)
     runs = {study.name: {run.id: run.config for run in study.runs(store)} for study in STUDIES.values()}
-    records, speeds, outputs = store.names(), Speeds([store]), outputs_of(runs)
+    records, speeds, outputs = {path.stem for path in store.paths()}, Speeds([store]), outputs_of(runs)
     print(f"{'study':22}{'runs':>7}{'records':>9}{'time':>12}{'memory':>10}")
     for name, study in STUDIES.items():
         mine = runs[name]
@@ -68,7 +68,7 @@ def outputs_of(runs: Mapping[str, Mapping[str, Config]]) -> dict[str, list[str]]
 
 def _tables_and_figures() -> Iterator[tuple[str, set[str]]]:
     """Yield (name, run ids) of every table and figure, except tables without a study."""
-    for table in MACROS:
+    for table in macros():
         each = [(runs.config(seed), keys_of(runs, seed)) for runs in table.runs.values() for seed in runs.seeds]
         if each:
             yield table.name, {name_with(config, config.seed.value, canonical(keys)) for config, keys in each}

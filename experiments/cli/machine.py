@@ -1,4 +1,4 @@
-"""Check that this machine can run all jobs, before the first one starts."""
+"""Check that this machine can train runs, before the first one starts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from experiments.cli.expand import Job
 from experiments.config import rival_target
 from experiments.config.run_files import Run
 from experiments.core import paths
@@ -15,39 +14,36 @@ from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
 from experiments.core.packages import missing, sentence
 from experiments.data import DataError, data_root, sets
+from experiments.methods.budget import Budgeted
 from experiments.store.provenance import why_not_counted
 from ngn.files import storage_fault, temporary_path
 
 LOCAL_LAUNCHERS = tuple(f"hydra/launcher={name}" for name in ("pack", "basic", "joblib"))
 
 
-def check(jobs: Sequence[Job], tokens: Sequence[str]) -> None:
-    """Refuse jobs that cannot run on this machine. Jobs for other launchers, which start elsewhere, are not checked.
+def check(runs: Sequence[Run], tokens: Sequence[str]) -> None:
+    """Refuse runs that this machine cannot train. Those of other launchers start elsewhere, and are not checked.
 
     Raises:
-        ConfigError: if a device, a compiler, memory or data are missing.
+        ConfigError: if a device, a compiler, memory, data or a size of a model are missing.
     """
     if any(token.startswith("hydra/launcher=") and token not in LOCAL_LAUNCHERS for token in tokens):
         return
-    configs = [job.run.config for job in jobs]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if any(config.model is not None for config in configs):
+    if any(run.config.model is not None for run in runs):
         from experiments.runs.memory import card_sizes  # imports torch, which a pretrained model needs anyway
 
         cards = card_sizes()
-        for config in configs:
-            _pretrained(config, cards, memory)
-    for config in configs:
-        _memory(config, memory)
-    for config in configs:
-        check_packages(config)
-        rival_target.check_target(config)
-    for config in configs:
-        _autocast(config)
-    if any(config.device == "cuda" or config.engine == "fused" for config in configs):
-        for config in configs:
-            _engine(config)
-    _data(jobs)
+        for run in runs:
+            _pretrained(run.config, cards, memory)
+    for run in runs:
+        _memory(run.config, memory)
+        check_packages(run.config)
+        rival_target.check_target(run.config)
+        _autocast(run.config)
+        _engine(run.config)
+    _data(runs)
+    _sizes(runs)
 
 
 def warn_of_uncounted(runs: Iterable[Run]) -> None:
@@ -62,7 +58,7 @@ PROBE = 2**16
 """Bytes that are written, and removed again, to see whether a folder can be written."""
 
 
-def require_room(jobs: Sequence[Job], tokens: Sequence[str]) -> None:
+def require_room(runs: Sequence[Run], tokens: Sequence[str]) -> None:
     """Refuse folders that cannot be written: read-only ones, those of others, and those on a full disk.
 
     Refuse, too, a folder or a special file in the place of a record, which would stop the run after its training.
@@ -75,11 +71,10 @@ def require_room(jobs: Sequence[Job], tokens: Sequence[str]) -> None:
         key, _, value = token.partition("=")
         if key in ("hydra.run.dir", "hydra.sweep.dir") and "$" not in value:
             wanted[Path(value)] = f"{key}=DIR"
-    for job in jobs:
-        if os.path.lexists(job.run.path) and not job.run.path.is_file():
-            raise ConfigError(f"{job.run.path}: is no regular file; remove it. Another folder: results=DIR")
-        if not recorded(job.run):
-            wanted |= dict.fromkeys((job.run.root, job.run.path.parent), "results=DIR")
+    for run in runs:
+        if os.path.lexists(run.path) and not run.path.is_file():
+            raise ConfigError(f"{run.path}: is no regular file; remove it. Another folder: results=DIR")
+        wanted |= dict.fromkeys((run.root, run.path.parent), "results=DIR")
     for folder, other in wanted.items():
         place = next(each for each in (folder, *folder.absolute().parents) if os.path.lexists(each))
         probe = temporary_path(place / "probe")
@@ -180,6 +175,8 @@ def _autocast(config: Config) -> None:
 
 
 def _engine(config: Config) -> None:
+    if config.device != "cuda" and config.engine != "fused":
+        return
     import torch  # imported here: only settings of a device or an engine need it
 
     cuda = torch.cuda.is_available()
@@ -204,20 +201,39 @@ def data_sets_of(config: Config) -> set[str]:
     return names & set(sets.NAMES)
 
 
-def _data(jobs: Sequence[Job]) -> None:
-    """Refuse jobs without a record whose data are missing. Each data set is looked for once."""
-    wanted: dict[tuple[str, str | None], list[Job]] = {}
-    for job in jobs:
-        for name in data_sets_of(job.run.config):
-            wanted.setdefault((name, job.run.config.data_root), []).append(job)
-    for (name, configured), group in wanted.items():
+def _data(runs: Sequence[Run]) -> None:
+    """Refuse runs whose data are missing. Each data set is looked for once."""
+    for name, root in {(name, run.config.data_root): None for run in runs for name in data_sets_of(run.config)}:
         try:
-            sets.require_files(name, data_root(configured))
-        except DataError as missing:
-            if any(not recorded(job.run) for job in group):
-                raise ConfigError(str(missing)) from None
+            sets.require_files(name, data_root(root))
+        except DataError as absent:
+            raise ConfigError(str(absent)) from None
 
 
-def recorded(run: Run) -> bool:
-    """Return whether a run has its record, and ``force=true`` does not ask for a new one."""
-    return not run.config.force and run.path.is_file()
+def _sizes(runs: Sequence[Run]) -> None:
+    """Refuse networks that cannot take the data of their task, and limits that no size of the model meets.
+
+    Only the task and its model tell. Seeds do not change it, so one of them stands for all.
+    """
+    alike: dict[str, Run] = {}
+    for run in runs:
+        model, method = run.config.model, run.config.method
+        constructed = model is not None and model.package is not None
+        limited = isinstance(method, Budgeted) and method.count is None and (model is None or method.macs is not None)
+        if constructed or limited:
+            alike.setdefault(run.config.model_dump_json(exclude={"seed"}), run)
+    if not alike:
+        return
+    import torch  # imported here, as the next: only such runs need them before they start
+
+    from experiments.runs.phases import learner_of
+    from experiments.runs.stack import Stack
+    from experiments.tasks import make_task
+
+    for run in alike.values():
+        try:
+            task = make_task(run.config, torch.device("cpu"))
+        except DataError as damaged:
+            raise ConfigError(str(damaged)) from None
+        if isinstance(run.config.method, Budgeted):
+            learner_of(Stack((run,)), task)

@@ -8,29 +8,24 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import (
-    ChoiceSweep,
-    Glob,
-    IntervalSweep,
-    Override,
-    QuotedString,
-    RangeSweep,
-)
+from hydra.core.override_parser.types import ChoiceSweep, Glob, IntervalSweep, Override, QuotedString, RangeSweep
 from hydra.errors import HydraException
 
 from experiments.config.compose import GROUPS, options
-from experiments.config.schema import MAX_JOBS
 from experiments.core.blocks import ConfigError
 
 ROWS = "rows"
 """The override whose values are rows: settings that vary together."""
 ROWS_FORM = "rows={schedule.lambda0:1e-5,schedule.alpha_max:1e-5},{schedule.lambda0:1e-4,schedule.alpha_max:1e-4}"
+
+LARGEST_RANGE = 1_000_000
+"""Most values of one override, even with ``allow_many_jobs``, because Hydra keeps all jobs in memory."""
 
 
 @lru_cache(maxsize=4096)
@@ -66,82 +61,38 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _range_length(token: str, sweep: RangeSweep) -> int:
-    start, stop, step = sweep.start, sweep.stop, sweep.step
+def values(override: Override) -> list[Any]:
+    """Return the values of an override in the written order; a plain override has one.
+
+    Raises:
+        ConfigError: if it has no values, more than LARGEST_RANGE, or values that cannot be counted.
+    """
+    token, group, value = str(override.input_line), override.key_or_group, override.value()
+    if getattr(value, "shuffle", False):
+        raise ConfigError(f"{token}: remove shuffle(...); jobs run in the written order")
+    if isinstance(value, ChoiceSweep):
+        return [_plain(entry) for entry in value.list]
+    if isinstance(value, Glob):
+        if group not in GROUPS:
+            raise ConfigError(f"{token}: glob(...) chooses files of a group, and {group} is not a group")
+        if not (matches := value.filter(list(options(group)))):
+            raise ConfigError(f"{token}: matches no choice; the choices are: {', '.join(options(group))}")
+        return list(matches)
+    if isinstance(value, IntervalSweep):
+        raise ConfigError(f"{token}: an interval has no list of values; give values, choice(...) or range(...)")
+    if not isinstance(value, RangeSweep):
+        return [value]
+    start, stop, step = value.start, value.stop, value.step
     if start is None or stop is None or not all(math.isfinite(number) for number in (start, stop, step)):
         raise ConfigError(f"{token}: a range needs finite ends and a finite step")
     if step == 0:
         raise ConfigError(f"{token}: a range cannot have a step of 0")
-    if isinstance(start, int) and isinstance(stop, int) and isinstance(step, int):
-        span = range(start, stop, step)
-        # len() cannot count ranges beyond a machine word.
-        return max(0, -((span.start - span.stop) // span.step))
-    return max(0, math.ceil((Decimal(stop) - Decimal(start)) / Decimal(step)))
-
-
-def count_of(override: Override) -> int:
-    """Return the number of values of an override, without listing them.
-
-    Raises:
-        ConfigError: if it has no values, or values that cannot be counted.
-    """
-    token, value = str(override.input_line), override.value()
-    if not override.is_sweep_override():
-        return 1
-    if getattr(value, "shuffle", False):
-        raise ConfigError(f"{token}: remove shuffle(...); jobs run in the written order")
-    if isinstance(value, ChoiceSweep):
-        count = len(value.list)
-    elif isinstance(value, RangeSweep):
-        count = _range_length(token, value)
-    elif isinstance(value, Glob):
-        count = len(_matches(override, value))
-    else:
-        raise ConfigError(f"{token}: an interval has no list of values; give values, choice(...) or range(...)")
-    if count == 0:
+    count = math.ceil((Decimal(stop) - Decimal(start)) / Decimal(step))
+    if count <= 0:
         raise ConfigError(f"{token}: the range is empty (the end of range(...) is exclusive)")
-    return count
-
-
-def _matches(override: Override, glob: Glob) -> list[str]:
-    group = override.key_or_group
-    if group not in GROUPS:
-        raise ConfigError(f"{override.input_line}: glob(...) chooses files of a group, and {group} is not a group")
-    matches: list[str] = glob.filter(options(group))
-    if not matches:
-        raise ConfigError(f"{override.input_line}: matches no choice; the choices are: {', '.join(options(group))}")
-    return matches
-
-
-def values(override: Override) -> Iterator[Any]:
-    """Yield the values of an override in the written order; a plain override has one."""
-    value: Any = override.value()
-    if not override.is_sweep_override():
-        yield value
-    elif isinstance(value, ChoiceSweep):
-        yield from map(_plain, value.list)
-    elif isinstance(value, RangeSweep):
-        yield from value.range()
-    else:
-        yield from _matches(override, value)
-
-
-def values_of(token: str) -> list[Any]:
-    """Return the values of a typed override, at most MAX_JOBS.
-
-    Raises:
-        ConfigError: if it is not a valid override, or has no values or too many.
-    """
-    override = parse(token)
-    if count_of(override) > MAX_JOBS:
-        raise ConfigError(f"{token}: more than {MAX_JOBS:,} values")
-    return list(values(override))
-
-
-def first_value(override: Override) -> Any:
-    """Return the first value of an override: of an interval its lower end."""
-    value: Any = override.value()
-    return value.start if isinstance(value, IntervalSweep) else next(values(override))
+    if count > LARGEST_RANGE:
+        raise ConfigError(f"{token}: {count:,} values exceed the limit of {LARGEST_RANGE:,}")
+    return list(value.range())
 
 
 def text_of(value: Any) -> str:
@@ -163,11 +114,6 @@ def _is_read_as(value: str) -> bool:
     return isinstance(read, str) and read == value
 
 
-def as_typed(key: str, value: Any) -> str:
-    """Return an override as a user would type it."""
-    return f"{key}={text_of(value)}"
-
-
 def settings_of(override: Override, value: Any) -> list[tuple[str, Any]]:
     """Return the settings in one value of an override as (key, value): of a row several, else one.
 
@@ -182,14 +128,3 @@ def settings_of(override: Override, value: Any) -> list[tuple[str, Any]]:
         if key in (ROWS, "seed") or key.startswith("hydra"):
             raise ConfigError(f"{override.input_line}: give {key}= beside rows=, not in a row")
     return [(str(key), entry) for key, entry in value.items()]
-
-
-def spliced(tokens: Sequence[str]) -> list[str]:
-    """Replace ``rows=`` of a single row by the settings in it."""
-    found = []
-    for token in tokens:
-        if token.partition("=")[0] == ROWS and not (override := parse(token)).is_sweep_override():
-            found += [as_typed(key, value) for key, value in settings_of(override, next(values(override)))]
-        else:
-            found.append(token)
-    return found

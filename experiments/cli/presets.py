@@ -13,24 +13,16 @@ rows:                           # settings that vary together: every row with ev
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from experiments.cli.arguments import key_of, refuse_code
-from experiments.cli.expand import Job, expand
+from experiments.cli.arguments import key_of
 from experiments.cli.overrides import ROWS, text_of
-from experiments.cli.rewrite import rewrite
-from experiments.config.compose import file_of, nearest, options
+from experiments.config.compose import nearest, options
 from experiments.config.identity import flatten
 from experiments.config.messages import read_yaml
-from experiments.config.run_files import Run
-from experiments.core.blocks import ConfigError, control_in, visible
-from experiments.core.needs import NOTHING, Needs
-from experiments.core.paths import RUNS
-from experiments.store.records import Store
+from experiments.core.blocks import ConfigError
 
 ROWS_YAML = "rows: [{schedule.lambda0: 1e-5, schedule.alpha_max: 1e-5}, {...}]"
 
@@ -89,69 +81,14 @@ def expand_experiment(overrides: Sequence[str]) -> list[str]:
         ConfigError: on an unknown name or a damaged file.
     """
 
-    def names_one(token: str) -> bool:
-        """Return whether it is ``experiment=``, also as Hydra's users write it, with a ``+``."""
-        return key_of(token).lstrip("+") == "experiment"
-
-    names = [token.partition("=")[2] for token in overrides if names_one(token)]
+    chosen = [token for token in overrides if key_of(token) == "experiment"]  # Hydra's users write +experiment
+    names = [token.partition("=")[2] for token in chosen]
     if not names:
         return list(overrides)
     known = options("experiment")
     if len(names) > 1 or names[0] not in known:
-        hint = nearest(names[0], known)
+        hint = nearest(names[0], list(known))
         raise ConfigError(f"experiment={names[0]}: must be one file of conf/experiment: {', '.join(known)}.{hint}")
-    typed = [token for token in overrides if not names_one(token)]
-    taken = {key_of(token).lstrip("+") for token in typed}
-    return [token for token in tokens_of(file_of("experiment", names[0])) if key_of(token) not in taken] + typed
-
-
-@dataclass(frozen=True)
-class OwnStudy:
-    """A study from a YAML file, like a :class:`experiments.studies.model.Study`. Its records go to ``runs/``.
-
-    Raises:
-        ConfigError: with the file, where a command line would be refused.
-    """
-
-    path: Path
-    results: Path = RUNS
-    needs: ClassVar[Needs] = NOTHING
-    """Nothing that is known; the cluster's settings say what its tasks get."""
-
-    @property
-    def name(self) -> str:
-        """The name of the file. A folder gets it, for the plans and logs of the study.
-
-        Raises:
-            ConfigError: if it begins with a dot, such as ``..yaml``, or has a control character.
-        """
-        name = self.path.stem
-        if name.startswith(".") or control_in(name) is not None:
-            raise ConfigError(f"{visible(self.path)}: a folder gets the name of this file; rename it, to mine.yaml")
-        return name
-
-    @property
-    def title(self) -> str:
-        """The path of the file."""
-        return str(self.path)
-
-    @cached_property
-    def jobs(self) -> list[Job]:
-        """Every job, composed and checked."""
-        tokens = tokens_of(self.path)
-        for token in tokens:
-            refuse_code(token)
-        try:
-            return expand(rewrite(tokens))
-        except ConfigError as error:
-            lists = [token.partition("=")[0] for token in tokens if "=[" in token]
-            hint = f"\nTo run {lists[0]} with each of these values, write it below 'sweep:'." if lists else ""
-            raise ConfigError(f"{self.path}: {error}{hint}") from None
-
-    def runs(self, store: Store | None = None) -> Iterator[Run]:
-        """Return every run."""
-        return (job.run for job in self.jobs)
-
-    def has_second_pass(self, store: Store) -> bool:
-        """Return False: no run of such a study follows from a record."""
-        return False
+    typed = [token for token in overrides if token not in chosen]
+    taken = {*map(key_of, typed)}
+    return [token for token in tokens_of(known[names[0]]) if key_of(token) not in taken] + typed

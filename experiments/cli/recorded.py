@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 from experiments.analysis import overview
 from experiments.analysis.frame import frame_of, record_rows
 from experiments.analysis.rows import FlatRecord, record_row
-from experiments.cli.forecast import Found, counted
+from experiments.cli.forecast import counted
 from experiments.cli.pipes import print_line, room
 from experiments.config.compose import DEFAULT_CHOICES
-from experiments.config.identity import identity_keys
-from experiments.config.numerics import numerics
+from experiments.config.identity import identity_keys, numerics
 from experiments.config.run_files import Run
 from experiments.core.config import Config
 from experiments.core.paths import RESULTS
@@ -79,7 +78,7 @@ def show(jobs: Labelled, verbose: bool = False) -> int:
     return status
 
 
-def _notes(record: Found, config: Config, verbose: bool) -> list[str]:
+def _notes(record: Mapping[str, Any], config: Config, verbose: bool) -> list[str]:
     """Return in what a record differs from what would be trained now, in short phrases."""
     code = record["code"]
     if code["numerics"] != numerics(config):
@@ -157,7 +156,7 @@ def _paper(jobs: Labelled, own: Rows) -> str:
     from experiments.analysis import published  # imported here: only full runs need the paper's tables
     from experiments.analysis.collect import Reader
     from experiments.analysis.selection import keys_of
-    from experiments.studies import MACROS
+    from experiments.studies import macros
 
     seeds: dict[str, list[int]] = {}
     roots: dict[str, Path] = {}
@@ -168,7 +167,7 @@ def _paper(jobs: Labelled, own: Rows) -> str:
         seeds.setdefault(key, []).extend([run.config.seed.value] if run.id in own or not own else [])
     tasks = {run.config.task.name for _, run in jobs}
     same: dict[str, list[tuple[Table, Row]]] = {}
-    for table in MACROS:
+    for table in macros():
         for row in table.rows:
             runs = row.runs
             if runs is None or runs.about or dict(runs.choices).get("task", DEFAULT_CHOICES["task"]) not in tasks:
@@ -178,11 +177,11 @@ def _paper(jobs: Labelled, own: Rows) -> str:
     lines: list[FlatRecord] = []
     if not published.PATH.is_file():  # a copy of the sources alone
         return ""
-    values, committed = published.load_published(), Reader(Store(RESULTS))
+    committed = Reader(Store(RESULTS))
     for key, rows in same.items():
         enough = sorted({row.seeds for _, row in rows}, key=lambda n: (n < len(seeds[key]), n))[0]
         mine = Reader(Store(roots[key]), allow_dirty=True) if own else None
-        lines += _paper_lines([each for each in rows if each[1].seeds == enough], seeds[key], mine, committed, values)
+        lines += _paper_lines([each for each in rows if each[1].seeds == enough], seeds[key], mine, committed)
     if not lines:
         return ""
     if len(titles := {line["row"] for line in lines}) == 1:
@@ -196,7 +195,7 @@ def _paper(jobs: Labelled, own: Rows) -> str:
 
 
 def _paper_lines(
-    rows: Iterable[tuple[Table, Row]], seeds: Sequence[int], mine: Reader | None, committed: Reader, values: Any
+    rows: Iterable[tuple[Table, Row]], seeds: Sequence[int], mine: Reader | None, committed: Reader
 ) -> list[FlatRecord]:
     """Return a line for each quantity of these rows, which have the same runs; the one that says most of it."""
     from experiments.analysis import published
@@ -208,7 +207,7 @@ def _paper_lines(
     for table, row in rows:
         title = title or tex_to_text(row.title or table.title)
         for column in table.columns:
-            paper = published.value_of(values, table, row, column.key)
+            paper = published.value_of(table, row, column.key)
             if paper is None or row.runs is None:
                 continue
             line: FlatRecord = {"row": title, "number": tex_to_text(column.title)}

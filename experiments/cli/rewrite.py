@@ -2,58 +2,66 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal, get_args, get_origin
 
 from experiments.cli.arguments import key_of
 from experiments.cli.expand import first_job
-from experiments.cli.overrides import spliced, values_of
+from experiments.cli.overrides import LARGEST_RANGE, ROWS, parse, values
 from experiments.config.compose import (
     DEFAULT_CHOICES,
     GROUPS,
-    folders,
     nearest,
     options,
     require_choice,
     usual_gate,
-    usual_model,
 )
-from experiments.config.schema import MAX_JOBS
-from experiments.config.seeds import TooManySeeds, looks_numeric, named_sets, parse_seeds
+from experiments.config.messages import read_yaml
 from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
-from experiments.tasks import GATES_OF_TASK
+from experiments.tasks import GATES_OF_TASK, TASKS
 
 VERBOSE = "hydra.verbose=[experiments,ngn]"
 
 
-def seeds_of(text: str, allow_many: bool = False) -> list[int]:
-    """Return the seeds of ``seed=<text>``: numbers as in ``config/seeds.py``, names of sets, or lists of both.
+def _named_set(name: str) -> str:
+    """Return the seeds in the file of a set, which has the form ``seed: {set: 0..9}``."""
+    path = options("seed")[name]
+    block = read_yaml(path).get("seed")
+    if not isinstance(block, dict) or "set" not in block:
+        raise ConfigError(f"{path}: write a set of seeds as `seed: {{set: 0..9}}`")
+    return str(block["set"])
+
+
+def seeds_of(text: str) -> list[int]:
+    """Return the seeds of ``seed=<text>``, in the written order.
+
+    The forms are 3, 0..9 (inclusive), range(0,10) (exclusive), the name of a set, and lists such as 0,2,5..7 or ten,20.
 
     Raises:
-        ConfigError: on other text, and on more than MAX_JOBS seeds without ``allow_many``.
+        ConfigError: on other text, on negative and repeated seeds, and on more than LARGEST_RANGE.
     """
-    sets = named_sets(*folders())
-    if not looks_numeric(text):
-        parts = [part.strip() for part in text.split(",")]
-        for part in parts:
-            if part not in sets and not looks_numeric(part):
-                hint = nearest(part, list(sets))
-                raise ConfigError(
-                    f"seed={text}: {part!r} is neither a seed nor a named set.{hint} The sets are: {', '.join(sets)}. "
-                    "Write numbers as 3, 0..9, 0,2,5..7 or range(0,10)"
-                )
-    # A set may stand among numbers, as in ten,20..25. Inside range(...), only numbers are allowed.
-    if "(" not in text:
-        numeric = ",".join(sets.get(part.strip(), part.strip()) for part in text.split(","))
-    else:
-        numeric = text
-    try:
-        seeds = parse_seeds(numeric) if allow_many else parse_seeds(numeric, limit=MAX_JOBS)
-    except TooManySeeds as error:
-        raise ConfigError(f"{error}; to allow it, add allow_many_jobs=true") from None
-    if len(seeds) > MAX_JOBS and not allow_many:
-        raise ConfigError(f"seed={text}: more than {MAX_JOBS:,} seeds; to allow it, add allow_many_jobs=true")
+    sets, seeds = options("seed"), list[int]()
+    numbers = ",".join(_named_set(part.strip()) if part.strip() in sets else part for part in text.split(","))
+    for word in map(str, values(parse(f"seed={numbers}"))):
+        span = re.fullmatch(r"(-?\d+)(?:\.\.(-?\d+))?", word)
+        if span is None:
+            raise ConfigError(
+                f"seed={text}: {word!r} is neither a seed nor a named set.{nearest(word, list(sets))} The sets are: "
+                f"{', '.join(sets)}. Write numbers as 3, 0..9, 0,2,5..7 or range(0,10)"
+            )
+        first, last = int(span[1]), int(span[2] or span[1])
+        if last < first:
+            raise ConfigError(f"seed={text}: the range {word} is reversed; write {last}..{first}")
+        if last - first + len(seeds) >= LARGEST_RANGE:
+            raise ConfigError(f"seed={text}: more than {LARGEST_RANGE:,} seeds")
+        seeds += range(first, last + 1)
+    if min(seeds) < 0:
+        raise ConfigError(f"seed={text}: seeds start at 0")
+    if len({*seeds}) < len(seeds):
+        twice = next(seed for at, seed in enumerate(seeds) if seed in seeds[:at])
+        raise ConfigError(f"seed={text}: seed {twice} occurs twice; give each seed once")
     return seeds
 
 
@@ -66,49 +74,37 @@ def seed_token(seeds: Sequence[int]) -> str:
     return "seed.value=" + ",".join(map(str, seeds))
 
 
-def _choices(tokens: Sequence[str], group: str) -> list[str] | None:
-    """Return a command's choices for a group, with sweeps and globs expanded; None if it has no choice for it."""
-    for token in tokens:
-        if key_of(token).lstrip("+") == group:
-            return [str(value) for value in values_of(token)]
-    return None
+def _choices(tokens: Sequence[str], group: str) -> list[str]:
+    """Return a command's choices for a group, with sweeps and globs expanded; none if it has no choice for it."""
+    typed = next((token for token in tokens if key_of(token) == group), None)
+    return [] if typed is None else list(map(str, values(parse(typed))))
 
 
-def gate_token(tokens: Sequence[str]) -> str | None:
-    """Return ``gate=...``, the first gate that fits all tasks of a command; None if it has a gate or no task.
+def _usual(tokens: Sequence[str]) -> list[str]:
+    """Return ``gate=`` and ``model=`` as the tasks of a command need them, where it has none.
 
     Raises:
-        ConfigError: if the tasks have no gate in common.
+        ConfigError: if there is no such task, or if the tasks have no gate or different models in common.
     """
-    tasks = _choices(tokens, "task")
-    if tasks is None or _choices(tokens, "gate") is not None:
-        return None
+    tasks, models = _choices(tokens, "task"), _choices(tokens, "model")
     for task in tasks:
         require_choice("task", task)
-    common = [gate for gate in GATES_OF_TASK[tasks[0]] if all(gate in GATES_OF_TASK[task] for task in tasks)]
-    if not common:
-        fits = "; ".join(f"{task}: {', '.join(GATES_OF_TASK[task])}" for task in tasks)
-        raise ConfigError(f"task={','.join(tasks)}: no gate fits all of these tasks ({fits}). Use one command per task")
-    models = _choices(tokens, "model") or ["none"]
-    usual = {usual_gate(tasks[0], model) for model in models} & {*common}
-    return f"gate={usual.pop() if len(usual) == 1 else common[0]}"
-
-
-def model_token(tokens: Sequence[str]) -> str | None:
-    """Return ``model=...`` for a command with tasks that need a pretrained model, and without ``model=``.
-
-    Raises:
-        ConfigError: if the tasks have different default models.
-    """
-    tasks, profiles = _choices(tokens, "task") or [], _choices(tokens, "profile") or [DEFAULT_CHOICES["profile"]]
-    if _choices(tokens, "model") is not None:
-        return None
-    usual = {usual_model(task, profile) for task in tasks for profile in profiles} or {"none"}
-    if len(usual) > 1:
-        names = ", ".join(sorted(usual))
-        raise ConfigError(f"task={','.join(tasks)}: the jobs need different models ({names}). Use one command per task")
-    (choice,) = usual
-    return None if choice == "none" else f"model={choice}"
+    added, alone = [], f"task={','.join(tasks)}: "
+    if tasks and not _choices(tokens, "gate"):
+        common = [gate for gate in GATES_OF_TASK[tasks[0]] if all(gate in GATES_OF_TASK[task] for task in tasks)]
+        if not common:
+            fits = "; ".join(f"{task}: {', '.join(GATES_OF_TASK[task])}" for task in tasks)
+            raise ConfigError(f"{alone}no gate fits all of these tasks ({fits}). Use one command per task")
+        usual = {usual_gate(tasks[0], model) for model in models or ["none"]} & {*common}
+        added.append(f"gate={usual.pop() if len(usual) == 1 else common[0]}")
+    if tasks and not models:
+        profiles = _choices(tokens, "profile") or [DEFAULT_CHOICES["profile"]]
+        needed = {"none" if profile == "smoke" else TASKS[task].usual_model for task in tasks for profile in profiles}
+        if len(needed) > 1:
+            names = ", ".join(sorted(needed))
+            raise ConfigError(f"{alone}the jobs need different models ({names}). Use one command per task")
+        added += [f"model={name}" for name in needed - {"none"}]
+    return added
 
 
 def rewrite(overrides: Sequence[str]) -> list[str]:
@@ -117,12 +113,10 @@ def rewrite(overrides: Sequence[str]) -> list[str]:
     Raises:
         ConfigError: on invalid seeds, on tasks without a common gate or model, and on a key that is given twice.
     """
-    allow_many = any(
-        token.replace(" ", "").lower() in ("allow_many_jobs=true", "++allow_many_jobs=true") for token in overrides
-    )
     tokens: list[str] = []
-    for token in overrides:
-        key = key_of(token)
+    seen: dict[str, str] = {}
+    for typed in overrides:
+        token, key = typed, typed.partition("=")[0].strip()
         if token.replace(" ", "").lower() == "hydra.verbose=true":
             token = VERBOSE  # "true" would also show the search for Hydra's plugins, and every package's own log
         if key.lstrip("+~") == "seed" and key != "seed":
@@ -130,19 +124,13 @@ def rewrite(overrides: Sequence[str]) -> list[str]:
         if key == "seed":
             if "=" not in token:
                 raise ConfigError(f"{token}: write seed=3, seed=0..9, seed=0,2,5..7, seed=range(0,10) or seed=ten")
-            token = seed_token(seeds_of(token.split("=", 1)[1].strip(), allow_many))
-        tokens.append(token)
-
-    seen: dict[str, str] = {}
-    for typed, token in zip(overrides, tokens, strict=True):
-        key = key_of(token).lstrip("+~")
+            token = seed_token(seeds_of(token.split("=", 1)[1].strip()))
+        key = key_of(token)
         if key in seen:
             raise ConfigError(f"{key} is given twice: {seen[key]} and {typed}")
         seen[key] = typed
-
-    tokens = spliced(tokens)
-    added = (gate_token(tokens), model_token(tokens))
-    return [*tokens, *(token for token in added if token is not None)]
+        tokens += first_job([token]) if key == ROWS and not parse(token).is_sweep_override() else [token]
+    return [*tokens, *_usual(tokens)]
 
 
 def completions(line: str) -> list[str]:
@@ -156,25 +144,18 @@ def completions(line: str) -> list[str]:
     key, equals, _ = words[-1].partition("=")
     if not equals:
         return ["experiment="] if key and len(key) > 1 and "experiment".startswith(key) else []
-    values = options(key) if key in {*GROUPS, "experiment"} - {"setting"} else _words_of(key)
-    values = _fitting_gates(words) if key == "gate" else values
-    return [f"{key}={value}" for value in values if f"{key}={value}".startswith(words[-1])]
-
-
-def _words_of(key: str) -> list[str]:
-    """Return the values of a setting that takes one of a few words."""
     field = Config.model_fields.get(key)
-    return list(map(str, get_args(field.annotation))) if field and get_origin(field.annotation) is Literal else []
-
-
-def _fitting_gates(words: Sequence[str]) -> list[str]:
-    """Return the gates that fit the tasks of a command."""
-    tasks = [word for word in words[:-1] if key_of(word) == "task"] or [f"task={DEFAULT_CHOICES['task']}"]
-    try:
-        named = _choices(tasks, "task") or []
-    except ConfigError:
-        return []
-    return [gate for gate in options("gate") if all(gate in GATES_OF_TASK.get(task, ()) for task in named)]
+    if key in {*GROUPS, "experiment"} - {"setting"}:
+        known = list(options(key))
+    else:  # a setting that takes one of a few words
+        known = list(map(str, get_args(field.annotation))) if field and get_origin(field.annotation) is Literal else []
+    if key == "gate":
+        try:
+            tasks = _choices(words[:-1], "task") or [DEFAULT_CHOICES["task"]]
+        except ConfigError:
+            tasks = [""]
+        known = [gate for gate in known if all(gate in GATES_OF_TASK.get(task, ()) for task in tasks)]
+    return [f"{key}={value}" for value in known if f"{key}={value}".startswith(words[-1])]
 
 
 def completion_line(line: str) -> str:

@@ -11,11 +11,14 @@ from pathlib import Path
 
 from experiments.analysis import overview
 from experiments.analysis.frame import frame
+from experiments.cli.arguments import refuse_code
+from experiments.cli.expand import Job, expand
 from experiments.cli.machine import warn_of_uncounted
 from experiments.cli.pipes import print_line
-from experiments.cli.presets import OwnStudy
+from experiments.cli.presets import tokens_of
+from experiments.cli.rewrite import rewrite
 from experiments.config.run_files import Run
-from experiments.core.blocks import ConfigError
+from experiments.core.blocks import ConfigError, control_in, visible
 from experiments.core.needs import NOTHING
 from experiments.core.paths import OUTPUT, RESULTS, RUNS, SCRATCH
 from experiments.runs.sweeps import plan as plans
@@ -24,7 +27,43 @@ from experiments.runs.sweeps.local import Supervisor, visible_gpus
 from experiments.runs.sweeps.worker import NOT_FAILED
 from experiments.store.records import RecordError, Store
 from experiments.studies import study
+from experiments.studies.model import Study
 from ngn.files import storage_fault
+
+
+class OwnStudy(Study):
+    """A study from a YAML file. Its records go to ``runs/``; what it needs of a machine is unknown.
+
+    Raises:
+        ConfigError: if the name of the file begins with a dot, such as ``..yaml``, or has a control character.
+    """
+
+    def __init__(self, path: Path) -> None:
+        name = path.stem  # a folder gets it, for the plans and logs of the study
+        if name.startswith(".") or control_in(name) is not None:
+            raise ConfigError(f"{visible(path)}: a folder gets the name of this file; rename it, to mine.yaml")
+        super().__init__(name, str(path), list, RUNS)
+
+    @cached_property
+    def jobs(self) -> list[Job]:
+        """Every job, composed and checked.
+
+        Raises:
+            ConfigError: with the file, where a command line would be refused.
+        """
+        tokens = tokens_of(Path(self.title))
+        for token in tokens:
+            refuse_code(token)
+        try:
+            return expand(rewrite(tokens))
+        except ConfigError as error:
+            lists = [token.partition("=")[0] for token in tokens if "=[" in token]
+            hint = f"\nTo run {lists[0]} with each of these values, write it below 'sweep:'." if lists else ""
+            raise ConfigError(f"{self.title}: {error}{hint}") from None
+
+    def runs(self, store: Store | None = None) -> Iterator[Run]:
+        """Return every run."""
+        return (job.run for job in self.jobs)
 
 
 class Sweep:

@@ -128,20 +128,10 @@ def folders() -> list[Path]:
 
 
 @cache
-def _files(group: str) -> dict[str, Path]:
-    """Return choice → file, sorted by name, from all folders."""
+def options(group: str) -> dict[str, Path]:
+    """Return the choices of a configuration group, sorted, with their files, from all folders."""
     files = [path for folder in folders() for path in (folder / group).glob("*.yaml")]
     return {path.stem: path for path in sorted(files, key=lambda path: path.stem)}
-
-
-def file_of(group: str, choice: str) -> Path:
-    """Return the file of an existing choice."""
-    return _files(group)[choice]
-
-
-def options(group: str) -> list[str]:
-    """Return the choices of a configuration group."""
-    return list(_files(group))
 
 
 def _copy(value: Any) -> Any:
@@ -172,10 +162,10 @@ def require_choice(group: str, choice: str) -> None:
     if choice not in legal:
         listed = f" The choices are: {', '.join(legal)}"
         new = f". To add one, write conf/schedule/{choice or 'NAME'}.yaml" if group == "schedule" else ""
-        raise ConfigError(f"{group}={choice}: no such {group}.{nearest(choice, legal)}{listed}{new}")
+        raise ConfigError(f"{group}={choice}: no such {group}.{nearest(choice, list(legal))}{listed}{new}")
     if not key:
         return
-    file = file_of(group, choice)
+    file = legal[choice]
     block = _load(file).get(group)
     name = block.get(key) if isinstance(block, dict) else None
     if name != choice and (group != "method" or name is None):
@@ -183,11 +173,6 @@ def require_choice(group: str, choice: str) -> None:
     if name not in classes:
         package = (_plugin_of(file) or Path("experiments")) / ("methods" if group == "method" else "tasks")
         raise ConfigError(f"{half}: {file} exists, but {package} has no settings class for '{name}'")
-
-
-def usual_model(task: str, profile: str) -> str:
-    """Return the default of ``model=``. Smoke runs use a small built-in model, so it is "none" for them."""
-    return "none" if profile == "smoke" else TASKS[task].usual_model
 
 
 def usual_gate(task: str, model: str) -> str:
@@ -205,7 +190,8 @@ def with_defaults(choices: Mapping[str, str]) -> dict[str, str]:
     """
     full = {**DEFAULT_CHOICES, **choices}
     require_choice("task", full["task"])
-    full.setdefault("model", usual_model(full["task"], full["profile"]))
+    # smoke runs use a small built-in model
+    full.setdefault("model", "none" if full["profile"] == "smoke" else TASKS[full["task"]].usual_model)
     if TASKS[full["task"]].usual_model == "none":  # check now: such tasks lack the keys that these files set
         given = any(COMPONENTS[gate].given for gate in GATES_OF_TASK[full["task"]])
         for group, nothing in (("model", "none"), ("budget", "paper")):
@@ -227,7 +213,7 @@ def with_defaults(choices: Mapping[str, str]) -> dict[str, str]:
         raise ConfigError(f"model={full['model']}: gate={full['gate']} has no finished module; use gate={right}")
     full["setting"] = f"{full['task']}-{full['gate']}"
     if full["setting"] not in options("setting"):
-        file = file_of("task", full["task"]).parents[1] / "setting" / f"{full['setting']}.yaml"
+        file = options("task")[full["task"]].parents[1] / "setting" / f"{full['setting']}.yaml"
         raise ConfigError(f"task={full['task']} gate={full['gate']} has no settings; write {file}")
     return full
 
@@ -238,7 +224,7 @@ def _selection(choices: tuple[tuple[str, str], ...]) -> dict[str, Any]:
     base = {key: value for key, value in _load(CONF / "config.yaml").items() if key not in ("defaults", "hydra")}
     merged: dict[str, Any] = _copy(base)
     for group in GROUPS:
-        _merge(merged, _load(file_of(group, chosen[group])))
+        _merge(merged, _load(options(group)[chosen[group]]))
     return merged
 
 
@@ -286,7 +272,7 @@ def _settings_file(nested: Mapping[str, Any]) -> str:
     """Return the file with the settings of this task and gate, or its future name if it does not exist."""
     blocks = [(nested[name], key) for name, key in (("task", "name"), ("gate", "component"))]
     choice = "-".join(str(block.get(key)) if isinstance(block, Mapping) else "" for block, key in blocks)
-    return str(_files("setting").get(choice, f"conf/setting/{choice}.yaml"))
+    return str(options("setting").get(choice, f"conf/setting/{choice}.yaml"))
 
 
 def compose(choices: Mapping[str, str] | None = None, overrides: Mapping[str, Any] | None = None) -> Config:

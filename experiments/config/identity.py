@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.core.config import Config
+from experiments.methods.fixed import Fixed
 
 SCIENTIFIC = (
     "task",
@@ -99,22 +100,18 @@ def identity_keys(config: Config) -> dict[str, Any]:
         key for key in (*config.method.unused, *config.gate.unused, *execution) if key not in config.gate.sized_by
     )
     blocks = tuple(f"{name}." for name in omitted)
-    flat = flatten(scientific(config))
-    return {
-        key: value
-        for key, value in sorted(flat.items())
-        if not ((named := _key_without_kind(key)) in omitted or named.startswith(blocks))
-        and not (key in ADDED_LATER and ADDED_LATER[key] == value)
-        and not (key.startswith("gate.kinds.") and value is None)
-    }
-
-
-def _key_without_kind(key: str) -> str:
-    """Return the gate's own key for a setting of a kind of groups, and any other key unchanged."""
-    if not key.startswith("gate.kinds."):
-        return key
-    leaf = key.rpartition(".")[2]
-    return f"schedule.{leaf}" if leaf == "lambda0" else f"gate.{leaf}"
+    keys = {}
+    for key, value in sorted(flatten(scientific(config)).items()):
+        named = key
+        if key.startswith("gate.kinds."):  # the value of a kind of groups belongs where the gate's own does
+            leaf = key.rpartition(".")[2]
+            named = f"schedule.{leaf}" if leaf == "lambda0" else f"gate.{leaf}"
+        unset = named != key and value is None
+        if not (
+            unset or named in omitted or named.startswith(blocks) or (key in ADDED_LATER and ADDED_LATER[key] == value)
+        ):
+            keys[key] = value
+    return keys
 
 
 def run_id(config: Config) -> str:
@@ -123,6 +120,20 @@ def run_id(config: Config) -> str:
     It takes 0.2 ms, so a ``Run`` stores it.
     """
     return name_with(config, config.seed.value, canonical(identity_keys(config)))
+
+
+def numerics(config: Config) -> dict[str, int]:
+    """Return the numerics versions in a record of this run: which computations made its numbers.
+
+    Every task and every method has one, ``numerics`` of its settings class. A run that retrains at a fixed size has
+    that method's, too. Bump it with every change that alters their numbers, however slightly. Records of an older
+    version are then stale: they are reported and refused, never mixed with new ones. Golden losses detect a missing
+    bump.
+    """
+    versions = {"task": config.task.numerics, "method": config.method.numerics}
+    if config.method.name != "fixed" and "fixed" in config.phases:
+        versions["fixed"] = Fixed.numerics
+    return versions
 
 
 def canonical(keys: Mapping[str, Any]) -> str:

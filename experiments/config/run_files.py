@@ -54,6 +54,11 @@ class Run:
         """The file of the record."""
         return self.store.path(self.id)
 
+    @property
+    def recorded(self) -> bool:
+        """Whether the run has its record, and ``force=true`` does not ask for a new one."""
+        return not self.config.force and self.path.is_file()
+
     def model_file(self, phase: str) -> Path:
         """Return the file of a phase's truncated model, beside the record."""
         return self.path.with_suffix(f".{phase}.safetensors")
@@ -64,15 +69,10 @@ def runs_of(configs: Iterable[Config]) -> list[Run]:
     return [Run.of(config) for config in configs]
 
 
-def checkpoints() -> Path:
-    """Return the folder that holds one folder of checkpoints per stack."""
-    return SCRATCH / "checkpoints"
-
-
 def checkpoints_named(name: str, root: Path) -> Path:
     """Return the folder of checkpoints of the stack ``name`` whose records go to ``root``.
 
     ``name`` may be a glob pattern. Stacks with records in different folders never share checkpoints.
     """
     digest = hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:8]
-    return checkpoints() / f"{name}-{digest}"
+    return SCRATCH / "checkpoints" / f"{name}-{digest}"

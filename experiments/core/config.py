@@ -6,14 +6,16 @@ tasks, components and methods.
 
 from __future__ import annotations
 
+import pkgutil
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol
 
 from pydantic import Field, StrictBool
 
-from experiments.core.blocks import Closed, Count, Positive, legal_name
+from experiments.core.blocks import Closed, Count, Positive
 from experiments.core.groups import GroupedSettings
 from experiments.core.pretrained import BaseModel
 from experiments.core.source import Source
@@ -45,11 +47,6 @@ class Component(GroupedSettings):
     sized_by: ClassVar[tuple[str, ...]] = ()
     given: ClassVar[bool] = False
     unused: ClassVar[tuple[str, ...]] = ()
-
-    @classmethod
-    def legal_name(cls) -> str:
-        """Return the value of ``gate.component`` for this type."""
-        return legal_name(cls, "component")
 
     @property
     def why_no_kernel(self) -> str | None:
@@ -89,9 +86,11 @@ class TaskSettings(Closed):
         inputs, outputs: shape of one input, and number of entries of one output.
         usual_model: default of ``model=``; "none" if the task needs no pretrained model.
         packages: modules that this task needs in addition to those of every task.
+        made_by: the task's class, below the module of the settings, for :meth:`make`. It imports torch.
     """
 
     numerics: ClassVar[int] = 1
+    made_by: ClassVar[str]
     usual_model: ClassVar[str] = "none"
     packages: ClassVar[tuple[str, ...]] = ()
     components: ClassVar[tuple[type[Component], ...]]
@@ -120,55 +119,99 @@ class TaskSettings(Closed):
             ValueError: says what is wrong and what to set.
         """
 
-    @abstractmethod
     def make(self, config: Config, device: torch.device) -> Task[Any]:
         """Make the task of a checked configuration, whose ``task`` is this object, with its data on ``device``.
 
         Raises:
             experiments.data.source.DataError: if the data are missing or damaged.
         """
+        made: Task[Any] = pkgutil.resolve_name(f"{type(self).__module__}.{self.made_by}")(self, config, device)
+        return made
 
 
-class OrderedGroup(Protocol):
+@dataclass(frozen=True)
+class OrderedGroup:
     """One ordered group of the model in training, as a method receives it.
 
     Attributes:
+        stack: the runs trained together.
         number: index of the group in the model, from 0.
         samples: number of training samples.
-        stack: the runs trained together.
+        high: whether the boundary starts at its high end, t = K - 1, instead of the configured start.
     """
 
-    @property
-    def number(self) -> int: ...
-
-    @property
-    def samples(self) -> int: ...
-
-    @property
-    def stack(self) -> Replicas: ...
+    stack: Replicas
+    number: int
+    samples: int
+    high: bool = False
 
     @property
     def K(self) -> int | None:
         """Number of candidates; None allocates them as the boundary advances."""
+        return self.stack.first.gate.K_of(self.number)
 
     @property
     def preset_K(self) -> int:
-        """K; raises a ValueError without a preset K."""
+        """K, for methods that need it preset.
+
+        Raises:
+            ValueError: if K is None.
+        """
+        if self.K is None:
+            raise ValueError(f"method={self.stack.first.method.name} needs a preset K")
+        return self.K
+
+    def _position(self) -> float:
+        """Position of the group between the first (0) and the last (1)."""
+        return self.number / max(1, self.stack.first.gate.groups - 1)
 
     @property
     def r(self) -> Scalar:
-        """Ratio of the ordering weights."""
+        """Ratio of the ordering weights, interpolated linearly between the first and the last group."""
+        gate = self.stack.first.gate
+        if (own := gate.setting_of(self.number, "r")) is not None:
+            return own
+        first, last = self.stack.scalar("gate.r"), getattr(gate, "r_last", None)
+        return first if last is None else first + (last - first) * self._position()
 
     @property
     def order(self) -> Order:
         """The law of the ordering weights."""
+        from ngn.orders import Order
+
+        gate = self.stack.first.gate
+        ranks = None if gate.order_ranks is None else tuple(gate.order_ranks)
+        return Order(gate.order, gate.order_exponent, ranks, self.stack.seeds)
 
     @property
     def lambda0(self) -> Scalar:
-        """Price."""
+        """Price, interpolated geometrically between the first and the last group."""
+        if (own := self.stack.first.gate.setting_of(self.number, "lambda0")) is not None:
+            return own
+        first, last = self.stack.scalar("schedule.lambda0"), self.stack.first.schedule.lambda0_last
+        return first if last is None else first * (last / first) ** self._position()
 
     def count_gate(self) -> dict[str, Any]:
-        """Return the arguments of :class:`ngn.methods.ngn.CountGate` except K."""
+        """Return the arguments of :class:`ngn.methods.ngn.CountGate`, except K."""
+        first, scalar, gate = self.stack.first, self.stack.scalar, self.stack.first.gate
+        delta, t0 = (gate.setting_of(self.number, key) for key in ("delta", "t0"))
+        start = scalar("gate.t0") if t0 is None else t0
+        return {
+            "K_max": gate.K_max,
+            "lambda0": self.lambda0,
+            "alpha_max": scalar("schedule.alpha_max"),
+            "kappa": scalar("schedule.kappa"),
+            "beta": (scalar("schedule.beta_start"), scalar("schedule.beta_end")),
+            "r": self.r,
+            "order": self.order,
+            "delta": gate.delta if delta is None else delta,
+            "t0": gate.high_start(self.number) if self.high else start,
+            "lambda_shape": first.schedule.lambda_shape,
+            "alpha_shape": first.schedule.alpha_shape,
+            "beta_shape": first.schedule.beta_shape,
+            "commit": first.schedule.commit,
+            "replicas": self.stack.replicas,
+        }
 
 
 class Method(Closed):
@@ -188,6 +231,7 @@ class Method(Closed):
         components: names of the components that it supports; empty for all.
         packages: modules that this method needs in addition to those of every method.
         source: its line in the report; None for no line.
+        has_boundary: whether it learns a boundary t, which pays the price lambda0 and may start low or high.
     """
 
     numerics: ClassVar[int] = 1
@@ -203,6 +247,7 @@ class Method(Closed):
     components: ClassVar[tuple[str, ...]] = ()
     packages: ClassVar[tuple[str, ...]] = ()
     source: ClassVar[Source | None] = None
+    has_boundary: ClassVar[bool] = True
 
     name: str
 
@@ -210,11 +255,6 @@ class Method(Closed):
     def suffix(self) -> str:
         """Text after the method's name in a run id."""
         return ""
-
-    @property
-    def has_boundary(self) -> bool:
-        """Whether the method learns a boundary t, which pays the price lambda0 and may start low or high."""
-        return True
 
     def check(self, config: Config) -> None:
         """Refuse settings of other blocks that do not fit the method.
@@ -332,6 +372,11 @@ class Config(Closed):
         """Whether the run begins with trained weights."""
         return self.model is not None and (self.model.package is None or self.model.path is not None)
 
+    @property
+    def trainings(self) -> int:
+        """The number of phases; a model of given size has one."""
+        return len(self.phases) + len(self.continue_with) if self.method.sizes(self.gate) is None else 1
+
 
 class Replicas(Protocol):
     """Runs trained as one model, as methods receive them: ``experiments.runs.stack.Stack``."""
@@ -352,5 +397,5 @@ class Replicas(Protocol):
     def seeds(self) -> Seeds:
         """The seed of a single run, or one per replica."""
 
-    def scalar(self, key: str) -> Scalar:
+    def scalar(self, key: str) -> float | Tensor:
         """Return a scalar setting by its dotted name: a number for a single run, float64 [R] for a stack."""

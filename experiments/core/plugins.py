@@ -92,14 +92,17 @@ def discover_values(package: str, path: list[str], kind: type[Part]) -> dict[str
             raise ConfigError(f"{former}: is read no more; move its files to {former.with_name('studies')}")
     parts: dict[str, tuple[Part, str]] = {}
     for module in _modules(package, path):
-        top = list(vars(module).values())
-        for value in chain(top, *(each for each in top if isinstance(each, tuple))):
-            if not isinstance(value, kind):
-                continue
+        for value in values_of(module, kind):
             same, where = parts.setdefault(value.name, (value, module.__name__))
             if same is not value:  # the same value occurs again if another module imports it
                 raise ConfigError(f"{value.name} is defined twice, in {where} and {module.__name__}: rename one")
     return {part.name: part for part, _ in sorted(parts.values(), key=lambda pair: (pair[0].rank, pair[0].name))}
+
+
+def values_of(module: ModuleType, kind: type[Part]) -> Iterator[Part]:
+    """Yield the values of a class at the top level of a module, alone or in tuples."""
+    top = list(vars(module).values())
+    return (value for value in chain(top, *(one for one in top if isinstance(one, tuple))) if isinstance(value, kind))
 
 
 def _modules(package: str, path: list[str]) -> Iterator[ModuleType]:

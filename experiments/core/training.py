@@ -6,6 +6,7 @@ gates.
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -81,24 +82,12 @@ class Train(Closed):
             raise ConfigError("a training needs train.steps, or train.epochs and train.batch")
         return self.epochs * max(1, samples // min(self.batch, samples) // self.accumulate)
 
-    def plan(self, samples: int, lr: Any = None, lr_boundary: Any = None) -> TrainPlan:
+    def plan(self, samples: int, **rates: Any) -> TrainPlan:
         """Return the trainer's plan for this number of samples; a stack gives its rates, one per replica."""
         from ngn.train.plan import TrainPlan  # with torch, which configurations do not need
 
-        return TrainPlan(
-            steps=self.steps_on(samples),
-            lr=self.lr if lr is None else lr,
-            lr_boundary=self.lr_boundary if lr_boundary is None else lr_boundary,
-            lr_shape=self.lr_shape,
-            lr_boundary_shape=self.lr_boundary_shape,
-            clip=self.clip,
-            clip_scope=self.clip_scope,
-            optimizer=self.optimizer,
-            weight_decay=self.weight_decay,
-            warmup=self.warmup,
-            accumulate=self.accumulate,
-            autocast=self.autocast,
-        )
+        shared = {field.name: getattr(self, field.name) for field in fields(TrainPlan)}
+        return TrainPlan(**shared | rates | {"steps": self.steps_on(samples)})
 
 
 class Seed(Closed):

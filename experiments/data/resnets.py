@@ -26,14 +26,11 @@ class Network:
     Attributes:
         checkpoint, digest: file of the author, and its sha256, the start of which is in its name.
         blocks: residual blocks of each stage.
-        widths: channels of each stage.
     """
 
     checkpoint: str
     digest: str
     blocks: int
-    widths: tuple[int, ...] = (16, 32, 64)
-    classes: int = 10
 
 
 NETWORKS = {

@@ -19,7 +19,7 @@ def _info(name: str, arrays: dict[str, np.ndarray]) -> DataInfo:
     return DataInfo(f"synthetic-{name}", combined_digest(parts), PROVENANCE)
 
 
-def images(shape: tuple[int, int, int], classes: int = 10, train: int = 256, test: int = 128) -> ImageData:
+def images(shape: tuple[int, ...], classes: int = 10, train: int = 256, test: int = 128) -> ImageData:
     """Make images [C, H, W]: each class is a coarse pattern of grey levels, with noise and a random contrast.
 
     The same arguments give the same images on every machine.

@@ -1,4 +1,4 @@
-"""The methods that learn a size. Each has one file, or one folder, with its settings and properties.
+"""The methods that learn a size: their settings and properties, in one file or folder for those of a kind.
 
 To add a method, write one file here (or in ``methods/`` of a folder in $NGN_PLUGINS) and one YAML in ``conf/method``.
 Settings import no torch; building a capacity does.

@@ -23,11 +23,8 @@ if TYPE_CHECKING:
 class Plain(Method):
     """A plain model of given sizes, without a gate or a capacity penalty."""
 
+    has_boundary: ClassVar[bool] = False
     unused: ClassVar[tuple[str, ...]] = PLAIN
-
-    @property
-    def has_boundary(self) -> bool:
-        return False
 
     def check(self, config: Config) -> None:
         gate, sizes = config.gate, self.sizes(config.gate)

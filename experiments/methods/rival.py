@@ -18,6 +18,7 @@ from experiments.methods.fixed import Plain, fixed_size
 class Rival(Method, ABC):
     """Retain ``target`` components over all groups, as many as the run ``like`` retained."""
 
+    has_boundary: ClassVar[bool] = False
     unused: ClassVar[tuple[str, ...]] = ("method.like",)
 
     target: NonNegativeInt | None = None
@@ -33,10 +34,6 @@ class Rival(Method, ABC):
                 "this method needs a total: add method.like=RUN_ID of a learned model, or method.target=N",
             )
         return self
-
-    @property
-    def has_boundary(self) -> bool:
-        return False
 
     @property
     def total(self) -> int:

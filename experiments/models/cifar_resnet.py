@@ -110,7 +110,6 @@ def load_trained(name: str, root: Path) -> tuple[CifarResNet, DataInfo]:
         DataError: if the data set ``resnets`` is missing or damaged.
         KeyError: if there is no such network.
     """
-    read, network = resnets.load_data(root), resnets.NETWORKS[name]
-    model = CifarResNet(network.blocks, network.widths, network.classes)
+    read, model = resnets.load_data(root), CifarResNet(resnets.NETWORKS[name].blocks)
     weights = {key: torch.from_numpy(array) for key, array in read.weights[name].items()}
     return with_weights(model, weights, resnets.file_of(name)), read.info

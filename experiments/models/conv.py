@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -76,22 +76,21 @@ class ConvBank(Bank):
             columns.append((value if replica is None else value[replica])[:k].unbind(0))
         return list(zip(*columns, strict=True))
 
-    def _hidden(self, x: Tensor, branch: tuple[Tensor, ...]) -> Tensor:
-        for i in range(len(self.channels)):
-            # Pooling before the ReLU gives the same result, and the ReLU has a quarter of the work.
-            x = F.relu(F.max_pool2d(F.conv2d(x, branch[2 * i], branch[2 * i + 1], padding=1), 2))
-        return x.flatten(1)
+    def _parts(self, x: Tensor, k: int, replica: int | None) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield the flat hidden values, V and v of each of the k leading branches."""
+        x = channels_last(x)
+        for *maps, V, v in self._branches(k, replica):
+            h = x
+            for W, b in zip(maps[::2], maps[1::2], strict=True):
+                # Pooling before the ReLU gives the same result, and the ReLU has a quarter of the work.
+                h = F.relu(F.max_pool2d(F.conv2d(h, W, b, padding=1), 2))
+            yield h.flatten(1), V, v
 
     def _sum(self, x: Tensor, coefficients: Tensor | None, replica: int | None) -> Tensor:
-        x = channels_last(x)
         y = x.new_zeros(x.shape[0], self.out)
-        if coefficients is None:
-            for branch in self._branches(self.K, replica):
-                y = y + F.linear(self._hidden(x, branch), *branch[-2:])
-            return y
-        for branch, c in zip(self._branches(coefficients.shape[0], replica), coefficients.unbind(0), strict=True):
-            V, v = branch[-2:]
-            y = y + F.linear(self._hidden(x, branch), V * c, v * c)
+        each = [None] * self.K if coefficients is None else coefficients.unbind(0)
+        for c, (h, V, v) in zip(each, self._parts(x, len(each), replica), strict=True):
+            y = y + (F.linear(h, V, v) if c is None else F.linear(h, V * c, v * c))
         return y
 
     def forward(self, x: Tensor, coefficients: Tensor | None) -> Tensor:
@@ -106,8 +105,7 @@ class ConvBank(Bank):
         k = self.K if count is None else count
 
         def of(x: Tensor, replica: int | None) -> Tensor:
-            x = channels_last(x)
-            return torch.stack([F.linear(self._hidden(x, b), b[-2], b[-1]) for b in self._branches(k, replica)])
+            return torch.stack([F.linear(*part) for part in self._parts(x, k, replica)])
 
         if self.replicas is None:
             return of(x, None)

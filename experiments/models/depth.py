@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
@@ -128,9 +128,11 @@ class ChainBank(Bank):
         k = self.K if count is None else count
         U, V = self.U.narrow(-3, 0, k).unbind(-3), self.V.narrow(-3, 0, k).unbind(-3)
         a, b = self.a.narrow(-2, 0, k).unsqueeze(-2).unbind(-3), self.b.narrow(-2, 0, k).unsqueeze(-2).unbind(-3)
-        us = _chain(x, U, a, V, b)
-        lead = self.U.shape[:-3]
-        return torch.stack(us, -3) if us else x.new_zeros(*lead, 0, *x.shape[-2:])
+        us: list[Tensor] = []
+        for Uk, ak, Vk, bk in zip(U, a, V, b, strict=True):
+            v = x + us[-1] if us else x
+            us.append(torch.tanh(torch.tanh(v @ Uk + ak) @ Vk + bk))
+        return torch.stack(us, -3) if us else x.new_zeros(*self.U.shape[:-3], 0, *x.shape[-2:])
 
     def forward(self, x: Tensor, coefficients: Tensor | None) -> Tensor:
         if coefficients is None:
@@ -142,14 +144,3 @@ class ChainBank(Bank):
     def needed(self, kept: Tensor) -> Tensor:
         """Return which components deployment needs: all that a kept u_k is computed from, kept or not."""
         return kept.flip(-1).cumsum(-1).flip(-1) > 0
-
-
-def _chain(
-    x: Tensor, U: Iterable[Tensor], a: Iterable[Tensor], V: Iterable[Tensor], b: Iterable[Tensor]
-) -> list[Tensor]:
-    """Return u_0, u_1, ... of :class:`ChainBank`."""
-    us: list[Tensor] = []
-    for Uk, ak, Vk, bk in zip(U, a, V, b, strict=True):
-        v = x + us[-1] if us else x
-        us.append(torch.tanh(torch.tanh(v @ Uk + ak) @ Vk + bk))
-    return us

@@ -10,16 +10,14 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from experiments.analysis.alternative import Alternative, AlternativeReader
 from experiments.analysis.claims import UNTESTED, Judged
-from experiments.analysis.collect import Reader
+from experiments.analysis.collect import Alternative, AlternativeReader, Reader
 from experiments.analysis.compare import Comparison, compare_cell, verdict_counts, words_of_facts
-from experiments.analysis.published import load_published
 from experiments.analysis.reduce import Cell, reduce_row
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.analysis.tables import OwnTable, Row, Table
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN, SETTING
-from experiments.studies import MACROS, OWN, STUDIES, judge_all
+from experiments.studies import OWN, STUDIES, judge_all, macros
 from experiments.studies.model import Study
 
 T = TypeVar("T")
@@ -155,12 +153,12 @@ def _same(stated: Cell, other: Cell) -> bool:
     return (
         bool(stated.run_ids)
         and stated.run_ids == other.run_ids
-        and all(np.array_equal(numbers, other.samples[name]) for name, numbers in stated.samples.items())
+        and all(np.array_equal(numbers, other.numbers[name]) for name, numbers in stated.numbers.items())
     )
 
 
 def _compared(reader: Reader, of: Alternative, table: Table, row: Row, column: str) -> Comparison:
-    item = compare_cell(reader, load_published(), table, row, table.column(column), among=MACROS)
+    item = compare_cell(reader, table, row, table.column(column), among=macros())
     found = f"{table.name}.{row.key}" in of.found_by
     return replace(item, verdict=replace(item.verdict, calibrated=item.verdict.calibrated or found))
 
@@ -168,7 +166,7 @@ def _compared(reader: Reader, of: Alternative, table: Table, row: Row, column: s
 def _beside(
     reader: Reader, study: Study, of: Alternative, items: Sequence[Comparison], claims: Sequence[Judged]
 ) -> BothSettings:
-    under = AlternativeReader(reader, of)
+    under = AlternativeReader(reader, of.runs, of.reading)
     names = {_first(selection) for selection in study.make()}
 
     def covers(row: Row) -> bool:
@@ -184,8 +182,7 @@ def _beside(
         for table in OWN.values()
         if all(covers(row) for row in table.rows)
     ]
-    by_name = {item.name: item for item in items if not item.stand_in} | {pair.other.name: pair.other for pair in pairs}
-    judged = {claim.key: claim for claim in judge_all(under, by_name)}
+    judged = {claim.key: claim for claim in judge_all(under, [*items, *(pair.other for pair in pairs)])}
     return BothSettings(
         study,
         of,

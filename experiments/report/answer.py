@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from experiments.analysis.claims import BY_CONSTRUCTION, UNTESTED, Judged
 from experiments.analysis.compare import verdict_counts
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN
+from experiments.core.source import Source
 from experiments.methods import METHODS
 from experiments.report.alternatives import BEYOND, of_the_paper
 from experiments.report.content import ReportContent
@@ -40,30 +40,13 @@ def headline(report: ReportContent) -> tuple[str, ...]:
     )
 
 
-@dataclass(frozen=True)
-class MethodLine:
-    """One method: its name on the command line and in words, its publication, the cells of its rows by verdict."""
-
-    method: str
-    name: str
-    paper: str
-    year: int | None
-    cells: Counter[str]
-
-
-def methods(report: ReportContent) -> list[MethodLine]:
-    """Make the line of every method that has a source, in the order of their ranks."""
+def methods(report: ReportContent) -> list[tuple[str, Source, Counter[str]]]:
+    """Return every method that has a source, with the cells of its rows by verdict, in the order of their ranks."""
     rows = [
         (dict(item.row.runs.choices).get("method", "ngn"), item) for item in report.items if item.row.runs is not None
     ]
     sources = {name: method.source for name, method in METHODS.items() if method.source is not None}
     return [
-        MethodLine(
-            name,
-            source.name,
-            source.paper,
-            source.year,
-            verdict_counts(item for method, item in rows if method == name),
-        )
+        (name, source, verdict_counts(item for method, item in rows if method == name))
         for name, source in sorted(sources.items(), key=lambda pair: (pair[1].rank, pair[0]))
     ]

@@ -16,7 +16,6 @@ from experiments.analysis.collect import Problem, Reader, RecordedRun
 from experiments.analysis.compare import Comparison, Totals, compare_all, totals, verdict_counts
 from experiments.analysis.compute import StudyCost, costs, hardware
 from experiments.analysis.figures import Data
-from experiments.analysis.published import load_published
 from experiments.analysis.reduce import Cell, reduce_row
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.analysis.tables import OwnTable, Row, Table
@@ -26,7 +25,7 @@ from experiments.report.alternatives import BothSettings, alternatives
 from experiments.report.disagreements import Group, groups
 from experiments.report.settings import Settings, settings_of
 from experiments.report.truncation import TwoWays, two_ways
-from experiments.studies import FIGURES, MACROS, OWN, STUDIES, judge_all
+from experiments.studies import FIGURES, OWN, STUDIES, judge_all, macros
 
 _HERE = Path(__file__).parent
 LICENCES: list[dict[str, str | None]] = yaml.safe_load((_HERE / "licences.yaml").read_text())
@@ -193,7 +192,9 @@ def _sections(items: Sequence[Comparison]) -> tuple[Section, ...]:
                 f"figure {spec.name}: no section '{spec.section}'. The sections are: {', '.join(figures)}"
             )
         figures[spec.section].append(spec.name)
-    tables = {table.name: TableContent(table, tuple(item for item in items if item.table is table)) for table in MACROS}
+    tables = {
+        table.name: TableContent(table, tuple(item for item in items if item.table is table)) for table in macros()
+    }
     return tuple(
         Section(
             entry["key"],
@@ -245,7 +246,7 @@ def _kernel_notes(reader: Reader, items: Sequence[Comparison]) -> dict[str, str]
 
 def build_content(reader: Reader) -> ReportContent:
     """Read the records, reduce them to cells, compare these with the published values, and judge the claims."""
-    items = compare_all(reader, load_published(), MACROS)
+    items = compare_all(reader, macros())
     cells = {item.name: item.cell for item in items if not item.stand_in}
     own = tuple(
         OwnContent(table, tuple((row, reduce_row(reader, table, row)) for row in table.rows)) for table in OWN.values()
@@ -253,7 +254,7 @@ def build_content(reader: Reader) -> ReportContent:
     every = cells | {name: cell for content in own for name, cell in content.cells.items()}
     problems = [(p, tuple(names)) for p, names in problems_of(every) if p.refused or p.kind == "diverged"]
     sections, studied = _sections(items), _studied()
-    claims = judge_all(reader, {item.name: item for item in items if not item.stand_in})
+    claims = judge_all(reader, items)
     return ReportContent(
         sections=sections,
         truncation=two_ways(reader, items),

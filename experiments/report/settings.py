@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from experiments.analysis.selection import Selection
-from experiments.config.compose import file_of, folders
+from experiments.config.compose import folders, options
 from experiments.config.identity import identity_keys
 
 
@@ -39,5 +39,5 @@ def _settings(task: str, gate: str) -> Settings:
     config = Selection.of({"task": task, "gate": gate, "method": "ngn", "schedule": "paper"}).config(0)
     model = "none" if config.model is None else config.model.name
     choices = {"task": task, "gate": gate, "model": model, "setting": f"{task}-{gate}", "method": "ngn"}
-    files = folders()[0] / "config.yaml", *(file_of(group, choice) for group, choice in choices.items())
+    files = folders()[0] / "config.yaml", *(options(group)[choice] for group, choice in choices.items())
     return Settings(task, gate, yaml.safe_dump(identity_keys(config), allow_unicode=True), files)

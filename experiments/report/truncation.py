@@ -79,12 +79,12 @@ def two_ways(reader: Reader, items: Sequence[Comparison]) -> tuple[TwoWays, ...]
             continue
         runs = item.row.runs.with_seeds(range(MOST_SEEDS)) if item.row.seeds == 1 else item.row.runs
         names = [soft_quantity, quantity, quantity.replace(".truncated.", ".gates_kept.")]
-        numbers, used, _ = sample(reader.collect(runs), names)
+        found_runs = sample(reader.collect(runs), names)
         slot = parse_format(item.table.formats(item.row, item.column.key)[0]).slots[0].name
         published, soft_published = (value.published[1].get(slot) for value in (item, other) if value.published)
-        if not used or not isinstance(published, float | int) or not isinstance(soft_published, float | int):
+        if not found_runs.n or not isinstance(published, float | int) or not isinstance(soft_published, float | int):
             continue
-        soft, equation, kept = (numbers[name][0] for name in names)
+        soft, equation, kept = map(found_runs.of, names)
         ratios = (_ratio(slot, truncated, soft) for truncated in (equation, kept))
         ratio = published / soft_published
         # table 7 is printed twice

@@ -20,6 +20,7 @@ import resource
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 import torch
 
@@ -27,12 +28,14 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
 """Parameters of ``mallopt``, as in glibc's malloc.h."""
 
 
-def peak_mib() -> float:
-    """Return the peak resident memory of this process in MiB.
+def peak_mib(device: torch.device | None = None) -> float:
+    """Return the peak memory in MiB: on CUDA of the device since the phase began, else of this process.
 
-    On Linux this is ``VmHWM``, which counts the current program only. ``getrusage`` also counts the process before it
-    executed this program, so the child of a large process would start with its parent's peak.
+    On Linux the latter is ``VmHWM``, which counts the current program only. ``getrusage`` also counts the process
+    before it executed this program, so the child of a large process would start with its parent's peak.
     """
+    if device is not None and device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
     if sys.platform == "linux":
         with open("/proc/self/status") as facts:
             for line in facts:
@@ -43,41 +46,28 @@ def peak_mib() -> float:
 
 
 @contextmanager
-def tuned_for_training() -> Iterator[None]:
-    """Apply both settings, where the machine supports them."""
+def tuned_for_training(products: Literal["highest", "high", "medium"] = "highest") -> Iterator[None]:
+    """Apply the settings, where the machine supports them.
+
+    Denormals are flushed in this thread and in every thread that it starts. The first operation that needs torch's own
+    threads starts them. They keep the setting they were started with.
+
+    Args:
+        products: precision of float32 products on CUDA. torch would compute convolutions in TF32 and matrix products in
+            float32. Here ``highest`` is float32 for both.
+    """
     keep_freed_memory()
-    with denormals_flushed():
-        yield
-
-
-@contextmanager
-def denormals_flushed() -> Iterator[None]:
-    """Flush numbers below 1.2e-38 to zero, in this thread and in every thread that it starts.
-
-    The first operation that needs torch's own threads starts them. They keep the setting they were started with.
-    """
-    before = sys.float_info.min / 2 == 0  # torch has no function that reads the setting
+    flushed = sys.float_info.min / 2 == 0  # torch has no function that reads the setting
+    precision, tf32 = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     torch.set_flush_denormal(True)  # returns False, and changes nothing, where the processor cannot do it
+    torch.set_float32_matmul_precision(products)
+    torch.backends.cudnn.allow_tf32 = products != "highest"
     try:
         yield
     finally:
-        torch.set_flush_denormal(before)
-
-
-@contextmanager
-def float32_products(precision: str) -> Iterator[None]:
-    """Set the precision of float32 products on CUDA: ``highest``, ``high`` or ``medium``.
-
-    torch would compute convolutions in TF32 and matrix products in float32. Here ``highest`` is float32 for both.
-    """
-    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
-    torch.set_float32_matmul_precision(precision)
-    torch.backends.cudnn.allow_tf32 = precision != "highest"
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before[0])
-        torch.backends.cudnn.allow_tf32 = before[1]
+        torch.set_flush_denormal(flushed)
+        torch.set_float32_matmul_precision(precision)
+        torch.backends.cudnn.allow_tf32 = tf32
 
 
 def keep_freed_memory() -> bool:

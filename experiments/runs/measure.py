@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from experiments.config.schema import is_integer
 from experiments.core.blocks import visible
 from experiments.core.config import Config
 from experiments.core.task import ModuleTask, Task
 from experiments.methods.pruning.cutting import ModuleRun
-from experiments.runs import host
-from experiments.runs.cost import forward_cost, ratio_of, take_replica
+from experiments.runs.host import peak_mib
 from experiments.runs.result import CURVE_TYPES, SCORES
 from experiments.store.result import CostBlock, Result
 from ngn.allocation import BudgetLearner
 from ngn.checks import axes_of
 from ngn.components.base import OrderedSum
 from ngn.contract import Learner
+from ngn.measuring import in_turns, multiply_adds
 from ngn.methods.base import Mode
 from ngn.shapes import save
 from ngn.tensor_files import contents_digest
@@ -76,7 +78,7 @@ def measure_phase(
             steps=plan.steps,
             seconds=round(history.seconds, 3),
             run_steps_per_second=float(f"{plan.steps * replicas / max(history.seconds, 1e-9):.4g}"),
-            peak_memory_mib=round(peak_memory(device), 1),
+            peak_memory_mib=round(peak_mib(device), 1),
             n=dict(task.n) or None,
         )
         own: dict[str, Any] = {
@@ -119,6 +121,44 @@ def measure_phase(
     return results
 
 
+def forward_cost(models: dict[str, Callable[[Any], Tensor]], x: Any, samples: int, device: torch.device) -> CostBlock:
+    """Measure the forward pass of each model on one batch.
+
+    Args:
+        models: name → forward function.
+        x: one batch of ``samples`` samples, as the models take it.
+
+    Returns:
+        {"samples", "multiply_adds": {name: n}, "milliseconds": {name: ms}}.
+    """
+    times = in_turns([partial(forward, x) for forward in models.values()], device)
+    return {
+        "samples": samples,
+        "multiply_adds": {name: multiply_adds(partial(forward, x)) for name, forward in models.items()},
+        "milliseconds": {
+            name: float(f"{statistics.median(passes):.4g}") for name, passes in zip(models, times, strict=True)
+        },
+    }
+
+
+@torch.no_grad()
+def take_replica(single: Learner, stack: Learner, replica: int) -> nn.Module:
+    """Copy one replica of ``stack`` into ``single``, a learner of the same kind without a replica axis.
+
+    Returns:
+        the model of ``single``, at the end of its schedules.
+    """
+    for axis, other in zip(axes_of(single), axes_of(stack), strict=True):
+        if axis.K < other.K:
+            axis.grow(other.K)
+    mine: Sequence[Tensor] = list(single.model.parameters())
+    for p, stacked in zip(mine, stack.model.parameters(), strict=True):
+        p.copy_(stacked[replica])
+    single.set_progress(1.0)
+    single.before_step(None)
+    return single.model
+
+
 def cost_of(
     r: int, learner: Learner, task: Task[Any], alone: Callable[[int], Learner] | None, device: torch.device
 ) -> CostBlock:
@@ -147,7 +187,14 @@ def of_module(result: Result, learner: Learner, task: ModuleTask[Any], config: C
     x, samples = task.timed_batch()
     result.cost = forward_cost({"candidate": whole, "deployed": small}, x, samples, device)
     parts = {"batch": x, "16": x[:16], "1": x[:1]}
-    result.cost["ratios"] = {name: ratio_of(small, whole, part, device) for name, part in parts.items()}
+    with torch.no_grad():
+        times = {
+            name: in_turns([partial(model, part) for model in (small, whole)], device) for name, part in parts.items()
+        }
+    result.cost["ratios"] = {
+        name: float(f"{statistics.median(one / other for one, other in zip(*both, strict=True)):.4g}")
+        for name, both in times.items()
+    }
     if work.kind is not None and config.method.cuts:
         result.budget = {"kind": work.kind, "limit": float(work.within), "cost": float(work.cost(small))}
         if work.kind == "parameters" and task.outside:
@@ -190,10 +237,3 @@ def curves_of(history: History, r: int, fixed: bool) -> dict[str, np.ndarray]:
     if "held" in curves:
         curves["held_step"] = history.curves["held_step"].astype(CURVE_TYPES["held_step"])
     return curves
-
-
-def peak_memory(device: torch.device) -> float:
-    """Return peak memory in MiB: on CUDA of the device since the phase began, on a CPU of the process."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device) / 2**20
-    return host.peak_mib()

@@ -15,7 +15,7 @@ from experiments.core.config import Config
 from experiments.core.task import ModuleTask, Task
 from experiments.methods.fixed import Fixed, fixed_size
 from experiments.methods.pruning.cutting import shaped
-from experiments.runs.groups import gated_model
+from experiments.runs.phases import gated_model
 from experiments.runs.stack import Stack
 from experiments.store.records import RecordError, read_record
 from experiments.tasks import make_task

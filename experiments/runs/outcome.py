@@ -10,18 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.config import run_files
-from experiments.config.identity import scientific
-from experiments.config.numerics import numerics
+from experiments.config.identity import numerics, scientific
 from experiments.config.run_files import Run
 from experiments.data import DataError
 from experiments.methods.fixed import MOST_NAMED
 from experiments.runs.result import Phase
 from experiments.runs.same import fault_of
 from experiments.runs.stack import Stack
-from experiments.store.provenance import code_block, conf_digest, machine, packages
-from experiments.store.record import SCHEMA_VERSION, ExecutionBlock, Record
+from experiments.store.provenance import code, conf_digest, machine, packages
+from experiments.store.record import SCHEMA_VERSION, CodeBlock, ExecutionBlock, Record
 from experiments.store.records import RecordError, read_record
-from experiments.store.sources import keep_digests
+from experiments.store.sources import keep_digests, plugins_digest, sources_digest
 
 if TYPE_CHECKING:
     import torch
@@ -119,6 +118,15 @@ def write(
         info and {"name": info.name, "sha256": info.sha256, "provenance": info.provenance}
         for info in (task.info, task.base_info)
     ]
+    made_by: CodeBlock = {
+        "commit": code().commit,
+        "clean": code().clean,
+        "source": code().source,
+        "sources": sources_digest(),
+        "numerics": numerics(run.config),
+    }
+    if (plugins := plugins_digest()) is not None:
+        made_by["plugins"] = plugins
     record = Record(
         schema=SCHEMA_VERSION,
         run_id=run.id,
@@ -131,7 +139,7 @@ def write(
         packages=packages(),
         data=blocks[0],
         base=blocks[1],
-        code=code_block(numerics(run.config)),
+        code=made_by,
     ).json()
     curves = {f"{n}.{key}": v for n, phase in phases.items() for key, v in phase.curves[r].items()}
     keep_digests(run.root)

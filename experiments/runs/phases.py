@@ -11,27 +11,38 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
-from experiments.config.numerics import numerics
+from experiments.config.identity import numerics
 from experiments.core.blocks import ConfigError
-from experiments.core.config import Config
+from experiments.core.config import Config, Method, OrderedGroup
 from experiments.core.task import ModuleTask, Task
 from experiments.methods.fixed import Fixed
 from experiments.models.kernels.supported import unsupported
 from experiments.models.kernels.trainer import KernelTrainer
-from experiments.runs.errors import CheckpointError
-from experiments.runs.groups import gated_model
 from experiments.runs.loggers import point_logger
 from experiments.runs.measure import cost_of, curves_of, measure_phase, norms_of, of_module, prefixes_of
 from experiments.runs.result import Phase
 from experiments.runs.stack import Stack, why_no_kernel
-from experiments.store.provenance import training_identity
+from experiments.store.provenance import packages
+from experiments.store.sources import plugins_digest, sources_digest
 from ngn.contract import Learner
+from ngn.files import FileError
 from ngn.learner import CapacityLearner
 from ngn.train import checkpoint, interrupt
 from ngn.train.batches import Batches
 from ngn.train.plan import History, TrainPlan
 from ngn.train.trainer import Trainer
+
+
+def gated_model(method: Method, stack: Stack, task: Task[Any], high: bool = False) -> nn.Module:
+    """Build the model of ``task`` with one capacity of ``method`` for each ordered group.
+
+    Args:
+        high: whether boundaries start at their high end.
+    """
+    first, samples = stack.first, task.samples(stack.first.train)
+    return task.model(first.gate, stack.seeds, lambda n: method.make(OrderedGroup(stack, n, samples, high)))
 
 
 def learner_of(stack: Stack, task: Task[Any], count: int | list[int] | None = None, high: bool = False) -> Learner:
@@ -47,8 +58,8 @@ def learner_of(stack: Stack, task: Task[Any], count: int | list[int] | None = No
 
 def plan_of(stack: Stack, samples: int) -> TrainPlan:
     """Build the training plan of a stack for ``samples`` training samples."""
-    rates = stack.scalar("train.lr"), stack.scalar("train.lr_boundary")
-    return stack.first.train.plan(samples, *rates)
+    rates = {name: stack.scalar(f"train.{name}") for name in ("lr", "lr_boundary")}
+    return stack.first.train.plan(samples, **rates)
 
 
 def trainer_of(config: Config, learner: Learner, batches: Batches, task: Task[Any], plan: TrainPlan) -> type[Trainer]:
@@ -95,16 +106,21 @@ class PhaseSetup:
 
 
 def identity_of(stack: Stack, task: Task[Any]) -> dict[str, Any]:
-    """Return what must stay the same for an interrupted training of a stack to resume."""
+    """Return what must stay the same for an interrupted training of a stack to resume.
+
+    Digests name the sources, the plug-ins, the data and the pretrained model. After a commit of docs, trainings
+    therefore resume; after an edit of the sources they do not, even if nobody committed it.
+    """
     data = [info.sha256 for info in (task.info, task.base_info) if info is not None]
-    return training_identity(numerics(stack.first), data)
+    files = {"sources": sources_digest(), "plugins": plugins_digest(), "data": data}
+    return {**files, "numerics": numerics(stack.first), "packages": packages()}
 
 
 def train_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseSetup) -> Phase:
     """Train one phase of a stack. If it finished before an interruption, return its saved result instead.
 
     Raises:
-        CheckpointError: if ``setup.start`` holds no usable parameters.
+        FileError: if ``setup.start`` holds no usable parameters.
     """
     finished, identity = setup.folder / "finished.json", identity_of(stack, task)
     phase = Phase.load(finished, identity)
@@ -123,7 +139,7 @@ def fit_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseS
     if setup.start is not None:
         kept = checkpoint.latest(setup.start, identity)
         if kept is None:
-            raise CheckpointError(
+            raise FileError(
                 f"{setup.start}: the trained parameters to continue from are missing; give the command again"
             )
         learner.restore(kept[1])

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.config.identity import flatten, identity_keys
-from experiments.config.numerics import numerics
+from experiments.config.identity import flatten, identity_keys, numerics
 from experiments.core.config import Config
 from experiments.core.paths import RESULTS
 from experiments.core.pretrained import BaseModel

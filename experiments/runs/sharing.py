@@ -90,15 +90,17 @@ def remove_leftovers(present: Iterable[str], results: Path) -> None:
     """
     leases, store = Leases(results), Store(results)
     names = set(present)
+    for lease in leases.folder.glob("*.lease"):
+        if lease.stem in names:
+            leases.clear(lease.stem)
     for name in names:
-        leases.clear(name)
         folder = run_files.checkpoints_named(name, results)
         if folder.exists() and leases.owner(name) is None:
             checkpoint.remove(folder)
     for folder, runs in _noted(results):
         if set(runs) <= names and not any(leases.owner(name) for name in runs):
             checkpoint.remove(folder)
-    for folder in run_files.checkpoints().glob(f"*{checkpoint.REMOVED}"):
+    for folder in run_files.checkpoints_named("*", results).parent.glob(f"*{checkpoint.REMOVED}"):
         shutil.rmtree(folder, ignore_errors=True)
     for folder in {results / KEPT, *(store.path(name).parent for name in names)}:
         remove_stale_files(folder)
@@ -109,7 +111,8 @@ def _noted(results: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 
     The runs are a dictionary: run id → scientific configuration.
     """
-    for folder in sorted(run_files.checkpoints().glob(run_files.checkpoints_named("*", results).name)):
+    pattern = run_files.checkpoints_named("*", results)
+    for folder in sorted(pattern.parent.glob(pattern.name)):
         try:
             note = checkpoint.read_sealed(folder / NOTE, None)
         except FileNotFoundError:

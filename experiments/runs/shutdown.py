@@ -4,35 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from ngn.train.interrupt import Interrupted
-
-
-@contextmanager
-def woken_by_signals() -> Iterator[socket.socket]:
-    """Yield a socket that becomes readable when a signal arrives, for use with ``select``.
-
-    Without it, Python continues to wait after a signal handler returns. Outside the main thread it never becomes
-    readable.
-    """
-    heard, rung = socket.socketpair()
-    heard.setblocking(False)
-    rung.setblocking(False)
-    main = threading.current_thread() is threading.main_thread()
-    before = signal.set_wakeup_fd(rung.fileno(), warn_on_full_buffer=False) if main else -1
-    try:
-        yield heard
-    finally:
-        if main:
-            signal.set_wakeup_fd(before)
-        heard.close()
-        rung.close()
 
 
 def _job() -> str | None:

@@ -6,7 +6,6 @@ Planning stacks needs neither torch nor a compiler: the size of a stack depends 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -53,10 +52,6 @@ class Stack:
 
     runs: tuple[Run, ...]
 
-    def __post_init__(self) -> None:
-        if not self.runs:
-            raise ValueError("a stack needs at least one run")
-
     @staticmethod
     def of(*configs: Config) -> Stack:
         """Make the stack of these configurations."""
@@ -93,23 +88,18 @@ class Stack:
     @cached_property
     def id(self) -> str:
         """The name of the stack, a function of its runs and their order."""
-        ids = self.ids
-        if len(ids) == 1:
-            return ids[0]
-        return f"pack{len(ids)}-{hashlib.sha256(' '.join(ids).encode()).hexdigest()[:12]}"
+        if len(self) == 1:
+            return self.runs[0].id
+        return f"pack{len(self)}-{hashlib.sha256(' '.join(self.ids).encode()).hexdigest()[:12]}"
 
     @property
     def checkpoints(self) -> Path:
         """The folder of the stack's checkpoints."""
         return checkpoints_named(self.id, self.runs[0].root)
 
-    def values(self, key: str) -> list[float]:
-        """Return one scalar setting of each run, by its dotted name."""
-        return [float(reduce(getattr, key.split("."), config)) for config in self.configs]  # type: ignore[arg-type]
-
     def scalar(self, key: str) -> float | torch.Tensor:
         """Return a scalar setting as the library takes it: a number for a single run, float64 [R] for R replicas."""
-        values = self.values(key)
+        values = [float(reduce(getattr, key.split("."), config)) for config in self.configs]  # type: ignore[arg-type]
         if len(self) == 1:
             return values[0]
         import torch  # imported here: planning sweeps needs no torch
@@ -160,23 +150,15 @@ def kernel_of(config: Config) -> str | None:
     return config.task.kernel if config.engine in ("auto", "fused") and why_no_kernel(config) is None else None
 
 
-def largest_in_torch(config: Config) -> int:
-    """Return the most replicas for the torch engine: 1 if stacks are not faster, or if every seed has its own data."""
-    return LARGEST if config.gate.stacks and not config.task.data_of_seed else 1
+def largest_stack(config: Config, in_torch: bool = False) -> int:
+    """Return the most replicas for the engine that trains this run. Memory may allow fewer (``memory.py``).
 
-
-def largest_stack(config: Config) -> int:
-    """Return the most replicas for the engine that trains this run. Memory may allow fewer (``memory.py``)."""
-    kernel = kernel_of(config)
+    In torch it is 1 if stacks are not faster, or if every seed has its own data.
+    """
+    kernel = None if in_torch else kernel_of(config)
     if kernel is None:
-        return largest_in_torch(config)
+        return LARGEST if config.gate.stacks and not config.task.data_of_seed else 1
     return LARGEST_FUSED if kernel == "bank1d" else LARGEST
-
-
-def stack_key(config: Config) -> str:
-    """Return a key that is equal for runs that can form one stack."""
-    scalars = {*SCALARS, *(f"method.{name}" for name in config.method.scalars)}
-    return json.dumps({k: v for k, v in flatten(scientific(config)).items() if k not in scalars}, sort_keys=True)
 
 
 def stacks_of(runs: Sequence[Run], largest: int | None = None) -> list[Stack]:
@@ -188,7 +170,8 @@ def stacks_of(runs: Sequence[Run], largest: int | None = None) -> list[Stack]:
     stacks: list[list[Run]] = []
     latest: dict[str, list[Run]] = {}
     for run in runs:
-        key = stack_key(run.config)
+        scalars = {*SCALARS, *(f"method.{name}" for name in run.config.method.scalars)}
+        key = repr([each for each in sorted(flatten(scientific(run.config)).items()) if each[0] not in scalars])
         alike = latest.get(key)
         suited = largest_stack(run.config)
         if alike is None or len(alike) >= (suited if suited == 1 or largest is None else largest):

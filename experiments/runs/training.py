@@ -22,17 +22,16 @@ from experiments.core.task import Task
 from experiments.methods.fixed import fixed_size, size_name
 from experiments.models.kernels.trainer import KernelTrainer
 from experiments.runs import host, outcome
-from experiments.runs.errors import StorageError
 from experiments.runs.memory import replicas_that_fit
 from experiments.runs.outcome import RunOutcome
 from experiments.runs.phases import PhaseSetup, learner_of, plan_of, train_phase, trainer_of
 from experiments.runs.result import Phase, prunes_back
 from experiments.runs.sharing import note_stack
-from experiments.runs.stack import Stack, kernel_of, largest_in_torch, largest_stack
+from experiments.runs.stack import Stack, kernel_of, largest_stack
 from experiments.store.provenance import code
 from experiments.store.result import Result
 from experiments.tasks import make_task
-from ngn.files import write_atomically
+from ngn.files import FileError, write_atomically
 from ngn.train import checkpoint
 
 log = logging.getLogger(__name__)
@@ -66,9 +65,13 @@ def replicas_on_this_machine(stack: Stack, task: Task[Any], device: torch.device
         plan = plan_of(alone, task.samples(first.train))
         if trainer_of(first, learner, task.batches(first.train, alone.seeds), task, plan) is KernelTrainer:
             return len(stack)
-    suited = largest_in_torch(first) if planned and device.type == "cpu" else len(stack)
+    suited = largest_stack(first, in_torch=True) if planned and device.type == "cpu" else len(stack)
     fit = replicas_that_fit(stack, task, device)
     return suited if fit is None else min(suited, fit)
+
+
+class StorageError(FileError):
+    """A file could not be written: the disk is full, the folder is read-only, or a quota is used up."""
 
 
 class DoesNotFit(MemoryError):
@@ -115,7 +118,7 @@ def train_stack(stack: Stack) -> list[RunOutcome]:
         torch.set_num_threads(first.threads)
     device = device_of(first)
     try:
-        with host.tuned_for_training(), host.float32_products(first.train.matmul):
+        with host.tuned_for_training(first.train.matmul):
             task = make_task(first, device)
             if len(stack) > 1 and (most := replicas_on_this_machine(stack, task, device)) < len(stack):
                 raise DoesNotFit(most)

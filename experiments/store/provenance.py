@@ -12,7 +12,6 @@ import importlib.metadata
 import os
 import platform
 import subprocess
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,8 +19,7 @@ from typing import Any, Literal
 from experiments.core.blocks import visible
 from experiments.core.paths import ROOT
 from experiments.core.plugins import conf_folder, plugin_folders
-from experiments.store.record import CodeBlock
-from experiments.store.sources import SOURCES, plugins_digest, sources_digest, trains
+from experiments.store.sources import SOURCES, trains
 from ngn.files import read_regular
 
 PACKAGES = (
@@ -116,19 +114,6 @@ def machine() -> dict[str, Any]:
     return {"cpu": cpu, "cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}"}
 
 
-def training_identity(numerics: dict[str, int], data: Sequence[str]) -> dict[str, Any]:
-    """Return what must stay the same for an interrupted training to resume.
-
-    Digests name the sources, the plug-ins and the data. After a commit of docs, trainings therefore resume; after an
-    edit of the sources they do not, even if nobody committed it.
-
-    Args:
-        data: the digests of the data and of the pretrained model.
-    """
-    files = {"sources": sources_digest(), "plugins": plugins_digest(), "data": list(data)}
-    return {**files, "numerics": numerics, "packages": packages()}
-
-
 @functools.cache
 def changed_since(commit: str) -> list[str] | None:
     """Return the source files of training that differ from those of a commit; None if git does not know it."""
@@ -147,16 +132,3 @@ def conf_digest() -> str | None:
         digest.update(path.relative_to(folder).as_posix().encode() + b"\0")
         digest.update(read_regular(path, 2**24) + b"\0")
     return digest.hexdigest()
-
-
-def code_block(numerics: dict[str, int]) -> CodeBlock:
-    """Return the ``code`` block of a record."""
-    made_by, plugins = code(), plugins_digest()
-    block: CodeBlock = {
-        "commit": made_by.commit,
-        "clean": made_by.clean,
-        "source": made_by.source,
-        "sources": sources_digest(),
-        "numerics": numerics,
-    }
-    return block if plugins is None else {**block, "plugins": plugins}

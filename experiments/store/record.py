@@ -12,8 +12,7 @@ from typing import Annotated, Any, Final, Literal, NotRequired
 from pydantic import AfterValidator, Field, with_config
 from typing_extensions import TypedDict
 
-from experiments.store.keys import FORBID, Amount, AtLeastOne, Natural, key, without_none
-from experiments.store.result import Result
+from experiments.store.result import FORBID, Amount, AtLeastOne, Natural, Result, key, without_none
 
 SCHEMA_VERSION: Final = 1
 _SHA256: Final = "^[0-9a-f]{64}$"

@@ -189,16 +189,6 @@ class Store:
         """Return the paths of all records, sorted. No file is opened, so damaged ones are included."""
         return sorted(self.root.glob("[!.]*/[!.]*.json"))
 
-    def names(self) -> set[str]:
-        """Return the ids of the runs that have a record."""
-        folders = [entry for entry in os.scandir(self.root) if entry.is_dir() and not entry.name.startswith(".")]
-        files = (name for folder in folders for name in os.listdir(folder))
-        return {name[: -len(".json")] for name in files if name.endswith(".json") and not name.startswith(".")}
-
-    def with_curves(self) -> list[str]:
-        """Return the ids of the runs that have a curve file, sorted."""
-        return sorted(path.name.removesuffix(CURVES) for path in self.root.glob(f"[!.]*/[!.]*{CURVES}"))
-
     def get(self, run_id: str) -> dict[str, Any] | None:
         """Return the record of a run, or None if there is none.
 
@@ -213,7 +203,8 @@ class Store:
     ) -> bool:
         """Check a record and write it once, after its curves. Return False if it exists already.
 
-        One lock covers both files, so that record and curves come from one process.
+        One lock covers both files, so that record and curves come from one process. Without ``curves``, this removes an
+        older curve file of the run, which would be of another training.
 
         Raises:
             RecordError: if the record is invalid or too large (:data:`MAX_RECORD_BYTES`), or if a curve is too long.
@@ -237,22 +228,14 @@ class Store:
         largest = MAX_RECORD_BYTES + BOUNDARY_BYTES * sum(len(phase["count"]) for phase in made["phases"].values())
         if len(text) > largest:
             raise RecordError(f"{path}: {len(text)} bytes; the limit for this record is {largest}")
-        return self.put(run_id, text.encode(), packed.getvalue() if curves else None, replace)
-
-    def put(self, run_id: str, record: bytes, curves: bytes | None, replace: bool = False) -> bool:
-        """Write the files of a run, whose content the caller has checked; see :meth:`write`.
-
-        Without ``curves``, this removes an older curve file of the run, which would be of another training.
-        """
-        path = self.path(run_id)
         with self.locked():
             if os.path.lexists(path) and not replace:
                 return False
-            if curves is None:
-                self.curves_path(run_id).unlink(missing_ok=True)
+            if curves:
+                write_atomically(self.curves_path(run_id), packed.getvalue(), replace=True)
             else:
-                write_atomically(self.curves_path(run_id), curves, replace=True)
-            return write_atomically(path, record, replace=replace)
+                self.curves_path(run_id).unlink(missing_ok=True)
+            return write_atomically(path, text.encode(), replace=replace)
 
     def locked(self) -> FileLock:
         """Return the lock of this folder, which protects writing records and releasing leases.

@@ -33,12 +33,6 @@ def _files(place: Path) -> Iterator[Path]:
             yield path
 
 
-def source_digests() -> dict[str, str]:
-    """Return path → sha256 of every source file of the suite."""
-    found = [path for name in SOURCES for path in _files(ROOT / name)]
-    return {path.relative_to(ROOT).as_posix(): _sha256(path) for path in sorted(found)}
-
-
 def _sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -52,7 +46,9 @@ def trains(path: str) -> bool:
 @functools.lru_cache(maxsize=1)
 def training_digests() -> dict[str, str]:
     """Return path → sha256 of the source files that can change a number, as they were at the first call."""
-    return {path: digest for path, digest in source_digests().items() if trains(path)}
+    found = sorted(path for name in SOURCES for path in _files(ROOT / name))
+    named = ((path.relative_to(ROOT).as_posix(), path) for path in found)
+    return {name: _sha256(path) for name, path in named if trains(name)}
 
 
 @functools.lru_cache(maxsize=1)

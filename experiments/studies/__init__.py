@@ -5,7 +5,7 @@ that $NGN_PLUGINS names, these values at the top level belong to the suite, alon
 
 - :class:`~experiments.studies.model.Study`: runs. If the rows of a table already name them, the study takes them from
   there, so that the two always agree.
-- :class:`~experiments.analysis.tables.Table`: a table of the paper, named in :data:`MACROS`;
+- :class:`~experiments.analysis.tables.Table`: a table of the paper, listed in :data:`_FILES`;
   :class:`~experiments.analysis.tables.OwnTable`: another. To give a row its runs, set ``runs=Selection.of(...)`` in it.
 - :class:`~experiments.analysis.figures.Spec`: a figure, drawn from records alone.
 - :class:`~experiments.analysis.claims.Claim`: a statement and a predicate over records. Its threshold is ours and
@@ -16,44 +16,60 @@ that $NGN_PLUGINS names, these values at the top level belong to the suite, alon
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections import UserDict
+from collections.abc import Iterable
+from functools import cache, cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, TypeVar
 
 from experiments.analysis.claims import Claim, Judged, judge_claim
 from experiments.analysis.collect import Reader
-from experiments.analysis.evidence import Evidence
 from experiments.analysis.figures import Spec
 from experiments.analysis.tables import OwnTable, Table
 from experiments.config.compose import nearest
-from experiments.core.plugins import discover_values
-from experiments.store.records import Store
+from experiments.core.plugins import discover_values, values_of
 from experiments.studies.model import Study
 
 if TYPE_CHECKING:
     from experiments.analysis.compare import Comparison
 
-STUDIES = discover_values(__name__, __path__, Study)
-"""Name → study, in the order of the list."""
-FIGURES = discover_values(__name__, __path__, Spec)
-"""File name → figure, the paper's figures by number (missing numbers are tables), then those beyond the paper."""
-CLAIMS = tuple(discover_values(__name__, __path__, Claim).values())
-OWN = discover_values(__name__, __path__, OwnTable)
-"""Name → table that the paper does not have, in the order of the report."""
-_TABLES = discover_values(__name__, __path__, Table)
-_IN_THE_FILE = (
-    "stdT", "stdSoftMSE", "stdHardMSE", "datafourteenintrate", "datafourteenmixintrate",
-    "datafourbody", "datafourfullbody", "datasevenbody", "datasevenfullbody", "decayablationbody",
-    "dataeightbody", "dataeightfullbody", "dataninebody", "datatenbody",
-    "dataelevenlorabody", "dataelevenadapterbody", "dataelevenbody", "dataelevenbaselinesbody",
-    "datathirteenbody", "datafourteenbody", "datafifteenbody", "datafifteenfullbody",
-)  # fmt: skip
-MACROS: tuple[Table, ...] = tuple(_TABLES[name] for name in _IN_THE_FILE)
-"""The 22 macros of the paper's ``data_generated.tex`` (5 numbers and 17 table bodies), in the order of the file."""
+Part = TypeVar("Part", Study, Spec, Claim, OwnTable)
 
 
-def runs_with_curves(store: Store) -> set[str]:
-    """Return the ids of the runs that keep their curve file, according to any study."""
-    return set().union(*(each.with_curves(store) for each in STUDIES.values()))
+class Discovered(UserDict[str, Part]):
+    """Name → part, in the order of the ranks. The files of all studies are imported when it is first read."""
+
+    def __init__(self, kind: type[Part]) -> None:
+        self._kind: type[Part] = kind
+
+    @cached_property
+    def data(self) -> dict[str, Part]:  # type: ignore[override]
+        """What a UserDict holds."""
+        return discover_values(__name__, __path__, self._kind)
+
+
+STUDIES = Discovered(Study)
+FIGURES = Discovered(Spec)
+"""By file name, the paper's figures by number (missing numbers are tables), then those beyond the paper."""
+CLAIMS = Discovered(Claim)
+OWN = Discovered(OwnTable)
+"""Tables that the paper does not have, in the order of the report."""
+_FILES = {
+    **dict.fromkeys(("stdT", "stdSoftMSE", "stdHardMSE"), "one_d"),
+    **dict.fromkeys(("datafourteenintrate", "datafourteenmixintrate"), "pruning"),
+    **dict.fromkeys(("datafourbody", "datafourfullbody"), "schedules"),
+    **dict.fromkeys(("datasevenbody", "datasevenfullbody"), "learners"),
+    "decayablationbody": "decay",
+    **dict.fromkeys(("dataeightbody", "dataeightfullbody"), "vision"),
+    **dict.fromkeys(("dataninebody", "datatenbody"), "depth"),
+    **dict.fromkeys(
+        ("dataelevenlorabody", "dataelevenadapterbody", "dataelevenbody", "dataelevenbaselinesbody"), "peft"
+    ),
+    **dict.fromkeys(("datathirteenbody", "datafourteenbody"), "pruning"),
+    **dict.fromkeys(("datafifteenbody", "datafifteenfullbody"), "manifold"),
+}
+"""The 22 macros of the paper's ``data_generated.tex`` (5 numbers and 17 table bodies), in the order of the file, and
+the file that each is in."""
 
 
 def study(name: str) -> Study:
@@ -68,24 +84,27 @@ def study(name: str) -> Study:
 
 
 def macro(name: str) -> Table:
-    """Return the macro of that name.
+    """Return the macro of that name. It imports the file of its study alone.
 
     Raises:
         KeyError: if there is none; the message lists the names.
     """
-    for table in MACROS:
-        if table.name == name:
-            return table
-    raise KeyError(f"there is no macro '{name}'; there are: {', '.join(table.name for table in MACROS)}")
+    if name not in _FILES:
+        raise KeyError(f"there is no macro '{name}'; there are: {', '.join(_FILES)}")
+    module = import_module(f"{__name__}.{_FILES[name]}")
+    return next(table for table in values_of(module, Table) if table.name == name)
 
 
-def judge_all(reader: Reader, items: Mapping[str, Comparison]) -> tuple[Judged, ...]:
-    """Return the verdicts on all claims, in their order.
+@cache
+def macros() -> tuple[Table, ...]:
+    """Return all macros."""
+    return tuple(map(macro, _FILES))
 
-    Args:
-        items: name → comparison of every cell of the tables, without stand-ins.
-    """
-    return tuple(judge_claim(claim, Evidence(reader, items)) for claim in CLAIMS)
+
+def judge_all(reader: Reader, items: Iterable[Comparison]) -> tuple[Judged, ...]:
+    """Return the verdicts on all claims, in their order; of two ``items`` of one cell the last one counts."""
+    items = list(items)
+    return tuple(judge_claim(claim, reader, items) for claim in CLAIMS.values())
 
 
 NUMBERED = (1, 2, 3, 5, 6, 7, 13)
@@ -104,7 +123,7 @@ def tables_of(number: int) -> tuple[Table, ...]:
     Raises:
         KeyError: if no table has it; the message says where the number is, if it is a figure's, or lists the numbers.
     """
-    found = tuple(table for table in MACROS if _number(table) == (9 if number == 10 else number))
+    found = tuple(table for table in macros() if _number(table) == (9 if number == 10 else number))
     if not found:
         raise KeyError(f"{number} is a figure of the paper: --figure {number}" if number in NUMBERED else _listed())
     return found
@@ -117,12 +136,12 @@ def figure_of(number: int) -> str:
         KeyError: as :func:`tables_of`, the other way around.
     """
     if number not in NUMBERED:
-        is_table = number in map(_number, MACROS)
+        is_table = number in map(_number, macros())
         raise KeyError(f"{number} is a table of the paper: --table {number}" if is_table else _listed())
     return f"figure{number}"
 
 
 def _listed() -> str:
-    numbered = sorted({number for number in map(_number, MACROS) if number})
+    numbered = sorted({number for number in map(_number, macros()) if number})
     tables, figures = (", ".join(map(str, numbers)) for numbers in (numbered, NUMBERED))
     return f"the paper's tables with results are {tables}, and its figures {figures}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from experiments.analysis.alternative import Alternative, Phases
+from experiments.analysis.collect import Alternative, Phases
 from experiments.analysis.selection import Selection
 from experiments.studies.decay import DECAY, DECAY_STUDY
 from experiments.studies.depth import DEPTH_SEEDS, NINE, TEN
@@ -21,7 +21,7 @@ from experiments.studies.prices import CONTINUED, LAMBDA_SWEEP
 from experiments.studies.schedules import FOUR, FOUR_FULL
 from experiments.studies.starts import STARTS, STARTS_OF
 from experiments.studies.suspects import L0_LIMIT
-from experiments.studies.vision import CORA_COUNTS
+from experiments.studies.vision import CORA_COUNTS, EIGHT
 
 _TEN_SEEDS = range(10)
 _LEARNERS = ("awnn", "ste", "l0")
@@ -76,11 +76,6 @@ def random_nodes(selection: Selection) -> Selection:
     return selection.with_overrides({"task.nodes": "random"}) if on_cora else selection
 
 
-def _cora_random() -> list[Selection]:
-    grown = Selection.of({"task": "cora", "gate": "gcn"})
-    return [random_nodes(runs) for runs in (grown, *selections_of(CORA_COUNTS))]
-
-
 def from_one(selection: Selection) -> Selection:
     """Select the runs with a normalised boundary from t0 = 1."""
     own = dict(selection.overrides)
@@ -102,10 +97,6 @@ def gates_kept(phases: Phases) -> Phases:
         name: {**phase, "truncated": phase["gates_kept"]} if "gates_kept" in phase else phase
         for name, phase in phases.items()
     }
-
-
-def _gates_kept() -> list[Selection]:
-    return [*selections_of(FIFTEEN), *DEPTH_SEEDS.make(), *selections_of(FOUR), *FIFTY_SEEDS.make()]
 
 
 INFERRED = Study(
@@ -136,7 +127,7 @@ INFERRED = Study(
 CORA_RANDOM = Study(
     "cora_random",
     "Cora with a random split for each seed: ten seeds, and fixed models",
-    _cora_random,
+    lambda: [random_nodes(runs) for runs in (EIGHT.runs["cora-gcn"], *selections_of(CORA_COUNTS))],
     rank=208,
     alternative=Alternative(
         "Cora, a random split for each seed",
@@ -186,7 +177,7 @@ LEARNERS_CONSTANT = Study(
 GATES_KEPT = Study(
     "gates_kept",
     "tables 4, 9, 10 and 15 with the gates of the kept components left soft at truncation; no training of its own",
-    _gates_kept,
+    lambda: [*selections_of(FIFTEEN), *DEPTH_SEEDS.make(), *selections_of(FOUR), *FIFTY_SEEDS.make()],
     rank=209,
     alternative=Alternative(
         "Soft gates kept at truncation",

@@ -102,15 +102,15 @@ PANELS = {
 }
 
 
-def _make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+def _make(reader: Reader) -> Data:
     quantities = {row.key: [BUDGETS.quantity(row, "truncated")] for row in BUDGETS.rows}
-    gathered = gather(reader, BUDGETS.runs, quantities, overrides, own_data=True)
+    gathered = gather(reader, BUDGETS.runs, quantities, own_data=True)
     points: list[Point] = []
     for key, group in gathered.groups.items():
         task, count, method = key.rsplit("_", 2)
         if group.runs:
-            low, middle, high = np.quantile(group.values[quantities[key][0]], (0.25, 0.5, 0.75))
-            point = Point(_SERIES[method], int(count), float(middle), group.ids, task, float(low), float(high))
+            low, middle, high = np.quantile(group.of(quantities[key][0]), (0.25, 0.5, 0.75))
+            point = Point(_SERIES[method], int(count), float(middle), group.run_ids, task, float(low), float(high))
             points.append(replace(point, shift=_SIDE[method]))
     points.sort(key=lambda point: point.x)
     return gathered.data(points, notes=["median over seeds, bars: quartiles; truncated models within the budget"])

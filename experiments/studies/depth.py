@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
-from typing import Any
 
 from experiments.analysis.claims import Claims, Estimate, Outcome
 from experiments.analysis.collect import Reader, RecordedRun
@@ -28,17 +26,17 @@ def _layers(key: str, label: str, schedule: str) -> Row:
 
 
 _MSE = "<value:.2e>"
+_DEPTH_AND_ERRORS = (
+    column("depth", "depth", "grown.depth", "<value:d>"),
+    column("soft", "soft MSE", "grown.soft.mse", _MSE),
+    column("truncated", "trunc. MSE", "grown.truncated.mse", _MSE),
+    column("fixed", "fixed MSE", "fixed.truncated.mse", _MSE),
+)
 
 NINE = Table(
     "dataninebody",
     "Table 9: depth, one boundary per layer",
-    (
-        column("t", "learned t", "grown.t", r"\texttt{[<value:.0f*,>]}"),
-        column("depth", "depth", "grown.depth", "<value:d>"),
-        column("soft", "soft MSE", "grown.soft.mse", _MSE),
-        column("truncated", "trunc. MSE", "grown.truncated.mse", _MSE),
-        column("fixed", "fixed MSE", "fixed.truncated.mse", _MSE),
-    ),
+    (column("t", "learned t", "grown.t", r"\texttt{[<value:.0f*,>]}"), *_DEPTH_AND_ERRORS),
     (
         _layers("const-const", r"const-$\lambda$, const-$r$", "paper"),
         _layers("const-inc", r"const-$\lambda$, inc-$r$", "inc_r"),
@@ -51,13 +49,7 @@ NINE = Table(
 TEN = Table(
     "datatenbody",
     "Table 9: depth, one boundary over a chain",
-    (
-        column("t", "learned t", "grown.t", "<value:.2f>"),
-        column("depth", "depth", "grown.depth", "<value:d>"),
-        column("soft", "soft MSE", "grown.soft.mse", _MSE),
-        column("truncated", "trunc. MSE", "grown.truncated.mse", _MSE),
-        column("fixed", "fixed MSE", "fixed.truncated.mse", _MSE),
-    ),
+    (column("t", "learned t", "grown.t", "<value:.2f>"), *_DEPTH_AND_ERRORS),
     (row("recursive", "recursive", seeds=1, runs=_depth("chain")),),
 )
 
@@ -85,14 +77,15 @@ DEPTH = OwnTable(
 """The rows of the paper's tables of depth over ten seeds, with their spread. The paper shows seed 0."""
 
 
-def _depth_seeds() -> list[Selection]:
-    return [runs.with_seeds(range(39)) for runs in DEPTH.runs.values()]
-
-
 DEPTH_STUDY = study_of(DEPTH, "tables 9 and 10: depth by layers (four settings) and by a chain, ten seeds", 206)
 
+SEEDS_OF_DEPTH, FIRST_OF_DEPTH = 39, 10
+"""Seeds of the depth rows in all, and in the study that came first; each further one counts as soon as it is there."""
 DEPTH_SEEDS = Study(
-    "depth_seeds", "tables 9 and 10 with 39 seeds: enough for ranks to decide a single run", _depth_seeds, rank=207
+    "depth_seeds",
+    "tables 9 and 10 with 39 seeds: enough for ranks to decide a single run",
+    lambda: [runs.with_seeds(range(SEEDS_OF_DEPTH)) for runs in DEPTH.runs.values()],
+    rank=207,
 )
 
 MEDIAN = "median over the seeds"
@@ -113,18 +106,18 @@ def kept(run: RecordedRun) -> list[int]:
     return [*(count - 1 for count in inner), last]
 
 
-def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+def make(reader: Reader) -> Data:
     """Make the series of runs and the series of medians over the layers, in each panel."""
     seeds = DEPTH_STUDY.make()[0].seeds
     selections = {key: runs.with_seeds(seeds) for key, runs in NINE.runs.items()}
-    gathered = gather(reader, selections, ["grown.depth"], overrides)
+    gathered = gather(reader, selections, ["grown.depth"])
     points: list[Point] = []
     titles: dict[str, str] = {}
     for key, group in gathered.groups.items():
         rows = [(run, kept(run)) for run in group.runs]
         for layer in range(len(rows[0][1]) if rows else 0):
             counts = [counts[layer] for _, counts in rows]
-            points.append(Point(MEDIAN, layer + 1, statistics.median(counts), group.ids, key))
+            points.append(Point(MEDIAN, layer + 1, statistics.median(counts), group.run_ids, key))
             points += spread((Point(EACH, layer + 1, counts[layer], (run.run_id,), key) for run, counts in rows), 0.6)
         if rows:
             depths = sorted(sum(count > 0 for count in counts) for _, counts in rows)
@@ -145,8 +138,6 @@ SPEC = Spec(
 )
 
 claim = Claims(1000)
-SEEDS_OF_DEPTH, FIRST_OF_DEPTH = 39, 10
-"""Seeds of the depth rows in all, and in the study that came first; each further one counts as soon as it is there."""
 
 
 def _seeds(table: Table, key: str) -> Selection:

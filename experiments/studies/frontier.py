@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from experiments.analysis.collect import Reader
 from experiments.analysis.estimates import bootstrap, ratio_of_geometric_means
 from experiments.analysis.evidence import Evidence, Untested, geometric_mean
 from experiments.analysis.figures import EACH, Data, Panel, Point, Spec
-from experiments.analysis.gather import gather, spread
+from experiments.analysis.gather import gather, points_of, spread
 from experiments.analysis.selection import Selection
 from experiments.analysis.statistics import Array
 from experiments.studies.model import Study
@@ -51,15 +50,15 @@ def geometric(series: str, x: float, each: Sequence[Point]) -> Point:
     return Point(series, x, float(10**mean), runs, low=ends[0], high=ends[1], shift=0.12 * _SIDE[series])
 
 
-def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+def make(reader: Reader) -> Data:
     """Make the series "fixed" and "grown" (pooled by count over prices), each with a series of single runs."""
     selections = dict(enumerate(FIXED_FRONTIER.make()))
     phases = {key: FIXED if dict(runs.choices)["method"] == FIXED else GROWN for key, runs in selections.items()}
     quantities = {key: [f"{phase}.count", f"{phase}.truncated.mse"] for key, phase in phases.items()}
-    gathered = gather(reader, selections, quantities, overrides)
+    gathered = gather(reader, selections, quantities)
     pooled: dict[tuple[str, float], list[Point]] = defaultdict(list)
     for key, group in gathered.groups.items():
-        for point in group.points(f"{phases[key]} ({EACH})", *quantities[key]):
+        for point in points_of(group, f"{phases[key]} ({EACH})", *quantities[key]):
             pooled[phases[key], point.x].append(point)
     points: list[Point] = []
     for (series, x), each in sorted(pooled.items()):

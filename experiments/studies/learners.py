@@ -10,7 +10,7 @@ from experiments.analysis.collect import Reader
 from experiments.analysis.estimates import bootstrap, difference_of_shares, ratio_of_geometric_means
 from experiments.analysis.evidence import Evidence, Untested, geometric_mean
 from experiments.analysis.figures import Data, Panel, Point, Spec
-from experiments.analysis.gather import gather, spread
+from experiments.analysis.gather import gather, points_of, spread
 from experiments.analysis.selection import Selection, fixed_of_learned_count
 from experiments.analysis.statistics import Array
 from experiments.analysis.tables import MEAN_MSE, MEAN_T, Table, column, row
@@ -70,14 +70,14 @@ _COUNT, _MSE = "grown.count", "grown.truncated.mse"
 PANELS = {"": Panel("retained count", "deployed MSE", ylog=True, lanes=True, series=tuple(METHODS.values()))}
 
 
-def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+def make(reader: Reader) -> Data:
     """Make a series for each method, one point per seed, with the methods side by side within a count."""
     # this figure does not show the fixed models of the table's last column
     selections = {key: runs.only() for key, runs in SEVEN.runs.items()}
-    gathered = gather(reader, selections, [_COUNT, _MSE], overrides)
+    gathered = gather(reader, selections, [_COUNT, _MSE])
     points: list[Point] = []
     for place, (key, name) in enumerate(METHODS.items()):
-        points += spread(gathered.groups[key].points(name, _COUNT, _MSE), 0.14, 0.2 * (place - 1.5))
+        points += spread(points_of(gathered.groups[key], name, _COUNT, _MSE), 0.14, 0.2 * (place - 1.5))
     return gathered.data(points, notes=["one point per seed, spread sideways within its count"])
 
 
@@ -96,7 +96,7 @@ def _sample(evidence: Evidence, key: str) -> dict[str, Array]:
 def _l0_higher(evidence: Evidence) -> Outcome:
     """At most counts that both reach, L0 has a higher error than NGN."""
     name = "datasevenfullbody.l0.truncated"
-    if evidence.items[name].verdict.word == DISAGREES:
+    if evidence.item(name).verdict.word == DISAGREES:
         raise Untested(f"{name} disagrees with the published error, so our L0 is no evidence about the paper's")
     ours, other = _sample(evidence, "ngn"), _sample(evidence, "l0")
     ngn, l0 = by_count(ours[_COUNT], ours[_MSE]), by_count(other[_COUNT], other[_MSE])

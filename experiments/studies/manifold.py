@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from experiments.analysis.claims import Claims, Outcome, Published
@@ -52,9 +49,9 @@ PANELS = {row.key: Panel("training step", "boundary t", f"D = {row.key}") for ro
 """Panels by the key of the table's row, which is the dimension."""
 
 
-def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+def make(reader: Reader) -> Data:
     """Make a panel for each dimension: the boundary of each seed, the median, and the line of D terms."""
-    gathered = gather(reader, FIFTEEN.runs, ["grown.count"], overrides, own_data=True)
+    gathered = gather(reader, FIFTEEN.runs, ["grown.count"], own_data=True)
     curves: list[Curve] = []
     lines: list[Line] = []
     for key, group in gathered.groups.items():
@@ -86,7 +83,7 @@ def _dimension(evidence: Evidence) -> Outcome:
     """The kept count is the manifold's dimension in nearly every run."""
     names = [f"datafifteenbody.{d}.exact" for d in _DIMENSIONS]
     rates = {name: evidence.cell(name) for name in names}
-    seeds = [evidence.items[name].cell.n for name in names]
+    seeds = [evidence.item(name).cell.n for name in names]
     exact = sum(round(rate / 100 * n) for rate, n in zip(rates.values(), seeds, strict=True))
     counts = [evidence.published_count(name) for name in names]
     published, of = (sum(each) for each in zip(*counts, strict=True))

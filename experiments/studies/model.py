@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from experiments.analysis.alternative import Alternative
+from experiments.analysis.collect import Alternative
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.analysis.tables import Table
 from experiments.config.run_files import Run
@@ -49,7 +50,7 @@ class Study:
 
     def has_second_pass(self, store: Store) -> bool:
         """Return whether further runs will follow from records that ``store`` does not have yet."""
-        return any(not _complete(store, run) for one in self.make() if one.companions for run in selected_runs(one))
+        return any(_complete(store, run) is None for one in self.make() if one.companions for run in selected_runs(one))
 
     def with_curves(self, store: Store) -> set[str]:
         """Return the ids of the runs that keep their curve file, and of the runs found through their records."""
@@ -57,12 +58,13 @@ class Study:
         return {run.id for run in _named(kept, store)}
 
 
-def _complete(store: Store, run: Run) -> bool:
+def _complete(store: Store, run: Run) -> Mapping[str, Any] | None:
+    """Return the record of a complete run; of a damaged one nothing is known before it is run again."""
     try:
         record = store.get(run.id)
     except RecordError:
-        return False
-    return record is not None and record["status"] == "complete"
+        return None
+    return record if record is not None and record["status"] == "complete" else None
 
 
 def _named(selections: Iterable[Selection], store: Store | None) -> Iterator[Run]:
@@ -73,14 +75,9 @@ def _named(selections: Iterable[Selection], store: Store | None) -> Iterator[Run
             if run.id not in seen:
                 seen.add(run.id)
                 yield run
-            try:
-                record = store.get(run.id) if store is not None and selection.companions else None
-            except RecordError:  # of its companions nothing is known before it is run again
-                continue
-            if record is None or record["status"] != "complete":
-                continue
-            for _, find in selection.companions:
-                yield from visit(find(selection, run.config.seed.value, record))
+            if selection.companions and store is not None and (record := _complete(store, run)) is not None:
+                for _, find in selection.companions:
+                    yield from visit(find(selection, run.config.seed.value, record))
 
     for selection in selections:
         yield from visit(selection)

@@ -89,14 +89,12 @@ SENSITIVITY = OwnTable(
 )
 """The 1D baseline, and how it changes with each setting that the paper leaves open."""
 FIFTY = range(50)
-
-
-def _baseline() -> list[Selection]:
-    return [BASELINE.with_seeds(FIFTY)]
-
-
 FIFTY_SEEDS = Study(
-    "baseline", "figure 1 and the capacity learners: the 1D baseline, fifty seeds", _baseline, rank=102, curves=10
+    "baseline",
+    "figure 1 and the capacity learners: the 1D baseline, fifty seeds",
+    lambda: [BASELINE.with_seeds(FIFTY)],
+    rank=102,
+    curves=10,
 )
 
 SENSITIVITY_STUDY = study_of(SENSITIVITY, "the 1D baseline with one open setting changed, ten seeds", 110, 1)
@@ -111,9 +109,9 @@ PANELS = {
 }
 
 
-def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+def make(reader: Reader) -> Data:
     """Make curves in the panels "training" and "t"; in "norms", points of the shown seed and of the others."""
-    gathered = gather(reader, {"baseline": BASELINE}, ["grown.t"], overrides, unit="seeds")
+    gathered = gather(reader, {"baseline": BASELINE}, ["grown.t"], unit="seeds")
     points: list[Point] = []
     curves: list[Curve] = []
     lines: list[Line] = []

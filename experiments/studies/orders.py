@@ -86,14 +86,14 @@ def _panel(label: str, count: int, score: str) -> Panel:
 PANELS = {at: _panel(label, count, score) for at, (label, _, count, score, _) in ORDERED_AT.items()}
 
 
-def _make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+def _make(reader: Reader) -> Data:
     rows = {(at, order): ORDERED.runs[f"{at}_{order}"] for at in PANELS for order in _SHOWN}
     quantities = {key: [f"grown.truncated.{ORDERED_AT[key[0]][3]}", "half"] for key in rows}
-    gathered = gather(reader, rows, quantities, overrides, own_data=True)
+    gathered = gather(reader, rows, quantities, own_data=True)
     points: list[Point] = []
     for (at, order), group in gathered.groups.items():
         scores: dict[int, dict[str, float]] = defaultdict(dict)
-        for run, last in zip(group.runs, group.values.get(quantities[at, order][0], ()), strict=True):
+        for run, last in zip(group.runs, group.of(quantities[at, order][0]), strict=True):
             for count, score in enumerate([*run.record["phases"]["grown"]["prefixes"], float(last)], 1):
                 scores[count][run.run_id] = score
         for count, each in sorted(scores.items()):

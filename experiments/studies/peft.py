@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from experiments.analysis.claims import Claim, Claims, Estimate, Outcome, Tally
@@ -107,81 +107,77 @@ BASELINES = Table(
 
 _KEYS = ("wikisql-easy", "wikisql-hard", "spider", "gsm8k", "squad")
 _PARTS = ("early", "mid", "late")
-SMALL_MODEL = "on SmolLM2-135M"
+_SCORES = "dataelevenbaselinesbody.{}-{}.score"
 CHANGED = "before results; interval and ties since 2026-11-25, after results"
 claim = Claims(1100)
 
 
-def _of(stand_in: StandIn | None) -> tuple[Claim, ...]:
-    """The claims on table 11: of the paper's model, or of the one that stands in for it here."""
-    end, where = ("", "table 11") if stand_in is None else ("_small", f"table 11, {SMALL_MODEL}")
-    beside = "" if stand_in is None else f" Here {SMALL_MODEL} at {stand_in.name.rpartition(', ')[2]}."
-    rows = "dataelevenbaselinesbody"
+def _ahead(evidence: Evidence, tasks: Sequence[str], method: str, least: int) -> Tally:
+    """On how many tasks NGN's score is at least that of another method."""
+    parts = []
+    for task in tasks:
+        ours, other = (evidence.answers(_SCORES.format(task, of)) for of in ("ngn", method))
+        parts.append(Estimate(task, difference_of_shares(ours, other), 0))
+    return Tally(f"tasks not below {method}", tuple(parts), least)
 
-    def ahead(evidence: Evidence, tasks: Sequence[str], method: str, least: int) -> Tally:
-        """On how many tasks NGN's score is at least that of another method."""
-        parts = []
-        for task in tasks:
-            ours, other = (evidence.answers(f"{rows}.{task}-{of}.score", None, stand_in) for of in ("ngn", method))
-            parts.append(Estimate(task, difference_of_shares(ours, other), 0))
-        return Tally(f"tasks not below {method}", tuple(parts), least)
 
-    def baselines(evidence: Evidence) -> Outcome:
-        sizes = {
-            task: [evidence.cell(f"{rows}.{task}-{of}.count", None, stand_in) for of in ("ngn", "sora")]
-            for task in _KEYS
-        }
-        matched = [task for task, (ngn, sora) in sizes.items() if ngn == sora]
-        if not matched:
-            raise Untested("no task has equal ranks")
-        parts = [ahead(evidence, matched, "sora", len(matched)), ahead(evidence, _KEYS, "adalora", 4)]
-        scores = (
-            "/".join(
-                f"{evidence.cell(f'{rows}.{task}-{of}.score', None, stand_in):.1f}" for of in ("ngn", "sora", "adalora")
-            )
-            for task in _KEYS
-        )
-        listed = ", ".join(f"{task} {of_task}" for task, of_task in zip(_KEYS, scores, strict=True))
-        return Outcome(parts, f"scores of NGN/SoRA/AdaLoRA: {listed}")
-
-    def middle(evidence: Evidence) -> Outcome:
-        parts, listed = [], []
-        for task in ("wikisql-easy", "wikisql-hard"):
-            name = f"dataelevenbody.lora-{task}.thirds"
-            early, mid, late = (round(evidence.cell(name, f"{part}.value", stand_in)) for part in _PARTS)
-            other = max(early, late)
-            if mid + other == 0:
-                raise Untested(f"{name}: no rank was learned")
-            listed.append(f"{task} {early}/{mid}/{late}")
-            what = f"middle third, of it and the larger of the others, {task}"
-            parts.append(Estimate(what, share(mid, mid + other), 0.5, spec=".0%"))
-        return Outcome(parts, f"ranks: {', '.join(listed)}")
-
-    def close(kind: str) -> Callable[[Evidence], Outcome]:
-        def predicate(evidence: Evidence) -> Outcome:
-            parts = []
-            for task in _KEYS:
-                name = f"dataeleven{kind}body.{task}.score"
-                cut, soft = (evidence.answers(name, f"{of}.value", stand_in) for of in ("truncated", "soft"))
-                parts.append(Estimate(task, difference_of_shares(cut, soft), -0.03, 0.03, "+.1%"))
-            return Outcome(parts, "truncated minus soft")
-
-        return predicate
-
-    texts = {
-        "peft_baselines": "NGN scores no lower than SoRA wherever the ranks are equal, and no lower than AdaLoRA on "
-        "four of five tasks.",
-        "peft_middle": "The learned LoRA ranks of both WikiSQL tasks concentrate in the middle third of the layers: it "
-        "has as many as either other third.",
-        "lora_close": "LoRA rank: truncated scores are within three points of the soft ones.",
-        "adapter_close": "adapter width: truncated scores are within three points of the soft ones.",
+@claim.twice("peft_baselines", "table 11", CHANGED, STAND_IN)
+def _baselines(evidence: Evidence) -> Outcome:
+    """NGN scores no lower than SoRA wherever the ranks are equal, and no lower than AdaLoRA on four of five tasks."""
+    sizes = {
+        task: [evidence.cell(f"dataelevenbaselinesbody.{task}-{of}.count") for of in ("ngn", "sora")] for task in _KEYS
     }
-    predicates = (baselines, middle, close("lora"), close("adapter"))
-    places = {"peft_middle": "limitations"} if stand_in is None else {}
-    return tuple(
-        claim(f"{key}{end}", places.get(key, where), CHANGED, text=f"{text}{beside}")(predicate)
-        for (key, text), predicate in zip(texts.items(), predicates, strict=True)
+    matched = [task for task, (ngn, sora) in sizes.items() if ngn == sora]
+    if not matched:
+        raise Untested("no task has equal ranks")
+    parts = [_ahead(evidence, matched, "sora", len(matched)), _ahead(evidence, _KEYS, "adalora", 4)]
+    scores = (
+        "/".join(f"{evidence.cell(_SCORES.format(task, of)):.1f}" for of in ("ngn", "sora", "adalora"))
+        for task in _KEYS
+    )
+    listed = ", ".join(f"{task} {of_task}" for task, of_task in zip(_KEYS, scores, strict=True))
+    return Outcome(parts, f"scores of NGN/SoRA/AdaLoRA: {listed}")
+
+
+@claim.twice("peft_middle", "table 11", CHANGED, STAND_IN, limitation=True)
+def _middle(evidence: Evidence) -> Outcome:
+    """The learned LoRA ranks of both WikiSQL tasks concentrate in the middle third of the layers: it has as many as
+    either other third."""
+    parts, listed = [], []
+    for task in ("wikisql-easy", "wikisql-hard"):
+        name = f"dataelevenbody.lora-{task}.thirds"
+        ranks = [round(evidence.cell(name, f"{part}.value")) for part in _PARTS]
+        listed.append(f"{task} {'/'.join(map(str, ranks))}")
+        parts.append(middle_third(ranks, name, task))
+    return Outcome(parts, f"ranks: {', '.join(listed)}")
+
+
+def middle_third(ranks: Sequence[int], what: str, task: str) -> Estimate:
+    """Want that the middle third of the layers has as many ranks as either other.
+
+    Raises:
+        Untested: if ``what`` has none.
+    """
+    early, middle, late = ranks
+    both = middle + max(early, late)
+    if both == 0:
+        raise Untested(f"{what}: no rank was learned")
+    return Estimate(
+        f"middle third, of it and the larger of the others, {task}", share(middle, both), 0.5, spec=".0%"
     )
 
 
-CLAIMS = (*_of(None), *_of(STAND_IN))
+def _close(kind: str, title: str) -> tuple[Claim, Claim]:
+    def predicate(evidence: Evidence) -> Outcome:
+        parts = []
+        for task in _KEYS:
+            name = f"dataeleven{kind}body.{task}.score"
+            cut, soft = (evidence.answers(name, f"{of}.value") for of in ("truncated", "soft"))
+            parts.append(Estimate(task, difference_of_shares(cut, soft), -0.03, 0.03, "+.1%"))
+        return Outcome(parts, "truncated minus soft")
+
+    text = f"{title}: truncated scores are within three points of the soft ones."
+    return claim.twice(f"{kind}_close", "table 11", CHANGED, STAND_IN, text=text)(predicate)
+
+
+CLOSE = (*_close("lora", "LoRA rank"), *_close("adapter", "adapter width"))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from experiments.analysis.collect import Reader, RecordedRun
 from experiments.analysis.figures import Data, Line, Panel, Point, Spec
-from experiments.analysis.gather import Gathered, gather, stand_in
+from experiments.analysis.gather import Gathered, gather, points_of
 from experiments.analysis.quantities import NotMeasured, quantity_of
 from experiments.analysis.selection import Selection, base_of, selected_runs
 from experiments.analysis.tables import PM, OwnTable, Row, column, row
@@ -174,9 +173,9 @@ def _selections(gate: str) -> dict[str, Selection]:
     return {task: learned(task, gate, choices=SMALL) for task in TASKS.values()}
 
 
-def _by_layer(gate: str, reader: Reader, overrides: Mapping[str, Any]) -> Data:
+def _by_layer(gate: str, reader: Reader) -> Data:
     """Make a series of retained components over the layers for each adapted map."""
-    gathered = gather(reader, _selections(gate), ["size"], overrides, own_data=True)
+    gathered = gather(reader, _selections(gate), ["size"], own_data=True)
     points: list[Point] = []
     titles: dict[str, str] = {}
     for task, group in gathered.groups.items():
@@ -216,9 +215,9 @@ def _points(task: str, run: RecordedRun) -> Iterator[Point]:
             yield Point(series, size, score, (runs[name].run_id,), task, low, high, apart)
 
 
-def _against_rank(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+def _against_rank(reader: Reader) -> Data:
     selections = _selections("lora")
-    gathered = gather(reader, selections, ["size", "truncated"], overrides, own_data=True)
+    gathered = gather(reader, selections, ["size", "truncated"], own_data=True)
     points: list[Point] = []
     lines: list[Line] = []
     lacking: dict[str, list[str]] = {}
@@ -240,20 +239,20 @@ def _against_rank(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     # the companions of the learned models also belong to the figure
     others: dict[str, None] = {}
     for task, group in gathered.groups.items():
-        chosen = stand_in(selections[task], overrides)
+        chosen = reader.chosen(selections[task])
         for run, (_, find) in itertools.product(group.runs, chosen.companions):
             others.update(dict.fromkeys(one.id for one in selected_runs(find(chosen, run.seed, run.record))))
     return replace(data, runs=(*data.runs, *others))
 
 
-def _soft_against_truncated(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+def _soft_against_truncated(reader: Reader) -> Data:
     keys = {f"{gate} {task}": chosen for gate in _GAPS for task, chosen in _selections(gate).items()}
-    gathered = gather(reader, keys, ["soft", "truncated"], overrides, own_data=True)
+    gathered = gather(reader, keys, ["soft", "truncated"], own_data=True)
     labels = {task: label for label, task in TASKS.items()}
     points: list[Point] = []
     for key, group in gathered.groups.items():
         gate, _, task = key.partition(" ")
-        points += group.points(labels[task], "soft", "truncated", gate)
+        points += points_of(group, labels[task], "soft", "truncated", gate)
     lines = []
     for gate in _GAPS:
         ends = [value for point in points if point.panel == gate for value in (point.x, point.y)]

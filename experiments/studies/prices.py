@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 
 from experiments.analysis.claims import ABOVE, Claims, Estimate, Outcome
 from experiments.analysis.collect import Reader
 from experiments.analysis.estimates import mean, rank_correlation, share
-from experiments.analysis.evidence import Evidence, Untested, sufficient
+from experiments.analysis.evidence import Evidence, Untested, require
 from experiments.analysis.figures import Curve, Data, Line, Panel, Point, Spec
 from experiments.analysis.gather import gather
 from experiments.analysis.reduce import sample
 from experiments.analysis.statistics import Array
 from experiments.config.schema import branch_phase
 from experiments.studies.model import Study
-from experiments.studies.one_d import BASELINE
+from experiments.studies.one_d import BASELINE, SHOWN_SEED
 
 CONTINUED = BASELINE.with_overrides({"continue_with": (0.1, 1.0, 10.0)})
 """Continued training (figure 6): the baseline, and three branches from its end. The figure shows seed 0."""
@@ -70,9 +69,9 @@ class Plateau:
 def staircase(reader: Reader) -> Iterator[Price]:
     """Yield every price of the sweep that has a usable record, ascending."""
     for place, (price, selection) in enumerate(zip(PRICES, SWEEP, strict=True)):
-        numbers, used, _ = sample(reader.collect(selection), ["grown.count"], frozenset(["grown.count"]))
-        if used:
-            yield Price(place, price, int(numbers["grown.count"][0, 0]), used[0])
+        found = sample(reader.collect(selection), ["grown.count"])
+        for run_id, count in zip(found.run_ids, found.of("grown.count"), strict=True):
+            yield Price(place, price, int(count), run_id)
 
 
 def plateaus(found: Iterable[Price], least: int = LEAST) -> tuple[Plateau, ...]:
@@ -104,13 +103,13 @@ PANELS = {
 }
 
 
-def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+def make(reader: Reader) -> Data:
     """Make two series in "count", t within 0.01 of an integer or not, and the plateaus; in "mse", both errors."""
     quantities = ["grown.count", "integer", "grown.soft.mse", "grown.truncated.mse"]
-    gathered = gather(reader, dict(zip(PRICES, SWEEP, strict=True)), quantities, overrides, unit="prices")
+    gathered = gather(reader, dict(zip(PRICES, SWEEP, strict=True)), quantities, unit="prices")
     points, steps, lines = [], [], []
     for price, group in sorted(gathered.groups.items()):
-        for name, *numbers in zip(group.ids, *group.values.values(), strict=True):
+        for name, *numbers in zip(group.run_ids, *map(group.of, quantities), strict=True):
             count, integer, soft, truncated = map(float, numbers)
             landed = LANDED if integer else BETWEEN
             shown = ((landed, count, "count"), ("soft", soft, "mse"), ("truncated", truncated, "mse"))
@@ -131,8 +130,6 @@ SPEC = Spec(
     "figure2", "Figure 2: sweep of the capacity price, 1D regression", PANELS, make, 4.8, section="one_d", rank=2
 )
 
-SHOWN_SEED = 0
-"""The seed drawn strongly. It was fixed in advance, as for the numbers of the standard run."""
 SHARED = "shared training"
 COURSES = {
     "t": Panel("training step", "boundary t", "Boundary"),
@@ -148,10 +145,10 @@ def branch(factor: float) -> str:
     return f"{factor:g} × λ₀"
 
 
-def _continued(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+def _continued(reader: Reader) -> Data:
     """Make curves of the shared training and of the branches, whose steps continue from its end."""
     quantities = ["grown.t", *(f"{branch_phase(factor)}.t" for factor in FACTORS)]
-    gathered = gather(reader, {"": CONTINUED}, quantities, overrides, unit="seeds")
+    gathered = gather(reader, {"": CONTINUED}, quantities, unit="seeds")
     curves = []
     for run in gathered.groups[""].runs:
         stored = reader.store.curves(run.run_id)
@@ -211,8 +208,7 @@ def _price_trades_fit(evidence: Evidence) -> Outcome:
 def _plateaus(evidence: Evidence) -> Outcome:
     """Most plateaus of the count, the first and last left out, span about a factor of two in λ (1.5 to 3)."""
     prices = [*staircase(evidence.reader)]
-    if not sufficient(len(prices), len(PRICES)):
-        raise Untested(f"λ sweep: {len(prices)} of {len(PRICES)} runs")
+    require(len(prices), len(PRICES), "λ sweep")
     # the first and the last are cut off by the ends of the sweep, so their width is not the plateau's
     inner = plateaus(prices)[1:-1]
     if len(inner) < 3:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
-from experiments.analysis.claims import Claim, Claims, Estimate, Outcome, Published
+from experiments.analysis.claims import Claims, Estimate, Outcome, Published
 from experiments.analysis.estimates import difference_of_shares, exact, share
 from experiments.analysis.evidence import Evidence, Untested
 from experiments.analysis.selection import PRUNED, Selection, base_of
 from experiments.analysis.tables import Row, StandIn, Table, column, number, row
-from experiments.studies.peft import CHANGED, LLAMA, SMALL, SMALL_MODEL
+from experiments.studies.peft import CHANGED, LLAMA, SMALL
 
 _KEPT = r"<value:.1f>\%"
 _SCORE = "<value:.1f>"
@@ -129,86 +129,50 @@ NUMBERS = (
 )
 
 
-_LADDERS = [f"{target}-{backbone}" for target in ("heads", "ffn", "both") for backbone in ("frozen", "updated")]
 claim = Claims(1200)
 
 
-def _pruning(stand_in: StandIn | None) -> tuple[Claim, ...]:
-    """The claims on tables 13 and 14: of the paper's models, or of the one that stands in for them here."""
-    end = "" if stand_in is None else "_small"
-    beside = "" if stand_in is None else f" Here {SMALL_MODEL} at {stand_in.name.partition(', ')[2]}."
-
-    def cell(evidence: Evidence, name: str) -> float:
-        return evidence.cell(name, None, stand_in)
-
-    def monotone(evidence: Evidence) -> Outcome:
-        steps = []
-        for ladder in _LADDERS:
-            for number_of, sign in (("kept", 1), ("score", 1), ("forgetting", -1)):
-                values = [cell(evidence, f"datathirteenbody.{ladder}-1e-{power}.{number_of}") for power in (2, 3, 4)]
-                steps += [sign * (after - before) for before, after in pairwise(values)]
-        rising, ties = sum(step > 0 for step in steps), steps.count(0)
-        if ties == len(steps):
-            raise Untested("every step is a tie")
-        because = f"{rising} of {len(steps)} steps to a lower price, {ties} ties"
-        part = Estimate("share of steps that are no ties", share(rising, len(steps) - ties), 0.9, spec=".0%")
-        return Outcome([part], because)
-
-    def frozen(evidence: Evidence) -> Outcome:
-        safer = total = published = 0
-        for target in ("heads", "ffn", "both"):
-            for power in (2, 3, 4):
-                names = [f"datathirteenbody.{target}-{kind}-1e-{power}.forgetting" for kind in ("frozen", "updated")]
-                values = [cell(evidence, name) for name in names]
-                printed = [evidence.published(name) for name in names]
-                safer += values[0] <= values[1]
-                published += printed[0] <= printed[1]
-                total += 1
-        return Outcome([Published("pairs with no more forgetting", safer, total, published, total)])
-
-    def random(evidence: Evidence) -> Outcome:
-        parts, kept = [], []
-        for scored, size in (("score", "kept"), ("mixed_score", "mixed_kept")):
-            ngn, drop, wanda = (
-                evidence.answers(f"datafourteenbody.{name}.{scored}", None, stand_in)
-                for name in ("ngn", "random", "wanda")
-            )
-            parts += [
-                Estimate(f"{scored}, NGN minus random", difference_of_shares(ngn, drop), 0.2, spec="+.1%"),
-                Estimate(f"{scored}, NGN minus Wanda", difference_of_shares(ngn, wanda), -0.1, 0.1, "+.1%"),
-            ]
-            kept.append(Estimate(f"{size}, %", exact(cell(evidence, f"datafourteenbody.ngn.{size}")), most=50))
-        return Outcome(parts, premises=kept)
-
-    return tuple(
-        claim(
-            f"{key}{end}", where if stand_in is None else f"{where}, {SMALL_MODEL}", threshold, text=f"{text}{beside}"
-        )(predicate)
-        for key, text, where, predicate, threshold in (
-            (
-                "prune_monotone",
-                "A lower price keeps more, scores higher and forgets less (at least nine steps in ten).",
-                "table 13",
-                monotone,
-                CHANGED,
-            ),
-            (
-                "prune_frozen",
-                "Freezing the surviving weights forgets less than updating them, at every price.",
-                "table 13",
-                frozen,
-                CHANGED,
-            ),
-            (
-                "prune_random",
-                "Pruning by NGN is far above random removal (20 points) and within 10 points of Wanda, where at least "
-                "half of the neurons are removed.",
-                "table 14",
-                random,
-                "before results; premise since 2026-11-25, after results",
-            ),
-        )
-    )
+@claim.twice("prune_monotone", "table 13", CHANGED, STAND_IN)
+def _monotone(evidence: Evidence) -> Outcome:
+    """A lower price keeps more, scores higher and forgets less (at least nine steps in ten)."""
+    steps = []
+    for target, backbone in product(TARGETS, BACKBONES):
+        for number_of, sign in (("kept", 1), ("score", 1), ("forgetting", -1)):
+            name = f"datathirteenbody.{target}-{backbone}-1e-{{}}.{number_of}"
+            values = [evidence.cell(name.format(power)) for power in POWERS]
+            steps += [sign * (after - before) for before, after in pairwise(values)]
+    rising, ties = sum(step > 0 for step in steps), steps.count(0)
+    if ties == len(steps):
+        raise Untested("every step is a tie")
+    because = f"{rising} of {len(steps)} steps to a lower price, {ties} ties"
+    part = Estimate("share of steps that are no ties", share(rising, len(steps) - ties), 0.9, spec=".0%")
+    return Outcome([part], because)
 
 
-CLAIMS = (*_pruning(None), *_pruning(STAND_IN))
+@claim.twice("prune_frozen", "table 13", CHANGED, STAND_IN)
+def _frozen(evidence: Evidence) -> Outcome:
+    """Freezing the surviving weights forgets less than updating them, at every price."""
+    safer = total = published = 0
+    for target, power in product(TARGETS, POWERS):
+        names = [f"datathirteenbody.{target}-{kind}-1e-{power}.forgetting" for kind in BACKBONES]
+        values = [evidence.cell(name) for name in names]
+        printed = [evidence.published(name) for name in names]
+        safer += values[0] <= values[1]
+        published += printed[0] <= printed[1]
+        total += 1
+    return Outcome([Published("pairs with no more forgetting", safer, total, published, total)])
+
+
+@claim.twice("prune_random", "table 14", "before results; premise since 2026-11-25, after results", STAND_IN)
+def _random(evidence: Evidence) -> Outcome:
+    """Pruning by NGN is far above random removal (20 points) and within 10 points of Wanda, where at least half of the
+    neurons are removed."""
+    parts, kept = [], []
+    for scored, size in (("score", "kept"), ("mixed_score", "mixed_kept")):
+        ngn, drop, wanda = (evidence.answers(f"datafourteenbody.{row.key}.{scored}") for row in FOURTEEN.rows)
+        parts += [
+            Estimate(f"{scored}, NGN minus random", difference_of_shares(ngn, drop), 0.2, spec="+.1%"),
+            Estimate(f"{scored}, NGN minus Wanda", difference_of_shares(ngn, wanda), -0.1, 0.1, "+.1%"),
+        ]
+        kept.append(Estimate(f"{size}, %", exact(evidence.cell(f"datafourteenbody.ngn.{size}")), most=50))
+    return Outcome(parts, premises=kept)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -138,20 +136,20 @@ PANELS = {
 }
 
 
-def _make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
-    gathered = gather(reader, LADDER_RUNS, ["kept", "n", "low", "high", *PANELS], overrides)
+def _make(reader: Reader) -> Data:
+    quantities = ["kept", "n", "low", "high", *PANELS]
+    gathered = gather(reader, LADDER_RUNS, quantities)
     asked: set[int] = set()
     points: list[Point] = []
     for key, group in gathered.groups.items():
         target, backbone, _ = key.split("-", 2)
         series = f"{TARGETS[target]}, {backbone}"
         for at, run in enumerate(group.runs):
-            x = float(group.values["kept"][at])
-            asked.add(int(group.values["n"][at]))
-            low, high = (float(group.values[end][at]) for end in ("low", "high"))
-            for panel in PANELS:
-                point = Point(series, x, float(group.values[panel][at]), (run.run_id,), panel)
-                points.append(replace(point, low=min(low, point.y), high=high) if panel == "score" else point)
+            x, n, low, high, *shown = (float(group.of(quantity)[at]) for quantity in quantities)
+            asked.add(int(n))
+            for panel, y in zip(PANELS, shown, strict=True):
+                point = Point(series, x, y, (run.run_id,), panel)
+                points.append(replace(point, low=min(low, y), high=high) if panel == "score" else point)
     lines = []
     for panel in PANELS:
         for series in _SERIES:

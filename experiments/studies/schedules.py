@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import chain
-from typing import Any
 
 from experiments.analysis.claims import ABOVE, Claims, Estimate, Outcome, Published
 from experiments.analysis.collect import Reader
@@ -87,9 +85,9 @@ PANELS = {key: Panel("training step", "boundary t", title) for key, title in _TI
 """Panels by the key of the table's row."""
 
 
-def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+def make(reader: Reader) -> Data:
     """Make a panel for each schedule: the boundary of each seed, and the median."""
-    gathered = gather(reader, FOUR.runs, ["grown.t"], overrides)
+    gathered = gather(reader, FOUR.runs, ["grown.t"])
     drawn = [boundaries(reader, group, key) for key, group in gathered.groups.items()]
     curves, lines = (chain(*parts) for parts in zip(*drawn, strict=True))
     return gathered.data(curves=curves, lines=lines, courses={key: key for key in PANELS})

@@ -40,10 +40,6 @@ def _former() -> list[Selection]:
     return [*(replace(each, overrides=()).with_overrides(FORMER | dict(each.overrides)) for each in runs), *others]
 
 
-def _one_d() -> list[Selection]:
-    return [selection for study in IN_ORDER for selection in study.make()]
-
-
 CALIBRATION = Study(
     "calibration", "table 4's schedules at four boundary rates and four draws of the inputs", _calibration, rank=111
 )
@@ -64,7 +60,9 @@ IN_ORDER = (
     INIT_SWEEP,
 )
 """The studies of the 1D regression, in the order in which they are run."""
-ONE_D = Study("one_d", "every study of the 1D regression, in order", _one_d, rank=114)
+ONE_D = Study(
+    "one_d", "every study of the 1D regression, in order", lambda: [s for one in IN_ORDER for s in one.make()], rank=114
+)
 
 TABLES = Study(
     "tables",

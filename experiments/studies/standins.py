@@ -10,11 +10,11 @@ import numpy as np
 
 from experiments.analysis.claims import Claims, Estimate, Exact, Outcome, Tally
 from experiments.analysis.estimates import difference_of_shares, exact, share
-from experiments.analysis.evidence import Evidence, Untested
+from experiments.analysis.evidence import Evidence
 from experiments.analysis.selection import PRUNED, RIVALS, Selection, base_of
 from experiments.analysis.tables import PM, OwnTable, column, row
 from experiments.studies.model import Study
-from experiments.studies.peft import SMALL, TASKS, learned
+from experiments.studies.peft import SMALL, TASKS, learned, middle_third
 from experiments.studies.peft_small import SCORES, method_row
 from experiments.studies.pruning import SHORT, TARGETS, ladder_row, pruned
 from experiments.studies.pruning_small import COLUMNS, LADDER_RUNS, method_rows
@@ -257,12 +257,5 @@ def _middle(evidence: Evidence) -> Outcome:
     parts = []
     for key, runs in PRICED_RUNS.items():
         found = evidence.samples(runs, ["early", "mid", "late"], key)
-        early, mid, late = (round(float(found[part].sum())) for part in ("early", "mid", "late"))
-        if mid + (other := max(early, late)) == 0:
-            raise Untested(f"{key}: no rank was learned")
-        parts.append(
-            Estimate(
-                f"middle third, of it and the larger of the others, {key}", share(mid, mid + other), 0.5, spec=".0%"
-            )
-        )
+        parts.append(middle_third([round(float(found[part].sum())) for part in ("early", "mid", "late")], key, key))
     return Outcome(parts)

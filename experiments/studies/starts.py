@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -49,12 +48,13 @@ def sweep_selections(seeds: Iterable[int]) -> list[Selection]:
     return [panel.start(t_init).with_seeds(own) for panel in STARTS_OF for t_init in STARTS]
 
 
-def _init_sweep() -> list[Selection]:
+INIT_SWEEP = Study(
+    "init_sweep",
+    "figure 5: t_init 0 to 16, fifty seeds, three panels",
     # ten seeds of every start before the other forty, so that an unfinished sweep is the ten-seed figure
-    return sweep_selections(range(10)) + sweep_selections(range(10, 50))
-
-
-INIT_SWEEP = Study("init_sweep", "figure 5: t_init 0 to 16, fifty seeds, three panels", _init_sweep, rank=105)
+    lambda: sweep_selections(range(10)) + sweep_selections(range(10, 50)),
+    rank=105,
+)
 INIT_SWEEP_TEN = Study(
     "init_sweep_ten", "the first ten seeds of figure 5", lambda: sweep_selections(range(10)), rank=106
 )
@@ -64,20 +64,20 @@ PANELS = {panel.key: Panel("initial boundary t₀", "final boundary t", panel.ti
 _DIAGONAL = np.array([STARTS[0], STARTS[-1]])
 
 
-def make(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+def make(reader: Reader) -> Data:
     """Make a series of means, with bars of one population deviation, and a series of runs, in each panel."""
     selections = {(panel.key, start): panel.start(start).with_seeds(SEEDS) for panel in STARTS_OF for start in STARTS}
-    gathered = gather(reader, selections, ["grown.t"], overrides)
+    gathered = gather(reader, selections, ["grown.t"])
     points = []
     counts: dict[str, list[int]] = {}
     for (panel, start), group in gathered.groups.items():
         if not group.runs:
             continue
         counts.setdefault(panel, []).append(len(group.runs))
-        final = group.values["grown.t"]
+        final = group.of("grown.t")
         mean, sd = float(final.mean()), float(final.std(ddof=0))
-        points.append(Point(MEAN, start, mean, group.ids, panel, mean - sd, mean + sd))
-        points += [Point(EACH, start, float(t), (run,), panel) for run, t in zip(group.ids, final, strict=True)]
+        points.append(Point(MEAN, start, mean, group.run_ids, panel, mean - sd, mean + sd))
+        points += [Point(EACH, start, float(t), (run,), panel) for run, t in zip(group.run_ids, final, strict=True)]
     lines = [Line("t = t₀", _DIAGONAL, _DIAGONAL, panel) for panel in PANELS]
     spans = {panel: dict.fromkeys((min(numbers), max(numbers))) for panel, numbers in counts.items()}
     titles = {panel: f"seeds per start: {' to '.join(map(str, span))}" for panel, span in spans.items()}

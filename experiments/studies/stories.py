@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from experiments.analysis.claims import Claims, Estimate, Outcome
 from experiments.analysis.collect import Reader, RecordedRun
 from experiments.analysis.estimates import single
@@ -53,11 +50,6 @@ STORIES = OwnTable(
 text is not the paper's, so these numbers are not compared with its numbers."""
 
 
-def _selections() -> list[Selection]:
-    # seed 0 of every row first
-    return [runs.with_seeds([0]) for runs in selections_of(STORIES)] + selections_of(STORIES)
-
-
 def _stories_frontier() -> list[Selection]:
     return [
         Selection.of({"task": "tinystories", "gate": gate, "method": "fixed"}, {"method.count": (count, count)}, [0])
@@ -67,7 +59,12 @@ def _stories_frontier() -> list[Selection]:
 
 
 TINYSTORIES = Study(
-    "tinystories", "heads, slices, both, and Mamba states on TinyStories", _selections, rank=203, curves=1
+    "tinystories",
+    "heads, slices, both, and Mamba states on TinyStories",
+    # seed 0 of every row first
+    lambda: [runs.with_seeds([0]) for runs in selections_of(STORIES)] + selections_of(STORIES),
+    rank=203,
+    curves=1,
 )
 
 TINYSTORIES_FRONTIER = Study(
@@ -100,7 +97,7 @@ def _point(series: str, run: RecordedRun, phase: str, gate: str) -> Point:
     return Point(series, sum(found["count"]), found["truncated"]["bits_per_character"], (run.run_id,), gate)
 
 
-def _frontier(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+def _frontier(reader: Reader) -> Data:
     learned = {(gate, 0): STORIES.runs[gate] for gate in FRONTIERS}
     alone = {
         (dict(chosen.choices)["gate"], dict(chosen.overrides)["method.count"][0]): chosen
@@ -108,7 +105,7 @@ def _frontier(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     }
     series = {key: _PHASES if key in learned else {"fixed": FIXED} for key in (*learned, *alone)}
     quantities = {key: [f"{phase}.{_SCORE}" for phase in phases] for key, phases in series.items()}
-    gathered = gather(reader, learned | alone, quantities, overrides)
+    gathered = gather(reader, learned | alone, quantities)
     points = [
         _point(name, run, phase, key[0])
         for key, group in gathered.groups.items()
@@ -118,8 +115,8 @@ def _frontier(reader: Reader, overrides: Mapping[str, Any]) -> Data:
     return gathered.data(points, notes=[_NOTE, "learned models truncated; fixed, layers alike: seed 0"])
 
 
-def _prefixes(reader: Reader, overrides: Mapping[str, Any]) -> Data:
-    gathered = gather(reader, {gate: STORIES.runs[gate] for gate in PREFIXES}, [f"grown.{_SCORE}"], overrides)
+def _prefixes(reader: Reader) -> Data:
+    gathered = gather(reader, {gate: STORIES.runs[gate] for gate in PREFIXES}, [f"grown.{_SCORE}"])
     points: list[Point] = []
     for gate, group in gathered.groups.items():
         for run in group.runs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from experiments.analysis.collect import Reader
 from experiments.analysis.estimates import median, share
 from experiments.analysis.evidence import Evidence
 from experiments.analysis.figures import Data, Line, Panel, Point, Spec
-from experiments.analysis.gather import gather, spread
+from experiments.analysis.gather import gather, points_of, spread
 from experiments.analysis.selection import Selection
 from experiments.analysis.statistics import YES, Array
 from experiments.analysis.tables import MEAN_T, PM, OwnTable, Row, StandIn, Table, column, mean_sd, row
@@ -136,11 +136,6 @@ BF16 = OwnTable(
 """Whether training in bf16 costs accuracy."""
 
 
-def _vision() -> list[Selection]:
-    tasks = (("mnist", "mlp"), ("mnist", "conv"), ("cifar10", "conv"), ("cora", "gcn"))
-    return [Selection.of({"task": task, "gate": gate}) for task, gate in tasks]
-
-
 def _vision_frontier() -> list[Selection]:
     # beyond 16 features the weights 0.5^k are negligible
     tasks = (("mnist", "mlp", 16), ("mnist", "conv", 8), ("cifar10", "conv", 16), ("cora", "gcn", 8))
@@ -151,7 +146,7 @@ def _vision_frontier() -> list[Selection]:
     ]
 
 
-VISION = Study("vision", "table 8: MNIST, CIFAR-10 and Cora, ten seeds", _vision, rank=201)
+VISION = Study("vision", "table 8: MNIST, CIFAR-10 and Cora, ten seeds", lambda: selections_of(EIGHT), rank=201)
 VISION_FRONTIER = Study(
     "vision_frontier", "accuracy against count: fixed models of every count, three seeds", _vision_frontier, rank=202
 )
@@ -166,9 +161,8 @@ _SIDE = {FROM_LOW: -0.27, FROM_HIGH: 0.27}
 """Horizontal offset of a learned series within a count; the fixed series is on the tick."""
 
 
-def _make(task: str, gate: str, reader: Reader, overrides: Mapping[str, Any]) -> Data:
-    of = {"task": task, "gate": gate}
-    (learned,) = [s for s in VISION.make() if dict(s.choices).items() >= of.items()]
+def _make(task: str, gate: str, reader: Reader) -> Data:
+    of, learned = {"task": task, "gate": gate}, EIGHT.runs[f"{task}-{gate}"]
     alone: dict[str | int, Selection] = {
         dict(s.overrides)["method.count"]: s for s in VISION_FRONTIER.make() if dict(s.choices).items() >= of.items()
     }
@@ -179,11 +173,11 @@ def _make(task: str, gate: str, reader: Reader, overrides: Mapping[str, Any]) ->
         for key in selections
         for phase in [phases[key] if isinstance(key, str) else "fixed"]
     }
-    gathered = gather(reader, selections, quantities, overrides)
+    gathered = gather(reader, selections, quantities)
     pooled: dict[float, dict[int, tuple[str, float]]] = defaultdict(dict)
     points: list[Point] = []
     for key, group in gathered.groups.items():
-        found = group.points(str(key), *quantities[key])
+        found = points_of(group, str(key), *quantities[key])
         if key in _SIDE:
             points += spread(found, 0.18, _SIDE[str(key)])
             continue
@@ -212,9 +206,9 @@ def _make(task: str, gate: str, reader: Reader, overrides: Mapping[str, Any]) ->
 
 def _published(task: str, gate: str) -> Line:
     """Draw the published median accuracy of the truncated model as a line at the published median count."""
-    from experiments.analysis.published import load_published, value_of  # here: the paper's file never imports it
+    from experiments.analysis.published import value_of  # here: the paper's file never imports it
 
-    values = {name: value_of(load_published(), EIGHT, EIGHT.row(f"{task}-{gate}"), name) for name in ("t", "truncated")}
+    values = {name: value_of(EIGHT, EIGHT.row(f"{task}-{gate}"), name) for name in ("t", "truncated")}
     t, accuracy = (np.ravel(value[1]["median"]) for value in values.values() if value is not None)
     count = np.floor(t + 0.5) + 1
     return Line("published, from low", count + np.array([-0.5, 0.5]), np.repeat(accuracy, 2))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from experiments.core.blocks import ConfigError
+from experiments.core.blocks import ConfigError, legal_name
 from experiments.core.config import TaskSettings
 from experiments.core.plugins import discover_classes
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from experiments.core.config import Config
     from experiments.core.task import Task
 
-TASKS = discover_classes(__name__, __path__, TaskSettings)  # type: ignore[type-abstract]
+TASKS = discover_classes(__name__, __path__, TaskSettings)
 """Name → settings class."""
-COMPONENTS = {part.legal_name(): part for task in TASKS.values() for part in task.components}
+COMPONENTS = {legal_name(part, "component"): part for task in TASKS.values() for part in task.components}
 """Name → settings class of every ordered component that fits a task."""
-GATES_OF_TASK = {name: tuple(part.legal_name() for part in task.components) for name, task in TASKS.items()}
+GATES_OF_TASK = {name: tuple(legal_name(part, "component") for part in task.components) for name, task in TASKS.items()}
 """The ordered components that fit each task, its usual first."""
 
 

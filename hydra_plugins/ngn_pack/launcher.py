@@ -63,7 +63,7 @@ class PackLauncher(Launcher):
         """
         hydra = self.config.hydra
         form = hydra.job.config.override_dirname
-        named = sorted(token for token in overrides if key_of(token).lstrip("+") not in form.exclude_keys)
+        named = sorted(token for token in overrides if key_of(token) not in form.exclude_keys)
         with read_write(hydra), open_dict(hydra):
             hydra.job.id = hydra.job.num = number
             hydra.job.override_dirname = str(form.item_sep).join(named).replace("=", str(form.kv_sep))

@@ -2,8 +2,9 @@
 
 import pytest
 import torch
-from kernel_cases import BANK, plan, resumed_exactly
+from kernel_cases import BANK, plan
 from sizable import Adding, Layers
+from stopping import resumed
 from torch import nn
 
 import ngn
@@ -101,11 +102,11 @@ def test_wrong_budgets_are_refused(budget, message):
 
 @pytest.mark.parametrize("stop", [20, 56])
 def test_resumed_it_is_the_same_to_the_last_bit(stop, tmp_path):
-    def make():
-        return bank(ngn.Budget(parameters=[of(3), of(5)]), seeds=[0, 1], t0=7.4)
+    def trainer(**settings):
+        learner = bank(ngn.Budget(parameters=[of(3), of(5)]), seeds=[0, 1], t0=7.4)
+        return BANK.trainer(Trainer, learner, plan(60, lr_boundary=0.1), **settings)
 
-    straight, again = resumed_exactly(make, plan(60, lr_boundary=0.1), stop, tmp_path)
-    assert torch.equal(straight.lead, again.lead)
+    resumed(trainer, tmp_path, stop)
 
 
 def test_counts_are_multiples():

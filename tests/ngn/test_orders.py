@@ -9,7 +9,7 @@ from modes import hard_output
 from structures import STRUCTURES, awake
 
 import ngn
-from experiments.methods.decay.capacity import DecayGate
+from experiments.methods.gates.decay import DecayGate
 from experiments.models.kernels.supported import unsupported
 from ngn.train.losses import Supervised, mean_squared_error
 from ngn.train.trainer import Trainer

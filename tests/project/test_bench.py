@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import importlib
 import importlib.util
 import os
 import re
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -18,14 +19,13 @@ from experiments.core.paths import ROOT
 
 
 def load(name: str) -> ModuleType:
-    path = ROOT / "benchmarks" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
+    return importlib.import_module(name)
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder from which the benchmarks import each other, as they do as scripts."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
 
 
 @pytest.mark.slow
@@ -40,22 +40,18 @@ def test_scripts_with_paths_of_their_own_find_what_they_import(tmp_path: Path) -
         assert done.returncode == 0, done.stderr
 
 
-@pytest.fixture(scope="module")
-def bench() -> ModuleType:
-    return load("bench_1d")
-
-
 @pytest.mark.slow(seconds=10)
-def test_each_kind_of_process(bench: ModuleType, tmp_path: Path) -> None:
+def test_each_kind_of_process(tmp_path: Path) -> None:
+    bench = load("bench_1d")
     course = bench.TimedSteps(steps=1000, start=20, stop=60, seconds=0.1)
     bench.prepare(tmp_path, course)
-    for kind in ["loop", "torch", *(["fused"] if bench.fused() else [])]:
-        found = bench.rate_of(kind, 1 if kind == "loop" else 3, 1, 1, tmp_path, course)
+    for variant in (each for each in bench.VARIANTS[:4] if each.kind != "fused" or bench.fused()):
+        found = bench.rate_of(dataclasses.replace(variant, processes=1), tmp_path, course)
         assert found["rate"] > 0
         assert found["peak_mib"] >= found["imported_mib"] > 10
         assert 1 <= found["active"] <= 32
     with pytest.raises(RuntimeError, match="ended with code 1"):
-        bench.rate_of("loop", 0, 1, 0, tmp_path, course)
+        bench.rate_of(bench.VARIANTS[1], tmp_path / "nowhere", course)
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from experiments.analysis.selection import Selection
 from experiments.analysis.terminal import tex_to_text
 from experiments.config.identity import flatten
 from experiments.core.paths import ROOT
-from experiments.studies import MACROS, STUDIES
+from experiments.studies import STUDIES, macros
 
 _NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"
 PAIR = re.compile(rf"({_NUMBER}) ± ({_NUMBER})")
@@ -114,7 +114,7 @@ def rows_of(names: set[str]) -> list[Selection]:
     tasks = {dict(selection.choices).get("task") for name in names for selection in STUDIES[name].make()[:1]}
     return [
         row.runs.with_seeds(range(MOST_SEEDS))
-        for table in MACROS
+        for table in macros()
         for row in table.rows
         if row.runs is not None and dict(row.runs.choices).get("task") in tasks
     ]

@@ -3,45 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from experiments.analysis.collect import RecordedRun
 from experiments.analysis.compare import Comparison
 from experiments.analysis.formats import DASH
-from experiments.analysis.published import load_published, value_of
+from experiments.analysis.published import value_of
 from experiments.analysis.reduce import Cell
 from experiments.analysis.statistics import NO, PARTIAL, YES
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN, Verdict
-from experiments.studies import MACROS
+from experiments.studies import macro
 
 
-def cell(name: str, n: int | None = None, **value: float) -> tuple[str, Comparison]:
+def cell(name: str, n: int | None = None, **value: float) -> Comparison:
     """Make a table cell with these numbers, from ``n`` seeds or from every published one."""
-    macro, row_key, column_key = name.split(".")
-    (table,) = [table for table in MACROS if table.name == macro]
+    of, row_key, column_key = name.split(".")
+    table = macro(of)
     row = table.row(row_key)
     used = row.seeds if n is None else n
-    made = Cell({key.replace("__", "."): v for key, v in value.items()}, DASH, used, row.seeds, {}, ("run",) * used, ())
-    published = value_of(load_published(), table, row, column_key)
-    return name, Comparison(table, row, table.column(column_key), made, published, Verdict(NOT_RUN))
+    numbers = {key.replace("__", "."): v for key, v in value.items()}
+    made = Cell((RecordedRun(0, "run", {}),) * used, {}, (), numbers, DASH, row.seeds)
+    published = value_of(table, row, column_key)
+    return Comparison(table, row, table.column(column_key), made, published, Verdict(NOT_RUN))
 
 
-def eight(column: str, values: Sequence[Any]) -> dict[str, Any]:
+def eight(column: str, values: Sequence[float]) -> list[Comparison]:
     rows = ("mnist-mlp", "mnist-conv", "cifar10-conv", "cora-gcn")
-    return dict(cell(f"dataeightbody.{row}.{column}", value=value) for row, value in zip(rows, values, strict=True))
+    return [cell(f"dataeightbody.{row}.{column}", value=value) for row, value in zip(rows, values, strict=True)]
 
 
-def stories(ratio: float) -> dict[str, Comparison]:
-    rows = ("stories-heads", "stories-ffn", "stories-joint", "stories-mamba")
-    soft = dict(cell(f"dataeightbody.{row}.soft", value=1.0) for row in rows)
-    return soft | dict(cell(f"dataeightbody.{row}.truncated", value=ratio) for row in rows)
+def stories(ratio: float) -> list[Comparison]:
+    rows, scores = ("heads", "ffn", "joint", "mamba"), {"soft": 1.0, "truncated": ratio}
+    return [cell(f"dataeightbody.stories-{row}.{key}", value=bits) for row in rows for key, bits in scores.items()]
 
 
-def dimensions(last: float) -> dict[str, Comparison]:
+def dimensions(last: float) -> list[Comparison]:
     rates = {1: 100.0, 2: 100.0, 4: 100.0, 6: 100.0, 8: last}
-    return dict(cell(f"datafifteenbody.{d}.exact", rate=rate) for d, rate in rates.items())
+    return [cell(f"datafifteenbody.{d}.exact", rate=rate) for d, rate in rates.items()]
 
 
-Case = tuple[dict[str, Comparison], str]
+Case = tuple[list[Comparison], str]
 OF_CELLS: dict[str, tuple[Case, Case]] = {
     "dimension": ((dimensions(90.0), AGREES), (dimensions(20.0), DISAGREES)),
     # one row is proof that there is some; four rows without one do not prove that there is none
@@ -54,5 +54,5 @@ OF_CELLS: dict[str, tuple[Case, Case]] = {
 }
 """Claim → two sets of cells with the verdicts on them."""
 
-PUBLISHED = dict(cell(f"datafourbody.{row}.integer", 0) for row in ("baseline", "lambda_const"))
+PUBLISHED = [cell(f"datafourbody.{row}.integer", 0) for row in ("baseline", "lambda_const")]
 """Cells of which only the published number is read."""

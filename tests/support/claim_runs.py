@@ -1,8 +1,8 @@
-"""Made-up runs that agree or disagree with a claim. No training, no torch."""
+"""Made-up runs that agree or disagree with a claim: selections with the phases of their records. No training."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,192 +10,179 @@ import numpy as np
 import record_samples as samples
 
 from experiments.analysis.selection import Selection, selected_runs
+from experiments.analysis.tables import Table
 from experiments.config.schema import branch_phase
 from experiments.store.records import Store
-from experiments.studies import study
+from experiments.studies.budgets import BUDGETS
+from experiments.studies.commit import COMMITTED, TIED
 from experiments.studies.decay import DECAY
 from experiments.studies.depth import NINE, SEEDS_OF_DEPTH, TEN
+from experiments.studies.frontier import FIXED_FRONTIER
 from experiments.studies.learners import SEVEN
 from experiments.studies.one_d import BASELINE
-from experiments.studies.prices import CONTINUED
+from experiments.studies.orders import ORDERED
+from experiments.studies.prices import CONTINUED, SWEEP
 from experiments.studies.schedules import FOUR
+from experiments.studies.starts import STARTS_OF
 from experiments.studies.vision import EIGHT
+
+Phases = Mapping[str, Any]
+Made = list[tuple[Selection, Phases | Callable[[int], Phases]]]
+"""Runs with their phases: the same for all seeds, or those of a seed."""
 
 
 class Memory(Store):
-    """A store in memory."""
+    """A store in memory. ``highest``: up to where the boundary of each run rose on its way to 6, as a curve."""
 
-    def __init__(self) -> None:
+    def __init__(self, made: Iterable[tuple[Selection, Any]] = (), highest: float | None = None) -> None:
         super().__init__(Path("nowhere"))
         self.records: dict[str, dict[str, Any]] = {}
-        self.courses: dict[str, dict[str, np.ndarray]] = {}
+        self.highest = highest
+        for selection, phases in made:
+            for run in selected_runs(selection):
+                of_seed = phases(run.config.seed.value) if callable(phases) else phases
+                self.records[run.id] = samples.record(run.config, of_seed)
 
     def get(self, run_id: str) -> dict[str, Any] | None:
         return self.records.get(run_id)
 
     def curves(self, run_id: str) -> dict[str, np.ndarray] | None:
-        return self.courses.get(run_id)
-
-    def add(self, selection: Selection, phases: Callable[[int], Mapping[str, Any]]) -> None:
-        for run in selected_runs(selection):
-            self.records[run.id] = samples.record(run.config, phases(run.config.seed.value))
+        return None if self.highest is None else {"grown.t": np.array([[0.0], [self.highest], [6.0]])}
 
 
-def learner(store: Memory, key: str, counts: Sequence[int], error: float) -> None:
-    runs = SEVEN.row(key).runs
-    assert runs is not None
-    store.add(runs, lambda seed: {"grown": samples.grown([float(counts[seed % len(counts)] - 1)], error, error)})
+def grown(t: float, soft: float, truncated: float | None = None, **more: Any) -> Phases:
+    return {"grown": samples.grown([t], soft, soft if truncated is None else truncated) | more}
 
 
-def sweep(store: Memory, steps: int, falling: bool = True, t_off: float = 0.0) -> None:
+def sweep(steps: int, falling: bool = True, t_off: float = 0.0) -> Made:
     """Make a staircase: every ``steps`` prices the count falls by one and the error doubles."""
-    for at, selection in enumerate(study("lambda_sweep").make()):
-        level = at // steps if falling else 0
-        t, error = float(20 - level) + t_off, 1e-5 * 2.0**level
-        store.add(selection, lambda seed, t=t, error=error: {"grown": samples.grown([t], error, error)})  # type: ignore[misc]
+    levels = [at // steps if falling else 0 for at in range(len(SWEEP))]
+    return [(runs, grown(20.0 - level + t_off, 1e-5 * 2.0**level)) for level, runs in zip(levels, SWEEP, strict=True)]
 
 
-def frontier(store: Memory, times: float) -> None:
-    for selection in study("fixed_frontier").make():
-        if dict(selection.choices)["method"] == "fixed":
-            count = int(dict(selection.overrides)["method.count"])
-            store.add(selection, lambda seed, n=count: {"fixed": samples.fixed(n, 1e-4 / n)})  # type: ignore[misc]
-        else:
-            store.add(
-                selection,
-                lambda seed: {
-                    "grown": samples.grown(
-                        [4.0 + seed % 4], times * 1e-4 / (5 + seed % 4), times * 1e-4 / (5 + seed % 4)
-                    )
-                },
-            )
+def frontier(times: float) -> Made:
+    made = FIXED_FRONTIER.make()
+    fixed: Made = [(runs, {"fixed": samples.fixed(n, 1e-4 / n)}) for n, runs in enumerate(made[:12], 1)]
+    return fixed + [(runs, lambda seed: grown(4.0 + seed % 4, times * 1e-4 / (5 + seed % 4))) for runs in made[12:]]
 
 
-def starts(store: Memory, low: float, high: float, other: float) -> None:
-    for selection in study("init_sweep").make():
-        start = dict(selection.overrides).get("gate.t0", 0.0)
-        if start not in (0.0, 16.0):
-            continue
-        changed = "gate.r" in dict(selection.overrides) or dict(selection.choices)["schedule"] == "alpha_const"
-        t = low if start == 0 else other if changed else high
-        store.add(selection, lambda seed, t=t: {"grown": samples.grown([t], 1e-5, 1e-5)})  # type: ignore[misc]
+def starts(low: float, high: float, other: float) -> Made:
+    """Write runs from t₀ = 0, which end at ``low``, and from 16: ``high`` in the first panel, ``other`` beside it."""
+    ends = {(panel, start): (other if panel else high) if start else low for panel in range(3) for start in (0, 16)}
+    return [(STARTS_OF[at].start(t0).with_seeds(range(50)), grown(t, 1e-5)) for (at, t0), t in ends.items()]
 
 
-def continued(store: Memory, low: int, same: int, high: int) -> None:
-    def phases(seed: int) -> dict[str, Any]:
-        branches = zip((0.1, 1.0, 10.0), (low, same, high), strict=True)
-        after = {branch_phase(factor): samples.grown([float(n - 1)], 1e-5, 1e-5) for factor, n in branches}
-        return {"grown": samples.grown([6.0], 1e-5, 1e-5), **after}
-
-    store.add(CONTINUED, phases)
+def continued(*counts: int) -> Made:
+    after = {branch_phase(factor): n for factor, n in zip((0.1, 1.0, 10.0), counts, strict=True)}
+    return [(CONTINUED, {phase: samples.grown([n - 1.0], 1e-5, 1e-5) for phase, n in {"grown": 7, **after}.items()})]
 
 
-def errors(store: Memory, selection: Selection, t: float, soft: float, truncated: float) -> None:
-    store.add(selection, lambda seed: {"grown": {**samples.grown([t], soft, truncated), "r": [0.8]}})
+def baseline(t: Callable[[int], float]) -> Made:
+    return [(BASELINE.with_seeds(range(50)), lambda seed: grown(t(seed), 1e-5))]
 
 
-def schedules(**rows: tuple[float, float, float]) -> Callable[[Memory], None]:
+def schedules(**rows: tuple[float, float, float]) -> Made:
     """Write rows of table 4 with (t, soft, truncated); the baseline has its fifty seeds."""
-
-    def fill(store: Memory) -> None:
-        for key, numbers in {"baseline": (6.0, 1e-5, 1e-5), **rows}.items():
-            runs = FOUR.row(key).runs
-            assert runs is not None
-            errors(store, runs.with_seeds(range(50)) if key == "baseline" else runs, *numbers)
-
-    return fill
+    made: Made = [(FOUR.runs[key], grown(*numbers)) for key, numbers in rows.items() if key != "baseline"]
+    return [*made, (BASELINE.with_seeds(range(50)), grown(*rows.get("baseline", (6.0, 1e-5, 1e-5))))]
 
 
-def decay(**rows: tuple[float, float]) -> Callable[[Memory], None]:
+def decay(**rows: tuple[float, float]) -> Made:
     """Write rows of the decay table with (soft, truncated), and a baseline of 1e-5."""
-
-    def fill(store: Memory) -> None:
-        errors(store, BASELINE, 6.0, 1e-5, 1e-5)
-        for key, numbers in rows.items():
-            runs = DECAY.row(key).runs
-            assert runs is not None
-            errors(store, runs, 6.0, *numbers)
-
-    return fill
+    return [(BASELINE, grown(6.0, 1e-5)), *((DECAY.runs[key], grown(6.0, *errors)) for key, errors in rows.items())]
 
 
-def accuracies(lost: float, seeds: int) -> Callable[[Memory], None]:
+def accuracies(lost: float, seeds: int) -> Made:
     """Write vision runs; the first ``seeds`` lose so many points by truncation and against fixed models."""
 
-    def fill(store: Memory) -> None:
-        for key in ("mnist-mlp", "mnist-conv", "cifar10-conv", "cora-gcn"):
-            runs = EIGHT.row(key).runs
-            assert runs is not None
-            store.add(
-                runs,
-                lambda seed: {
-                    "grown": samples.grown([4.0], 90.0, 90.0 - lost * (seed < seeds), "accuracy"),
-                    "fixed": samples.fixed(5, 90.0, "accuracy"),
-                },
-            )
+    def phases(seed: int) -> Phases:
+        own = samples.grown([4.0], 90.0, 90.0 - lost * (seed < seeds), "accuracy")
+        return {"grown": own, "fixed": samples.fixed(5, 90.0, "accuracy")}
 
-    return fill
+    return [(runs, phases) for runs in EIGHT.runs.values()]
 
 
-def layers(constant: int, both: int = 6, error: float = 3e-4) -> Callable[[Memory], None]:
-    def fill(store: Memory) -> None:
-        for key, depth, mse in (
-            ("const-const", constant, 2e-2),
-            ("const-inc", 10, 1e-3),
-            ("dec-inc", both, error),
-            ("dec-const", 7, 2e-2),
-        ):
-            runs = NINE.row(key).runs
-            assert runs is not None
-            phase = {**samples.grown([1.0] * 10, mse, mse), "depth": depth}
-            store.add(runs.with_seeds(range(SEEDS_OF_DEPTH)), lambda seed, phase=phase: {"grown": phase})  # type: ignore[misc]
-
-    return fill
+def layers(constant: int, both: int = 6, error: float = 3e-4) -> Made:
+    rows = {"const-const": (constant, 2e-2), "const-inc": (10, 1e-3), "dec-inc": (both, error), "dec-const": (7, 2e-2)}
+    return [
+        (NINE.runs[key].with_seeds(range(SEEDS_OF_DEPTH)), grown(1.0, mse, depth=depth))
+        for key, (depth, mse) in rows.items()
+    ]
 
 
-def chain(bad: int) -> Callable[[Memory], None]:
-    def fill(store: Memory) -> None:
-        runs = TEN.row("recursive").runs
-        assert runs is not None
-        store.add(
-            runs.with_seeds(range(SEEDS_OF_DEPTH)),
-            lambda seed: {"grown": {**samples.grown([7.0], 2e-5, 3e-2 if seed < bad else 3e-5), "depth": 8}},
+def chain(bad: int) -> Made:
+    runs = TEN.runs["recursive"].with_seeds(range(SEEDS_OF_DEPTH))
+    return [(runs, lambda seed: grown(7.0, 2e-5, 3e-2 if seed < bad else 3e-5, depth=8))]
+
+
+def two_learners(key: str, ours: Sequence[int], our_error: float, theirs: Sequence[int], error: float) -> Made:
+    """Write NGN and another learner, whose seeds keep these counts in turn."""
+    return [
+        (SEVEN.runs[name], lambda seed, counts=counts, mse=mse: grown(counts[seed % len(counts)] - 1.0, mse))
+        for name, counts, mse in (("ngn", ours, our_error), (key, theirs, error))
+    ]
+
+
+def committed(cost: float = 1.0, beta4: float = 1e-5) -> Made:
+    """Write committed schedules that end at 6, with a truncated error of ``cost`` times the soft error.
+
+    Schedules without a commit have errors of the paper's form."""
+    soft = {**dict.fromkeys(FOUR.runs, 1e-5), "beta4": beta4}
+    made: Made = [(COMMITTED.runs[f"datafour_{key}_commit"], grown(6.0, x, cost * x)) for key, x in soft.items()]
+    return made + schedules(no_alpha=(4.5, 1e-5, 9e-5), beta4=(4.0, 1e-5, 6e-4))
+
+
+def tied(times: float) -> Made:
+    """Write boundaries that end ``times`` as far below 6 as the minimum of the penalty."""
+    below = {kappa: times * float(np.arcsin(1 / (np.pi * kappa))) / (2 * np.pi) for kappa in (1, 3, 10)}
+    return [(TIED.runs[f"constant_{kappa}"], grown(6.0 - apart, 1e-5)) for kappa, apart in below.items()]
+
+
+def rows(table: Table, numbers: Mapping[str, tuple[float, ...]]) -> Made:
+    """Write runs by row: truncated error, then the scores of smaller prefixes."""
+    return [
+        (table.runs[key], grown(float(len(prefixes) or 6), error, prefixes=prefixes))
+        for key, (error, *prefixes) in numbers.items()
+    ]
+
+
+def budgets(cost: float = 100.0, times: float = 2.0) -> Made:
+    """Write models of this cost under budgets of 100 parameters, with ``times`` the error of fixed models."""
+    made: Made = []
+    for count in range(3, 13):
+        limited = grown(count - 1.0, times * 1e-5, budget={"kind": "parameters", "limit": 100.0, "cost": cost})
+        made.append((BUDGETS.runs[f"one_d_{count}_budget"], limited))
+        made.append((BUDGETS.runs[f"one_d_{count}_fixed"], {"fixed": samples.fixed(count, 1e-5)}))
+    return made
+
+
+def stories(high: float) -> Made:
+    """Write stories under budgets: grown sizes at 1.7 bits, sizes from all components at ``high`` bits."""
+    return [
+        (
+            BUDGETS.runs[f"stories_{count}_{start}"],
+            {"grown": samples.grown([count - 1.0] * 2, bits, bits, "bits_per_character")},
         )
-
-    return fill
-
-
-def baseline(store: Memory, t: Callable[[int], float]) -> None:
-    store.add(BASELINE.with_seeds(range(50)), lambda seed: {"grown": samples.grown([t(seed)], 1e-5, 1e-5)})
+        for count in (4, 8)
+        for start, bits in (("budget", 1.7), ("high", high))
+    ]
 
 
-def courses(store: Memory, highest: float) -> None:
-    baseline(store, lambda seed: 6.0)
-    for run in selected_runs(BASELINE):
-        store.courses[run.id] = {"grown.t": np.array([[0.0], [highest], [6.0]])}
-
-
-def two_learners(
-    key: str, ours: Sequence[int], our_error: float, theirs: Sequence[int], error: float
-) -> Callable[[Memory], None]:
-    def fill(store: Memory) -> None:
-        learner(store, "ngn", ours, our_error)
-        learner(store, key, theirs, error)
-
-    return fill
+def ordered(order: str, whole: float, half: float) -> Made:
+    """Write an order under budgets of 4 and 8, with a multiple of the errors of r = ½."""
+    errors = {"half": (1.0, 1.0), order: (whole, half)}
+    made = {f"one_d_{n}_{key}": (a * 1e-5, *[b * 1e-2] * (n - 1)) for n in (4, 8) for key, (a, b) in errors.items()}
+    return rows(ORDERED, made)
 
 
 WIDE, NARROW = (5, 6, 7, 8), (7, 7, 7, 8)
-OF_RUNS: dict[str, tuple[Callable[[Memory], None], Callable[[Memory], None]]] = {
-    "knob": (lambda s: sweep(s, 40), lambda s: sweep(s, 40, falling=False)),
+OF_RUNS: dict[str, tuple[Made, Made]] = {
+    "knob": (sweep(40), sweep(40, falling=False)),
     # 40 prices are a factor of 10**(4 * 39 / 499) = 2.05; 10 one of 1.18
-    "plateaus": (lambda s: sweep(s, 40), lambda s: sweep(s, 10)),
-    "sweep_integers": (lambda s: sweep(s, 40), lambda s: sweep(s, 40, t_off=0.3)),
-    "retarget": (lambda s: continued(s, 7, 6, 3), lambda s: continued(s, 9, 7, 7)),
-    "baseline_integers": (
-        lambda s: baseline(s, lambda seed: 6.0),
-        lambda s: baseline(s, lambda seed: 6.5 if seed % 2 else 6),
-    ),
+    "plateaus": (sweep(40), sweep(10)),
+    "sweep_integers": (sweep(40), sweep(40, t_off=0.3)),
+    "retarget": (continued(7, 6, 3), continued(9, 7, 7)),
+    "baseline_integers": (baseline(lambda seed: 6.0), baseline(lambda seed: 6.5 if seed % 2 else 6.0)),
     "annealing": (schedules(lambda_const=(5.5, 1e-5, 1e-5)), schedules(lambda_const=(5.0, 1e-5, 1e-5))),
     "truncation_free": (schedules(), schedules(baseline=(6.0, 1e-5, 2e-5))),
     "constant_schedules": tuple(
@@ -209,13 +196,24 @@ OF_RUNS: dict[str, tuple[Callable[[Memory], None], Callable[[Memory], None]]] = 
     "vision_fixed": (accuracies(2.0, 1), accuracies(2.0, 10)),
     "depth": (layers(10), layers(8)),
     "recursive": (chain(0), chain(20)),
-    "frontier": (lambda s: frontier(s, 1.5), lambda s: frontier(s, 0.5)),
+    "frontier": (frontier(1.5), frontier(0.5)),
     "l0": (two_learners("l0", WIDE, 1e-5, WIDE, 1e-4), two_learners("l0", WIDE, 1e-5, WIDE, 1e-6)),
     "awnn_spread": (two_learners("awnn", WIDE, 1e-5, NARROW, 1e-4), two_learners("awnn", NARROW, 1e-5, WIDE, 1e-4)),
     "awnn_fit": (two_learners("awnn", WIDE, 1e-5, WIDE, 1e-4), two_learners("awnn", WIDE, 1e-5, WIDE, 1e-6)),
     "ste": (two_learners("ste", WIDE, 1e-5, (2, 3, 7), 1e-5), two_learners("ste", (2, 3, 7), 1e-5, WIDE, 1e-5)),
-    "overshoot": (lambda s: courses(s, 8.0), lambda s: courses(s, 6.1)),
-    "both_directions": (lambda s: starts(s, 6, 6.5, 14), lambda s: starts(s, 6, 14, 14)),
-    "no_prune_r1": (lambda s: starts(s, 6, 6.5, 14), lambda s: starts(s, 6, 6.5, 6)),
-    "no_prune_alpha": (lambda s: starts(s, 6, 6.5, 14), lambda s: starts(s, 6, 6.5, 6)),
+    "both_directions": (starts(6, 6.5, 14), starts(6, 14, 14)),
+    "no_prune_r1": (starts(6, 6.5, 14), starts(6, 6.5, 6)),
+    "no_prune_alpha": (starts(6, 6.5, 14), starts(6, 6.5, 6)),
+    "commit_exact": (committed(), committed(cost=1.001)),
+    "commit_fit": (committed(), committed(beta4=5e-4)),
+    "tied_distance": (tied(1.3), tied(2.5)),
+    "tied_fit": tuple(rows(TIED, {"baseline_0": (1e-5,), "baseline_3": (error,)}) for error in (1.4e-5, 4e-5)),
+    "budget_met": (budgets(), budgets(cost=101.0)),
+    "budget_used": (budgets(), budgets(cost=90.0)),
+    "budget_fit": (budgets(), budgets(times=4.0)),
+    "budget_high": (stories(1.69), stories(1.71)),
+    "orders_power": (ordered("power", 0.5, 1.0), ordered("power", 0.1, 1.0)),
+    "orders_needed": (ordered("none", 1.0, 5.0), ordered("none", 1.0, 2.0)),
+    "orders_nested": (ordered("ranks", 3.0, 0.1), ordered("ranks", 0.8, 0.1)),
 }
+"""Claim → (runs that agree with it, runs that disagree)."""

@@ -78,5 +78,12 @@ def origin_of(*urls: str, content: bytes = CONTENT) -> DataOrigin:
     return DataOrigin((Remote("one.bin", digest, urls),), partial(verify_one, digest), install_unchanged)
 
 
+def remotes_of(server: Server) -> tuple[Remote, ...]:
+    """All files of a server, with their digests."""
+    return tuple(
+        Remote(name, f"sha256:{samples.sha256(content)}", (server.url(name),)) for name, content in server.files.items()
+    )
+
+
 def silent(name: str, have: int, total: int | None) -> None:
     """Show no progress."""

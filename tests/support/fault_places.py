@@ -21,8 +21,8 @@ from waiting import until
 from experiments.config import run_files
 from experiments.core import paths
 from experiments.runs import sharing
-from experiments.runs.errors import StorageError
 from experiments.runs.phases import fixed_configuration
+from experiments.runs.training import StorageError
 from experiments.store.records import Store
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import pytest
 import torch
 from learners import put_price
-from stopping import Stop, stop_after
 from torch import Tensor
 
 from experiments.models.depth import ChainBank, LayerStack, TanhBank
@@ -121,10 +119,13 @@ class Case:
         y = (3 * x).sin() + x.flip(-1).square()
         return FullBatches(Split(x, y))
 
-    def train(
+    def trainer(
         self, kind: type[Trainer], learner: CapacityLearner, how: TrainPlan, samples: int = 150, **settings: Any
-    ) -> History:
-        return kind(learner, self.batches(samples), LOSS, how, progress="never", **settings).fit()
+    ) -> Trainer:
+        return kind(learner, self.batches(samples), LOSS, how, progress="never", **settings)
+
+    def train(self, *given: Any, **settings: Any) -> History:
+        return self.trainer(*given, **settings).fit()
 
 
 BANK = Case(bank, ("W3", "b3"), 1)
@@ -174,19 +175,3 @@ def assert_same_curves(a: History, b: History) -> None:
 
 def replica(values: dict[str, Tensor], r: int) -> dict[str, Tensor]:
     return {name: value[r].clone() for name, value in values.items()}
-
-
-def resumed_exactly(
-    make: Callable[[], CapacityLearner], how: TrainPlan, stop: int, folder: Path
-) -> tuple[CapacityLearner, CapacityLearner]:
-    """Train the 1D bank straight and with a stop after ``stop`` steps; assert that both end alike, and return both."""
-    straight, stopped, again = make(), make(), make()
-    first = BANK.train(Trainer, straight, how)
-    with pytest.raises(Stop):
-        BANK.train(Trainer, stopped, how, folder=folder, checkpoint_seconds=0.0, on_step=stop_after(stop))
-    second = BANK.train(Trainer, again, how, folder=folder)
-    assert second.resumed == 1
-    assert_same(state(straight), state(again))
-    assert torch.equal(straight.size(), again.size())
-    assert_same_curves(first, second)
-    return straight, again

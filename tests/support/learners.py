@@ -2,11 +2,11 @@
 
 import torch
 
-from experiments.methods.awnn.capacity import AdaptiveWidth
-from experiments.methods.decay.capacity import DecayGate
-from experiments.methods.l0.capacity import HardConcrete
-from experiments.methods.sora.capacity import SoRA
-from experiments.methods.ste.capacity import StraightThrough
+from experiments.methods.gates.awnn import AdaptiveWidth
+from experiments.methods.gates.decay import DecayGate
+from experiments.methods.gates.l0 import HardConcrete
+from experiments.methods.gates.ste import StraightThrough
+from experiments.methods.low_rank.sora import SoRA
 from ngn.allocation import BudgetLearner
 from ngn.budget import Budget
 from ngn.learner import CapacityLearner

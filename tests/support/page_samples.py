@@ -9,7 +9,6 @@ import record_samples as samples
 
 from experiments.analysis.collect import Reader
 from experiments.analysis.selection import Selection
-from experiments.config.identity import run_id
 from experiments.report.content import ReportContent, build_content
 from experiments.report.page import render
 from experiments.store.records import Store
@@ -19,10 +18,6 @@ from experiments.studies.vision import EIGHT
 
 HOSTILE = '</script><img src=x onerror="window.hurt = 1">'
 HOSTILE_SEED = 3
-
-
-def baseline_id(seed: int) -> str:
-    return run_id(BASELINE.config(seed))
 
 
 def _grown(seed: int) -> dict[str, Any]:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from experiments.analysis.collect import Reader
+from experiments.analysis.figures import Data
 from experiments.analysis.quantities import THIRDS
 from experiments.analysis.selection import Selection, fixed_of_learned_count
-from experiments.config.identity import run_id, scientific
-from experiments.config.numerics import numerics
+from experiments.config.identity import numerics, run_id, scientific
 from experiments.config.schema import is_integer
 from experiments.core.config import Component, Config
 from experiments.store.records import Store, digest_of
-from experiments.studies import MACROS
+from experiments.studies import FIGURES, macros
+from experiments.studies.one_d import BASELINE
 
 SIZE = {"parameters": {"candidate": 100, "deployed": 10}, "steps": 5, "seconds": 1.0}
 
@@ -143,6 +146,33 @@ def put(store: Store, selection: Selection, seed: int, phases: Mapping[str, Any]
     return str(made["run_id"])
 
 
+def put_grown(store: Store, selection: Selection, seed: int, t: float, truncated: float, **changes: Any) -> str:
+    """Write the record of a seed that learned ``t``."""
+    return put(store, selection, seed, {"grown": grown([t], truncated / 2, truncated)}, **changes)
+
+
+def baseline_id(seed: int) -> str:
+    return run_id(BASELINE.config(seed))
+
+
+def baseline(folder: Path) -> Store:
+    """Write three seeds of the baseline, one without curves."""
+    made = Store(folder)
+    for seed in range(3):
+        phase = {**grown([6.0], 1e-5, 1e-5), "norms": [1.0, 0.5, 0.25]}
+        put(made, BASELINE, seed, {"grown": phase}, curves=curves() if seed < 2 else None)
+    return made
+
+
+def figure(name: str, store: Store, overrides: Mapping[str, Any] | None = None) -> Data:
+    """Return what a figure shows of the records of a store, and of no others."""
+    found = FIGURES[name].data(Reader(store), overrides)
+    stored = {path.stem for path in store.root.rglob("*.json")}
+    assert {run for point in found.points for run in point.runs} | {c.run for c in found.curves} <= stored
+    assert stored & set(found.runs) or found.empty
+    return found
+
+
 def curves(points: int = 20) -> dict[str, np.ndarray]:
     """Make the curves of a short training."""
     step = np.arange(points)
@@ -161,7 +191,7 @@ def values(seed: int) -> tuple[float, float]:
 
 def fill(store: Store) -> None:
     """Write a complete record for every run of every row, and for their fixed models."""
-    for selection in {row.runs for table in MACROS for row in table.rows if row.runs is not None}:
+    for selection in {row.runs for table in macros() for row in table.rows if row.runs is not None}:
         for seed in selection.seeds:
             task = dict(selection.choices)["task"]
             if task == "regression1d":

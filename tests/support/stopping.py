@@ -1,6 +1,15 @@
 """Trainings that are interrupted, as by a kill, when a checkpoint of a step is there."""
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ngn.train.plan import History
+from ngn.train.trainer import Trainer
 
 
 class Stop(Exception):
@@ -15,3 +24,25 @@ def stop_after(step: int) -> Callable[[int], None]:
             raise Stop
 
     return stop
+
+
+def resumed(trainer: Callable[..., Trainer], folder: Path, stop: int) -> tuple[Any, History]:
+    """Return what a training gives that was stopped after a step and resumed: the same as a whole one, bit by bit.
+
+    Args:
+        trainer: makes the trainer, with the keywords given here.
+    """
+    whole = trainer()
+    curves = whole.fit().curves
+    with pytest.raises(Stop):
+        trainer(folder=folder, checkpoint_seconds=0.0, on_step=stop_after(stop)).fit()
+    again = trainer(folder=folder, checkpoint_seconds=1e9)
+    history = again.fit()
+    assert history.resumed == 1
+    for name, value in curves.items():
+        assert np.array_equal(history.curves[name], value, equal_nan=True), name
+    expected, state = whole.learner.state(), again.learner.state()
+    assert expected.keys() == state.keys()
+    for name, tensor in expected.items():
+        assert torch.equal(state[name], tensor), name
+    return again.learner, history

@@ -8,13 +8,11 @@ from pathlib import Path
 import pytest
 import record_samples as samples
 
+from experiments.analysis.build import find
 from experiments.analysis.collect import Reader
-from experiments.analysis.explain import find
 from experiments.analysis.reduce import Cell, reduce_cell
-from experiments.config.identity import run_id
 from experiments.store.records import Store
 from experiments.studies import macro
-from experiments.studies.one_d import BASELINE
 from scripts.build_paper_data import main
 
 
@@ -35,10 +33,6 @@ def store(filled: Path, tmp_path: Path) -> Store:
 def cell(store: Store, name: str) -> Cell:
     ((table, row, column),) = find(name, macro)
     return reduce_cell(Reader(store), table, row, column)
-
-
-def baseline_id(seed: int) -> str:
-    return run_id(BASELINE.config(seed))
 
 
 def build(store: Store, *options: str) -> tuple[int, str]:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from experiments.analysis.claims import ABOVE, Claims, Estimate, Outcome
 from experiments.analysis.collect import Reader
 from experiments.analysis.estimates import mean
 from experiments.analysis.evidence import Evidence
 from experiments.analysis.figures import Data, Panel, Spec
-from experiments.analysis.gather import gather
+from experiments.analysis.gather import gather, points_of
 from experiments.analysis.selection import Selection
 from experiments.analysis.tables import MEAN_T, MEDIAN_MSE, OwnTable, column, row
 from experiments.studies.model import Study, selections_of
@@ -36,13 +33,13 @@ SINE_SIZES = OwnTable(
 SINE = Study("sine", "learned sizes on a sine, two methods, two seeds", lambda: selections_of(SINE_SIZES))
 
 
-def _points(reader: Reader, overrides: Mapping[str, Any]) -> Data:
+def _points(reader: Reader) -> Data:
     """Take t and the error of every run of the table; a series per row."""
-    gathered = gather(reader, SINE_SIZES.runs, ["grown.t", "grown.truncated.mse"], overrides)
+    gathered = gather(reader, SINE_SIZES.runs, ["grown.t", "grown.truncated.mse"])
     points = [
         point
         for key, group in gathered.groups.items()
-        for point in group.points(SINE_SIZES.row(key).labels[0], "grown.t", "grown.truncated.mse")
+        for point in points_of(group, SINE_SIZES.row(key).labels[0], "grown.t", "grown.truncated.mse")
     ]
     return gathered.data(points)
 

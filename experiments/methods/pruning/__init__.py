@@ -30,6 +30,7 @@ HALF = 0.5
 class OfModules(Method, ABC):
     """Make a finished module smaller, by its function of the same name in ``cutting.py`` or ``published.py``."""
 
+    has_boundary: ClassVar[bool] = False
     of_modules: ClassVar[Literal["no", "also", "only"]] = "only"
     scored: ClassVar[tuple[str, ...]] = ("truncated",)
     unused: ClassVar[tuple[str, ...]] = (
@@ -40,10 +41,6 @@ class OfModules(Method, ABC):
         "train.clip_scope",
         "continue_with",
     )
-
-    @property
-    def has_boundary(self) -> bool:
-        return False
 
     def check(self, config: Config) -> None:
         if list(config.phases) != ["grown"]:
@@ -191,9 +188,6 @@ class Gradual(OfModules):
 
     scored: ClassVar[tuple[str, ...]] = ("truncated", "soft")
     unused: ClassVar[tuple[str, ...]] = ()
+    has_boundary: ClassVar[bool] = True
 
     name: Literal["gradual"]
-
-    @property
-    def has_boundary(self) -> bool:
-        return True

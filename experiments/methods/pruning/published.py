@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import ngn
-from experiments.methods.l0.capacity import HardConcrete
+from experiments.methods.gates.l0 import HardConcrete
 from experiments.methods.pruning import HALF
 from experiments.methods.pruning.cutting import (
     ModuleRun,

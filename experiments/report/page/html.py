@@ -11,10 +11,10 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from experiments.analysis.build import behind
 from experiments.analysis.claims import BY_CONSTRUCTION, UNTESTED
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import Comparison
-from experiments.analysis.explain import behind
 from experiments.analysis.figures import sentence
 from experiments.analysis.tables import Row
 from experiments.analysis.terminal import interval_text, tex_to_text
@@ -90,7 +90,7 @@ def all_behind(items: Iterable[Comparison], reader: Reader) -> str:
     parts = []
     for item in items:
         if item.cell.run_ids:
-            of_cell = behind(reader, item.table, item.row, item.column.key, item.cell, item.runs(reader))
+            of_cell = behind(reader, item.table, item.row, item.column.key, item.cell)
             parts.append("\n".join([item.column.title, *of_cell]))
     return "\n\n".join(parts)
 

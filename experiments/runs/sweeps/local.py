@@ -6,20 +6,21 @@ failed, and a new worker takes the next task.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
-import selectors
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from experiments.core.paths import ROOT
-from experiments.runs.shutdown import woken_by_signals
 from experiments.runs.sweeps import plan as plans
 from experiments.runs.sweeps.settings import Cluster
 from experiments.runs.sweeps.worker import note_failure
@@ -54,19 +55,6 @@ def visible_gpus() -> list[str]:
 
 
 @dataclass
-class _Worker:
-    process: subprocess.Popen[str]
-    gpu: str | None
-    task: int | None = None
-    waits: bool = False
-    """Whether it waits for runs that other processes train. If not, a task with such runs is put off."""
-    since: float = 0.0
-    """When it got its task."""
-    asked: float | None = None
-    """When it was asked to stop because it exceeded the time limit."""
-
-
-@dataclass
 class Supervisor:
     """Give the tasks of a plan to workers, until no task is left or a signal asks it to stop.
 
@@ -84,10 +72,11 @@ class Supervisor:
     cluster: Cluster
     report: Reporter
     command: Sequence[str] = COMMAND
-    count: int = field(default=0, init=False)
-    _workers: list[_Worker] = field(default_factory=list)
-    _waiting: deque[int] = field(default_factory=deque, init=False)
-    _put_off: deque[int] = field(default_factory=deque, init=False)
+
+    def __post_init__(self) -> None:
+        self._waiting, self._put_off = deque(self.tasks), deque[int]()
+        self._workers: set[subprocess.Popen[str]] = set()
+        self._lock, self._stopping = threading.Lock(), False
 
     def run(self) -> None:
         """Run every task.
@@ -95,134 +84,132 @@ class Supervisor:
         Raises:
             ngn.train.interrupt.Interrupted: on a signal, after the workers have saved their state and ended.
         """
-        self._waiting, cards = deque(self.tasks), visible_gpus()
-        self.count = min(self.cluster.workers or max(1, len(cards)), len(self._waiting))
-        free = [cards[n % len(cards)] if cards else None for n in range(self.count)]
-        with (
-            interrupt.handled(), interrupt.deferred(), woken_by_signals() as rung, selectors.DefaultSelector() as lines,
-        ):  # fmt: skip
-            lines.register(rung, selectors.EVENT_READ)
-            while (self._waiting or self._put_off or self._workers) and not interrupt.requested():
-                while free and (self._waiting or self._put_off):
-                    worker = self._start(free.pop())
-                    lines.register(worker.process.stdout, selectors.EVENT_READ, worker)  # type: ignore[arg-type]
-                    self._workers.append(worker)
-                    self._give(worker)
-                for key, _ in lines.select(self._seconds_to_limit()):
-                    if key.fileobj is rung:
-                        rung.recv(4096)
-                        continue
-                    worker = key.data
-                    line = worker.process.stdout.readline()
-                    if line:
-                        self._answered(worker, line)
-                        self._give(worker)
-                    else:
-                        lines.unregister(key.fileobj)
-                        self._ended(worker)
-                        free.append(worker.gpu)
-                for worker in self._workers:
-                    self._watch(worker)
-            self._stop_all()
+        cards = visible_gpus()
+        count = max(1, min(self.cluster.workers or max(1, len(cards)), len(self.tasks)))
+        with interrupt.handled(), ThreadPoolExecutor(count) as threads:
+            try:
+                gpus = [cards[n % len(cards)] if cards else None for n in range(count)]
+                for served in [threads.submit(self._serve, gpu, count) for gpu in gpus]:
+                    served.result()
+            except BaseException:
+                with interrupt.deferred():
+                    self._stop_all()
+                raise
 
-    def _start(self, gpu: str | None) -> _Worker:
+    def _serve(self, gpu: str | None, count: int) -> None:
+        """Give tasks to a worker on one GPU, and to the next one if it ends, until no task is left."""
+        worker = None
+        while (given := self._next()) is not None:
+            task, waits = given
+            worker = worker or self._start(gpu, count)
+            if worker is None or worker.stdin is None or worker.stdout is None:
+                return
+            with _limited(worker, self.cluster) as asked:
+                with contextlib.suppress(BrokenPipeError):  # it has died: it closed its output, too
+                    print(task, "wait" if waits else "", file=worker.stdin, flush=True)
+                line = worker.stdout.readline()
+            if line:
+                runs = json.loads(line)["runs"]
+                if "held" in runs.values() and not waits:
+                    self._put_off.append(task)
+                else:
+                    self._tell(task, runs)
+            else:
+                self._failed(task, self._end(worker), bool(asked))
+                worker = None
+        if worker is not None:
+            self._end(worker)
+
+    def _next(self) -> tuple[int, bool] | None:
+        """Return a task, and whether to wait for its runs that other processes train; None if there is none."""
+        with self._lock:
+            tasks, waits = self._waiting or self._put_off, not self._waiting
+            return None if self._stopping or not tasks else (tasks.popleft(), waits)
+
+    def _start(self, gpu: str | None, count: int) -> subprocess.Popen[str] | None:
+        """Start a worker; return None if the sweep stops."""
         path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
         settings = {"CUDA_VISIBLE_DEVICES": gpu} if gpu is not None else {}
-        if self.count > 1:  # divide the cores: several workers on all cores would slow each other down
-            share = max(1, (os.cpu_count() or 1) // self.count)
+        if count > 1:  # divide the cores: several workers on all cores would slow each other down
+            share = max(1, (os.cpu_count() or 1) // count)
             settings["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", str(share))
-        with open(self.plan.path.parent / "workers.log", "a") as log:
+        with self._lock, open(self.plan.path.parent / "workers.log", "a") as log:
+            if self._stopping:
+                return None
             # In its own session, Ctrl-C reaches only the supervisor, which then asks the workers to save.
             process = subprocess.Popen(
                 [*self.command, str(self.plan.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
                 text=True, env={**os.environ, **settings, "PYTHONPATH": path}, start_new_session=True,
             )  # fmt: skip
-        return _Worker(process, gpu)
+            self._workers.add(process)
+            return process
 
-    def _give(self, worker: _Worker) -> None:
-        if worker.process.stdin is None:
-            raise RuntimeError("the worker has no standard input for its tasks")
-        worker.task = None
-        try:
-            if self._waiting or self._put_off:
-                worker.waits = not self._waiting
-                worker.task = (self._waiting or self._put_off).popleft()
-                worker.since, worker.asked = time.monotonic(), None
-                worker.process.stdin.write(f"{worker.task} wait\n" if worker.waits else f"{worker.task}\n")
-                worker.process.stdin.flush()
-            else:
-                worker.process.stdin.close()
-        except BrokenPipeError:
-            return  # the worker is dead: its closed output will show this soon
+    def _tell(self, task: int, runs: dict[str, str]) -> None:
+        with self._lock:
+            self.report(task, runs)
 
-    def _answered(self, worker: _Worker, line: str) -> None:
-        answer = json.loads(line)
-        if "held" in answer["runs"].values() and not worker.waits:
-            self._put_off.append(int(answer["task"]))
-        else:
-            self.report(int(answer["task"]), answer["runs"])
+    def _end(self, worker: subprocess.Popen[str]) -> int:
+        """Wait until a worker without tasks ends; return its exit status."""
+        for pipe in (worker.stdin, worker.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+        status = worker.wait()
+        self._workers.discard(worker)
+        return status
 
-    def _ended(self, worker: _Worker) -> None:
-        """Handle a worker that has closed its output: if it still has a task, that task failed."""
-        status = worker.process.wait()
-        _close(worker.process)
-        self._workers.remove(worker)
-        if worker.task is None:
+    def _failed(self, task: int, status: int, asked: bool) -> None:
+        """Note that a task failed, since its worker ended."""
+        if self._stopping:
             return
-        if worker.asked is not None:
+        if asked:
             reason = f"stopped after {self.cluster.task_minutes:g} minutes, the limit task_minutes"
         else:
             reason = f"the worker ended with {_exit_text(status)}; see {self.plan.path.parent / 'workers.log'}"
         store = Store(self.plan.results)
-        names = [name for name in self.plan.tasks[worker.task] if not store.path(name).exists()]
+        names = [name for name in self.plan.tasks[task] if not store.path(name).exists()]
         note_failure(self.plan.path, names, reason)
-        self.report(worker.task, dict.fromkeys(names, reason))
-
-    def _seconds_to_limit(self) -> float | None:
-        """Return the seconds until a worker exceeds its time limit or its grace period; None without a limit."""
-        if self.cluster.task_minutes is None:
-            return None
-        ends = [
-            worker.since + 60 * self.cluster.task_minutes
-            if worker.asked is None
-            else worker.asked + self.cluster.grace_seconds
-            for worker in self._workers
-            if worker.task is not None
-        ]
-        return max(0.05, min(ends) - time.monotonic()) if ends else None
-
-    def _watch(self, worker: _Worker) -> None:
-        """Ask a worker that exceeds its time limit to save and stop, and kill it after the grace period."""
-        if self.cluster.task_minutes is None or worker.task is None:
-            return
-        now = time.monotonic()
-        if worker.asked is None and now - worker.since > 60 * self.cluster.task_minutes:
-            worker.asked = now
-            worker.process.send_signal(signal.SIGTERM)
-        elif worker.asked is not None and now - worker.asked > self.cluster.grace_seconds:
-            worker.process.kill()
+        self._tell(task, dict.fromkeys(names, reason))
 
     def _stop_all(self) -> None:
-        grace = self.cluster.grace_seconds
-        for worker in self._workers:
-            worker.process.send_signal(signal.SIGTERM)
+        with self._lock:
+            self._stopping = True
+        workers, grace = list(self._workers), self.cluster.grace_seconds
+        for worker in workers:
+            worker.send_signal(signal.SIGTERM)
         end = time.monotonic() + grace
-        for worker in self._workers:
+        for worker in workers:
             try:
-                worker.process.wait(timeout=max(0.1, end - time.monotonic()))
+                worker.wait(timeout=max(0.1, end - time.monotonic()))
             except subprocess.TimeoutExpired:
-                worker.process.kill()
-                worker.process.wait()
+                worker.kill()
                 told = f"a worker did not stop within {grace:g} s and was killed: its runs continue from a checkpoint"
                 print(told, file=sys.stderr, flush=True)
-            _close(worker.process)
-        self._workers.clear()
 
 
-def _close(process: subprocess.Popen[str]) -> None:
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            pipe.close()
+@contextlib.contextmanager
+def _limited(worker: subprocess.Popen[str], cluster: Cluster) -> Iterator[list[int]]:
+    """Ask a worker to save and stop if the context exceeds the time limit of a task; kill it after the grace period.
+
+    Yields:
+        a list, which then has an entry.
+    """
+    asked: list[int] = []
+    limit = 60 * (cluster.task_minutes or 0)
+    signals = {limit: signal.SIGTERM, limit + cluster.grace_seconds: signal.SIGKILL} if limit else {}
+
+    def send(signum: int) -> None:
+        asked.append(signum)
+        worker.send_signal(signum)
+
+    timers = [threading.Timer(seconds, send, [signum]) for seconds, signum in signals.items()]
+    for timer in timers:
+        timer.start()
+    try:
+        yield asked
+    finally:
+        for timer in timers:
+            timer.cancel()
 
 
 def _exit_text(status: int) -> str:

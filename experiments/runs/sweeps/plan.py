@@ -126,30 +126,28 @@ def runs_of_tasks(path: Path, tasks: Iterable[int] | None = None) -> Iterator[tu
     """
     wanted = None if tasks is None else set(tasks)
     missing = set(wanted or ())
-    for number, line in enumerate(_task_lines(path)):
-        if wanted is None or number in wanted:
-            try:
-                runs = [Run.of(CheckedConfig.model_validate(content)) for content in json.loads(line)]
-                if not runs:
-                    raise ValueError("it has no runs")
-            except (ValueError, TypeError, RecursionError) as fault:
-                why = str(fault).splitlines()[0]
-                raise RecordError(f"{path}: task {number} cannot be read ({why}); write a new plan") from None
-            missing.discard(number)
-            yield number, runs
+    try:
+        with _opened(path) as lines:
+            lines.readline(MAX_LINE_BYTES)
+            for number, line in enumerate(iter(lambda: lines.readline(MAX_LINE_BYTES), "")):
+                if wanted is None or number in wanted:
+                    missing.discard(number)
+                    yield number, _runs_in(line, f"{path}: task {number}")
+    except OSError as fault:
+        raise RecordError(f"{path}: is not a readable plan ({fault.strerror}); write a new plan") from None
     if missing:
         raise RecordError(f"{path}: task {min(missing)} is missing; write a new plan")
 
 
+def _runs_in(line: str, where: str) -> list[Run]:
+    try:
+        runs = [Run.of(CheckedConfig.model_validate(content)) for content in json.loads(line)]
+        if not runs:
+            raise ValueError("it has no runs")
+    except (ValueError, TypeError, RecursionError) as fault:
+        raise RecordError(f"{where} cannot be read ({str(fault).splitlines()[0]}); write a new plan") from None
+    return runs
+
+
 def _opened(path: Path) -> TextIO:
     return os.fdopen(open_regular(path, MAX_PLAN_BYTES), errors="replace")
-
-
-def _task_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a plan after the first."""
-    try:
-        with _opened(path) as lines:
-            lines.readline(MAX_LINE_BYTES)
-            yield from iter(lambda: lines.readline(MAX_LINE_BYTES), "")
-    except OSError as fault:
-        raise RecordError(f"{path}: is not a readable plan ({fault.strerror}); write a new plan") from None

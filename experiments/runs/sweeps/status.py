@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
+from experiments.config.identity import scientific
 from experiments.config.run_files import Run
 from experiments.core.blocks import visible
 from experiments.core.config import Config, TaskSettings
@@ -80,6 +81,48 @@ def _sample(folder: Path) -> Iterator[Path]:
         yield from paths[:: -(-len(paths) // SAMPLE)]
 
 
+def _kind(config: Mapping[str, Any], phases: int) -> Kind:
+    model, commits = (config.get("model") or {}).get("name"), config["schedule"].get("commit") is not None
+    alike = (config["task"]["name"], config["gate"]["component"], model, config["method"]["name"])
+    return (*alike, config["profile"], commits, phases)
+
+
+class Sample(NamedTuple):
+    """A recorded run.
+
+    Attributes:
+        seconds: of the run per step and phase, including loading and scoring. Steps are counted for the usual number of
+            samples. The true number may differ, but cancels in estimates.
+        engines: those of its phases.
+        device: "cpu", or the name of the GPU.
+        cpu: name of the processor.
+        together: number of runs trained together.
+        peak: memory of the process in MiB.
+    """
+
+    seconds: float
+    engines: frozenset[str]
+    device: str
+    cpu: str
+    together: int
+    peak: float
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any], task: TaskSettings) -> Sample:
+        """Read a record.
+
+        Raises:
+            ValidationError: if it has other settings of training than this code.
+        """
+        phases, how = record["phases"].values(), record["execution"]
+        trained = sum(phase["seconds"] for phase in phases) / how["replicas"]
+        took = max(trained, record["time"]["seconds"])  # a resumed run's time covers only its last part
+        steps = Train.model_validate(record["config"]["train"]).steps_on(task.usual_samples)
+        engines, cpu = frozenset(how["engine"].split("+")), record["hardware"].get("cpu", "cpu")
+        peak = max(phase.get("peak_memory_mib") or 0.0 for phase in phases)
+        return cls(took / steps / len(phases), engines, how["device"], cpu, how["replicas"], peak)
+
+
 class Speeds:
     """Estimates of time and memory of a run alone on a worker, from records of its kind.
 
@@ -89,64 +132,40 @@ class Speeds:
     def __init__(self, stores: Iterable[Store], on_gpu: bool = False) -> None:
         self.on_gpu = on_gpu
         self.roots = [store.root for store in stores]
-        self._seconds: dict[str, dict[Kind, float]] = {}
-        self._peaks: dict[Kind, float] = defaultdict(float)
+        self._samples: dict[str, dict[Kind, list[Sample]]] = {}
 
-    def _kind(self, config: Mapping[str, Any], phases: int) -> Kind:
-        model, commits = (config.get("model") or {}).get("name"), config["schedule"].get("commit") is not None
-        alike = (config["task"]["name"], config["gate"]["component"], model, config["method"]["name"])
-        return (*alike, config["profile"], commits, phases)
-
-    def _kind_of(self, config: Config) -> Kind:
-        plain = config.method.sizes(config.gate) is not None
-        phases = 1 if plain else len(config.phases) + len(config.continue_with)
-        model, commits = config.model.name if config.model else None, config.schedule.commit is not None
-        alike = (config.task.name, config.gate.component, model, config.method.name)
-        return (*alike, config.profile, commits, phases)
-
-    def _seconds_per_step(self, task: TaskSettings) -> dict[Kind, float]:
-        """Return kind → seconds of a run per step and phase, including loading and scoring.
-
-        Steps are counted for the usual number of samples. The true number may differ, but cancels in estimates.
-        """
-        if task.name not in self._seconds:
-            self._seconds[task.name] = {}
-            seen: dict[Kind, list[tuple[tuple[bool, bool], float]]] = defaultdict(list)
-            for root in self.roots:
-                for path in _sample(root / task.name):
-                    try:
-                        record = read_record(path)
-                        steps = Train.model_validate(record["config"]["train"]).steps_on(task.usual_samples)
-                    except (RecordError, ValidationError):
-                        continue  # the state of its run reports a damaged record
-                    if not ENGINES.issuperset(record["execution"]["engine"].split("+")):
-                        continue
-                    phases = record["phases"].values()
-                    kind = self._kind(record["config"], len(phases))
-                    self._peaks[kind] = max(self._peaks[kind], *(p.get("peak_memory_mib") or 0.0 for p in phases))
-                    trained = sum(p["seconds"] for p in phases) / record["execution"]["replicas"]
-                    took = max(trained, record["time"]["seconds"])  # a resumed run's time covers only its last part
-                    same_device = (record["execution"]["device"] != "cpu") == self.on_gpu
-                    alike = (same_device, record["hardware"].get("cpu") == machine()["cpu"])
-                    seen[kind].append((alike, took / steps / len(phases)))
-            for kind, each in seen.items():
-                most = max(alike for alike, _ in each)
-                self._seconds[task.name][kind] = median(one for alike, one in each if alike == most)
-        return self._seconds[task.name]
+    def samples(self, config: Config, alike: int) -> list[list[Sample]]:
+        """Return samples of each kind whose first ``alike`` entries are those of a run."""
+        if config.task.name not in self._samples:
+            kinds = self._samples[config.task.name] = defaultdict(list)
+            for path in (path for root in self.roots for path in _sample(root / config.task.name)):
+                try:
+                    record = read_record(path)
+                    sample = Sample.of(record, config.task)
+                except (RecordError, ValidationError):
+                    continue  # the state of its run reports a damaged record
+                if sample.engines <= ENGINES:
+                    kinds[_kind(record["config"], len(record["phases"]))].append(sample)
+        kind = _kind(scientific(config), config.trainings)
+        return [found for each, found in self._samples[config.task.name].items() if each[:alike] == kind[:alike]]
 
     def memory(self, config: Config) -> float | None:
         """Return the peak memory of the process in MiB, or None if no record tells."""
-        self._seconds_per_step(config.task)
-        kind = self._kind_of(config)
-        return max((peak for k, peak in self._peaks.items() if k[:5] == kind[:5]), default=0.0) or None
+        return max((sample.peak for found in self.samples(config, 5) for sample in found), default=0.0) or None
 
     def seconds(self, config: Config) -> float | None:
         """Return the seconds that a run takes, or None if no record tells."""
-        known, kind = self._seconds_per_step(config.task), self._kind_of(config)
-        for alike in range(len(kind), 2, -1):
-            if near := [each for k, each in known.items() if k[:alike] == kind[:alike]]:
-                return median(near) * config.train.steps_on(config.task.usual_samples) * kind[-1]
+
+        for entries in range(7, 2, -1):
+            if near := self.samples(config, entries):
+                steps = config.train.steps_on(config.task.usual_samples)
+                return median(map(self._typical, near)) * steps * config.trainings
         return None
+
+    def _typical(self, found: list[Sample]) -> float:
+        alike = [((one.device != "cpu") == self.on_gpu, one.cpu == machine()["cpu"]) for one in found]
+        best = max(alike)
+        return median(one.seconds for one, each in zip(found, alike, strict=True) if each == best)
 
 
 @dataclass

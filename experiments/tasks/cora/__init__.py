@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from experiments.core.blocks import Count
 from experiments.core.config import Component, TaskSettings
 from experiments.tasks.settings import Benchmark
-
-if TYPE_CHECKING:
-    import torch
-
-    from experiments.core.config import Config
-    from experiments.tasks.cora.task import CoraTask
 
 
 class GCNComponent(Component):
@@ -30,6 +24,7 @@ class GCNComponent(Component):
 class Cora(Benchmark):
     """Citation graph of 2,708 nodes: 140 for training, 500 for validation, 1,000 for testing."""
 
+    made_by: ClassVar[str] = "task.CoraTask"
     numerics: ClassVar[int] = 2
     components = (GCNComponent,)
     packages: ClassVar[tuple[str, ...]] = ("torch_geometric",)
@@ -43,8 +38,3 @@ class Cora(Benchmark):
     @property
     def data_of_seed(self) -> bool:
         return self.nodes == "random"
-
-    def make(self, config: Config, device: torch.device) -> CoraTask:
-        from experiments.tasks.cora.task import CoraTask
-
-        return CoraTask(self, config, device)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from experiments.core.config import Config
 from experiments.core.task import CapacityOf, Seeds
 from experiments.data import cora, synthetic
 from experiments.data.source import data_root
@@ -17,9 +18,6 @@ from experiments.tasks.cora import Cora, GCNComponent
 from ngn.components.base import OrderedSum
 from ngn.streams import generator
 from ngn.train.batches import Split
-
-if TYPE_CHECKING:
-    from experiments.core.config import Config
 
 
 class CoraTask(Classification[GCNComponent]):

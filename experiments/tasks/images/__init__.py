@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from experiments.core.blocks import Count
-from experiments.core.config import Component, TaskSettings
+from experiments.core.config import Component, Config, TaskSettings
 from experiments.tasks.settings import Benchmark, MLPComponent, ModuleComponent
 
 if TYPE_CHECKING:
     import torch
 
-    from experiments.core.config import Config
-    from experiments.tasks.images.task import ImageTask
+    from experiments.core.task import Task
 
 
 class ConvComponent(Component):
@@ -60,6 +59,7 @@ class ChannelsComponent(ModuleComponent):
 class Mnist(Benchmark):
     """Handwritten digits: 60,000 training and 10,000 test images."""
 
+    made_by: ClassVar[str] = "task.ImageTask"
     components = (MLPComponent, ConvComponent)
     usual_samples: ClassVar[int] = 60_000
     inputs: ClassVar[tuple[int, ...]] = (1, 28, 28)
@@ -69,15 +69,11 @@ class Mnist(Benchmark):
 
     name: Literal["mnist"]
 
-    def make(self, config: Config, device: torch.device) -> ImageTask:
-        from experiments.tasks.images.task import mnist_task
-
-        return mnist_task(self, config, device)
-
 
 class Cifar10(Benchmark):
     """Small colour images of ten classes: 50,000 training and 10,000 test images."""
 
+    made_by: ClassVar[str] = "task.ImageTask"
     components = (ConvComponent, ChannelsComponent)
     usual_samples: ClassVar[int] = 50_000
     inputs: ClassVar[tuple[int, ...]] = (3, 32, 32)
@@ -87,7 +83,7 @@ class Cifar10(Benchmark):
 
     name: Literal["cifar10"]
 
-    def make(self, config: Config, device: torch.device) -> ImageTask:
+    def make(self, config: Config, device: torch.device) -> Task[Any]:
         if config.model is not None and config.model.package is not None:
             from experiments.tasks.images.constructed import ConstructedTask
 
@@ -96,6 +92,4 @@ class Cifar10(Benchmark):
             from experiments.tasks.images.resnets import ResNetTask
 
             return ResNetTask(self, config, device)
-        from experiments.tasks.images.task import cifar10_task
-
-        return cifar10_task(self, config, device)
+        return super().make(config, device)

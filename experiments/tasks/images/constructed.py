@@ -7,25 +7,18 @@ import difflib
 import importlib
 from collections.abc import Sequence
 from dataclasses import replace
-from hashlib import sha256
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import ngn
 from experiments.core.blocks import ConfigError
+from experiments.core.config import Config
 from experiments.core.packages import missing, sentence
 from experiments.core.pretrained import BaseModel
-from experiments.core.task import DataInfo
-from experiments.data.errors import DataError
-from experiments.tasks.images.resnets import ResNetTask
+from experiments.tasks.images.resnets import ResNetTask, with_given_weights
 from experiments.tasks.images.task import CLASSES
-
-if TYPE_CHECKING:
-    from experiments.core.config import Config
 
 SIDE = {"torchvision": "image_size", "timm": "img_size"}
 """Package → argument for the side of an image, which transformers have and other networks do not."""
@@ -66,8 +59,9 @@ class ConstructedTask(ResNetTask):
         self.trained = None
         whole = self.module(0)
         if config.model.path is not None:
-            whole, self.base_info = self._with_weights(whole, Path(config.model.path).expanduser())
-            self.trained, self.by_importance = whole, "magnitude"
+            named = f"{self.constructor.constructor} with {CLASSES} classes"
+            self.trained, self.base_info = with_given_weights(whole, config.model.path, named)
+            self.by_importance = "magnitude"
         self.example = self.timed_batch()[0][:2].float().cpu()
         self._refuse_unfit(whole)
         names = {module: name for name, module in whole.named_modules()}
@@ -80,15 +74,6 @@ class ConstructedTask(ResNetTask):
         for group in self.sizes(whole, None):
             whole_of = [cut for cut in group.cuts if _spans(cut, group.length)]
             self.places += [(names[cut.module], cut.name, cut.dim, cut.width) for cut in whole_of[:1]]
-
-    def _with_weights(self, whole: nn.Module, path: Path) -> tuple[nn.Module, DataInfo]:
-        try:
-            whole.load_state_dict(load_file(path))
-        except Exception as fault:  # a damaged file can make the reader fail in any way
-            reason = str(fault).splitlines()[0]
-            what = f"weights of {self.constructor.constructor} with {CLASSES} classes, as safetensors"
-            raise DataError(f"model.path={path}: does not hold {what} ({reason})") from None
-        return whole, DataInfo(path.stem, sha256(path.read_bytes()).hexdigest(), "a file that was given")
 
     def _refuse_unfit(self, whole: nn.Module) -> None:
         """Refuse a module that does not map images of this task to scores of its classes, [N, 10].

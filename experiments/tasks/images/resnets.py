@@ -5,28 +5,24 @@ from __future__ import annotations
 import copy
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import ngn
+from experiments.core.config import Config
 from experiments.core.task import DataInfo, ModuleTask, Seeds
-from experiments.data import cifar10
+from experiments.core.training import Train
 from experiments.data.errors import DataError
 from experiments.data.source import data_root
-from experiments.models.cifar_resnet import CifarResNet, load_trained, standardised, with_weights
+from experiments.models.cifar_resnet import CifarResNet, load_trained, standardised
 from experiments.tasks.base import MiniBatches
 from experiments.tasks.images import ChannelsComponent, Cifar10
-from experiments.tasks.images.task import CIFAR10_STATISTICS, ImageTask
+from experiments.tasks.images.task import ImageTask
 from ngn.train.batches import Batches, Split
-
-if TYPE_CHECKING:
-    from experiments.core.config import Config
-    from experiments.core.training import Train
 
 WIDTHS = (16, 32, 64)
 
@@ -41,7 +37,7 @@ class ResNetTask(ModuleTask[ChannelsComponent], ImageTask):  # type: ignore[misc
 
     def __init__(self, settings: Cifar10, config: Config, device: torch.device) -> None:
         assert isinstance(config.gate, ChannelsComponent)
-        super().__init__(settings, config, device, cifar10.load_data, CIFAR10_STATISTICS, (3, 32, 32))
+        super().__init__(settings, config, device)
         if settings.split == "test":
             kept = len(self.train) * 9 // 10
             self.train = Split(self.train.inputs[:kept], self.train.targets[:kept])
@@ -55,8 +51,12 @@ class ResNetTask(ModuleTask[ChannelsComponent], ImageTask):  # type: ignore[misc
         self.blocks, self.widths = config.gate.blocks, (16, 16, 16) if smoke else WIDTHS
         self.trained: nn.Module | None = None
         if config.model is not None:
-            self.trained, self.base_info = _trained(config, self.blocks)
-            self.by_importance = "magnitude"
+            self.by_importance, path = "magnitude", config.model.path
+            if path is None:
+                self.trained, self.base_info = load_trained(config.model.name, data_root(config.data_root))
+            else:
+                named = f"a network with gate.blocks={self.blocks}"
+                self.trained, self.base_info = with_given_weights(CifarResNet(self.blocks).eval(), path, named)
         whole = self.module(0)
         self.inside = [name for name, _ in whole.named_modules() if name.endswith(".conv1")]
         convolutions = [name for name, part in whole.named_modules() if isinstance(part, nn.Conv2d)]
@@ -89,22 +89,19 @@ class ResNetTask(ModuleTask[ChannelsComponent], ImageTask):  # type: ignore[misc
         return [len(module.get_submodule(name).weight) for name in self.inside]  # type: ignore[arg-type]
 
 
-def _trained(config: Config, blocks: int) -> tuple[CifarResNet, DataInfo]:
-    """Read the weights of ``model``: those of ``model.path``, a file, or of the data set of networks.
+def with_given_weights(whole: nn.Module, path: str, named: str) -> tuple[nn.Module, DataInfo]:
+    """Put the weights of ``model.path``, a file, into a module; return it, and what the file is.
 
     Raises:
-        DataError: if the file is missing, or holds another network.
+        DataError: if the file is missing, or holds no weights of the module, which the message calls ``named``.
     """
-    assert config.model is not None
-    if config.model.path is None:
-        return load_trained(config.model.name, data_root(config.data_root))
-    path = Path(config.model.path).expanduser()
+    file = Path(path).expanduser()
     try:
-        weights = load_file(path)
-    except (OSError, SafetensorError) as fault:
-        raise DataError(f"model.path={path}: cannot be read as safetensors ({fault})") from None
-    whole = with_weights(CifarResNet(blocks), weights, f"model.path={path} with gate.blocks={blocks}")
-    return whole, DataInfo(path.stem, sha256(path.read_bytes()).hexdigest(), "a file that was given")
+        whole.load_state_dict(load_file(file))
+    except Exception as fault:  # a damaged file can make the reader fail in any way
+        reason = str(fault).splitlines()[0]
+        raise DataError(f"model.path={file}: does not hold weights of {named}, as safetensors ({reason})") from None
+    return whole, DataInfo(file.stem, sha256(file.read_bytes()).hexdigest(), "a file that was given")
 
 
 def mirrored(x: Tensor) -> Tensor:

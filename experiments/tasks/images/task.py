@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 
+from experiments.core.config import Config
 from experiments.core.task import CapacityOf, Seeds
 from experiments.data import cifar10, mnist, synthetic
 from experiments.data.source import data_root
@@ -21,30 +18,22 @@ from experiments.tasks.settings import MLPComponent
 from ngn.components.base import OrderedSum
 from ngn.train.batches import Split
 
-if TYPE_CHECKING:
-    from experiments.core.config import Config
-
 CLASSES = 10
-MNIST_STATISTICS = ([0.1307], [0.3081])
-CIFAR10_STATISTICS = ([0.4914, 0.4822, 0.4465], [0.2470, 0.2435, 0.2616])
+STATISTICS = {
+    "mnist": ([0.1307], [0.3081]),
+    "cifar10": ([0.4914, 0.4822, 0.4465], [0.2470, 0.2435, 0.2616]),
+}
 """Mean and standard deviation of the training pixels per channel, after division by 255."""
 
 
 class ImageTask(Classification[MLPComponent | ConvComponent]):
     """Ten classes. MLP blocks take pixels / 255 and share a linear head; convolutions take standardised images."""
 
-    def __init__(
-        self,
-        settings: Mnist | Cifar10,
-        config: Config,
-        device: torch.device,
-        load: Callable[[Path], mnist.ImageData],
-        statistics: tuple[list[float], list[float]],
-        shape: tuple[int, int, int],
-    ) -> None:
-        smoke = config.profile == "smoke"
-        data = synthetic.images(shape) if smoke else load(data_root(config.data_root))
-        self.info, self.shape = data.info, shape
+    def __init__(self, settings: Mnist | Cifar10, config: Config, device: torch.device) -> None:
+        smoke, self.shape = config.profile == "smoke", settings.inputs
+        read = mnist.load_data if settings.name == "mnist" else cifar10.load_data
+        data = synthetic.images(self.shape) if smoke else read(data_root(config.data_root))
+        self.info = data.info
         train = (torch.from_numpy(data.train_images), torch.from_numpy(data.train_labels))
         held = (torch.from_numpy(data.test_images), torch.from_numpy(data.test_labels))
         if settings.split == "validation":
@@ -53,7 +42,7 @@ class ImageTask(Classification[MLPComponent | ConvComponent]):
         self.train = Split(train[0].to(device), train[1].to(device))
         self.held = Split(held[0].to(device), held[1].to(device))
         self.flat = isinstance(config.gate, MLPComponent)
-        self.mean, self.deviation = (torch.tensor(s, device=device).view(-1, 1, 1) for s in statistics)
+        self.mean, self.deviation = (torch.tensor(s, device=device).view(-1, 1, 1) for s in STATISTICS[settings.name])
 
     def prepare(self, inputs: Tensor) -> Tensor:
         """Convert uint8 [*R, N, C, H, W] to float32.
@@ -72,13 +61,3 @@ class ImageTask(Classification[MLPComponent | ConvComponent]):
             head = None if gate.features is None else StackedLinear(out, CLASSES, seeds)
             return ParallelModel(OrderedSum(bank, size), head)
         return ParallelModel(OrderedSum(ConvBank(self.shape, gate.channels, CLASSES, size.K, seeds), size))
-
-
-def mnist_task(settings: Mnist, config: Config, device: torch.device) -> ImageTask:
-    """Return the task on handwritten digits, 28 x 28 pixels."""
-    return ImageTask(settings, config, device, mnist.load_data, MNIST_STATISTICS, (1, 28, 28))
-
-
-def cifar10_task(settings: Cifar10, config: Config, device: torch.device) -> ImageTask:
-    """Return the task on small colour images, 32 x 32 pixels, without augmentation."""
-    return ImageTask(settings, config, device, cifar10.load_data, CIFAR10_STATISTICS, (3, 32, 32))

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from experiments.core.blocks import Count, NonNegativeInt
+from experiments.core.config import Config
 from experiments.tasks.language.components import AdapterComponent, LoRAComponent, PruneComponent
 from experiments.tasks.settings import Benchmark
-
-if TYPE_CHECKING:
-    import torch
-
-    from experiments.core.config import Config
-    from experiments.tasks.language.task import AdaptationTask
 
 
 class Adaptation(Benchmark):
@@ -28,6 +23,7 @@ class Adaptation(Benchmark):
         stops: strings that end an answer, in addition to the end-of-text token.
     """
 
+    made_by: ClassVar[str] = "task.AdaptationTask"
     components = (LoRAComponent, AdapterComponent, PruneComponent)
     corpus: ClassVar[str]
     subset: ClassVar[str | None] = None
@@ -64,11 +60,6 @@ class Adaptation(Benchmark):
     def check(self, config: Config) -> None:
         if config.train.batch is None:
             raise ValueError(f"task={self.name} packs several questions into each step: set train.batch")
-
-    def make(self, config: Config, device: torch.device) -> AdaptationTask:
-        from experiments.tasks.language.task import AdaptationTask
-
-        return AdaptationTask(self, config, device)
 
 
 class WikiSQLEasy(Adaptation):

@@ -4,15 +4,12 @@ layers, or the model's own heads and neurons."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from experiments.core.blocks import Count, NonNegativeInt
-from experiments.core.config import Component
-
-if TYPE_CHECKING:
-    from experiments.core.config import Config
+from experiments.core.config import Component, Config
 
 Target = Literal["q", "k", "v", "o", "gate", "up", "down"]
 """A linear map of a decoder layer, in its attention or its gated feed-forward block."""

@@ -9,13 +9,15 @@ import copy
 import dataclasses
 import importlib
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from experiments.core.blocks import ConfigError
+from experiments.core.config import Config
 from experiments.core.task import CapacityOf, DataInfo, Seeds, Task
+from experiments.core.training import Train
 from experiments.data import synthetic_texts, texts
 from experiments.data.source import data_root
 from experiments.models.adapter import attach_adapters
@@ -37,10 +39,6 @@ from ngn.streams import generator
 from ngn.train.batches import Batches, Split
 from ngn.train.progress import ProgressLine
 from ngn.train.trainer import Trainer
-
-if TYPE_CHECKING:
-    from experiments.core.config import Config
-    from experiments.core.training import Train
 
 SMOKE = {"train_examples": 64, "eval_examples": 8, "max_new_tokens": 12, "perplexity_tokens": 256}
 """Upper limits of the smoke profile."""

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import ClassVar, Literal
 
 from pydantic import model_validator
 
 from experiments.core.blocks import Count, NonNegative, NonNegativeInt
-from experiments.core.config import Component, TaskSettings
-
-if TYPE_CHECKING:
-    import torch
-
-    from experiments.core.config import Config
-    from experiments.tasks.manifold.task import ManifoldTask
+from experiments.core.config import Component, Config, TaskSettings
 
 
 class LatentComponent(Component):
@@ -30,6 +24,7 @@ class LatentComponent(Component):
 class Manifold(TaskSettings):
     """x = tanh(0.8 R [z; 0]) with z uniform on [-1, 1]^D and R a fixed rotation of the ambient space."""
 
+    made_by: ClassVar[str] = "task.ManifoldTask"
     components = (LatentComponent,)
 
     name: Literal["manifold"]
@@ -58,8 +53,3 @@ class Manifold(TaskSettings):
             raise ValueError(
                 "gate.K=null does not fit task=manifold: closed latents carry noise, so all must exist; set gate.K"
             )
-
-    def make(self, config: Config, device: torch.device) -> ManifoldTask:
-        from experiments.tasks.manifold.task import ManifoldTask
-
-        return ManifoldTask(self, device)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from experiments.core.config import Config
 from experiments.core.task import CapacityOf, DataInfo, Seeds
+from experiments.core.training import Train
 from experiments.models.latent import GatedBottleneck, RankOneBank
 from experiments.models.parallel import StackedLinear
 from experiments.tasks.base import SupervisedTask
@@ -18,9 +20,6 @@ from experiments.tasks.manifold import LatentComponent, Manifold
 from ngn.streams import generator
 from ngn.train.batches import Batches, Split
 from ngn.train.losses import Supervised
-
-if TYPE_CHECKING:
-    from experiments.core.training import Train
 
 RANK_THRESHOLD = 1e-3
 """The numerical rank counts the singular values above this fraction of the largest."""
@@ -98,7 +97,7 @@ class ManifoldTask(SupervisedTask[LatentComponent]):
 
     loss = Supervised(squared_distance)
 
-    def __init__(self, settings: Manifold, device: torch.device) -> None:
+    def __init__(self, settings: Manifold, config: Config, device: torch.device) -> None:
         self.settings, self.device = settings, device
         R = rotation(settings)
         self.embedding = (0.8 * R[:, : settings.D].T).float().to(device)

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from experiments.core.blocks import Count, NonNegativeInt
 from experiments.core.config import TaskSettings
 from experiments.tasks.settings import MLPComponent
 
-if TYPE_CHECKING:
-    import torch
-
-    from experiments.core.config import Config
-    from experiments.tasks.regression1d.task import RegressionTask
-
 
 class Regression1D(TaskSettings):
     """Regression of y*(x) = sin 3x + 0.6 sin 7x + 0.3 sin 13x on [-pi, pi]."""
 
+    made_by: ClassVar[str] = "task.RegressionTask"
     numerics: ClassVar[int] = 2
     components = (MLPComponent,)
     kernel: ClassVar[str | None] = "bank1d"
@@ -27,8 +22,3 @@ class Regression1D(TaskSettings):
     layout: Literal["uniform", "even"] = "uniform"
     draw: NonNegativeInt = 0
     """Seed of the uniform draw of the inputs, the same for all model seeds."""
-
-    def make(self, config: Config, device: torch.device) -> RegressionTask:
-        from experiments.tasks.regression1d.task import RegressionTask
-
-        return RegressionTask(self, config.profile == "smoke", device)

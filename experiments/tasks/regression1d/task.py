@@ -8,6 +8,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from experiments.core.config import Config
 from experiments.core.task import CapacityOf, DataInfo, Seeds
 from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel
@@ -41,7 +42,8 @@ class RegressionTask(SupervisedTask[MLPComponent]):
     component_norms = True
     prefix_score = "mse"
 
-    def __init__(self, settings: Regression1D, smoke: bool, device: torch.device) -> None:
+    def __init__(self, settings: Regression1D, config: Config, device: torch.device) -> None:
+        smoke = config.profile == "smoke"
         points = settings.model_copy(update={"points": 64}) if smoke else settings
         x = inputs(points)
         digest = hashlib.sha256(x.numpy().tobytes()).hexdigest()

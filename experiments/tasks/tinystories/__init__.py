@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from experiments.core.blocks import Count, NonNegativeInt
-from experiments.core.config import Component, TaskSettings
+from experiments.core.config import Component, Config, TaskSettings
 from experiments.store.records import MAX_CURVE_POINTS
 from experiments.tasks.settings import Benchmark, ModuleComponent
 
 if TYPE_CHECKING:
     import torch
 
-    from experiments.core.config import Config
-    from experiments.tasks.tinystories.task import StoriesTask
+    from experiments.core.task import Task
 
 
 class LayerComponent(Component):
@@ -110,6 +109,7 @@ class UnitsComponent(ModuleComponent):
 class TinyStories(Benchmark):
     """Short stories in simple words, predicted character by character."""
 
+    made_by: ClassVar[str] = "task.StoriesTask"
     components = (HeadsComponent, SlicesComponent, HeadsSlicesComponent, StatesComponent, UnitsComponent)
     usual_samples: ClassVar[int] = 27_000
 
@@ -131,11 +131,9 @@ class TinyStories(Benchmark):
         if config.train.batch is None:
             raise ValueError("task=tinystories trains on batches of windows: set train.batch")
 
-    def make(self, config: Config, device: torch.device) -> StoriesTask:
+    def make(self, config: Config, device: torch.device) -> Task[Any]:
         if config.gate.given:
             from experiments.tasks.tinystories.units import UnitsTask
 
             return UnitsTask(self, config, device)
-        from experiments.tasks.tinystories.task import StoriesTask
-
-        return StoriesTask(self, config, device)
+        return super().make(config, device)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from experiments.core.config import Config
 from experiments.core.task import CapacityOf, DataInfo, Seeds, Task
+from experiments.core.training import Train
 from experiments.data import synthetic, texts
 from experiments.data.source import data_root
 from experiments.data.tinystories import START, Characters, split_stories
@@ -21,10 +23,6 @@ from experiments.tasks.tinystories import LayerComponent, TinyStories
 from experiments.tasks.tinystories.model import LanguageModel, continued
 from ngn.streams import generator
 from ngn.train.batches import Batches
-
-if TYPE_CHECKING:
-    from experiments.core.config import Config
-    from experiments.core.training import Train
 
 PARTS = ("train", "valid")
 """Words in the names of the files, in every layout."""

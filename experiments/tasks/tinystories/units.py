@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 import ngn
+from experiments.core.config import Config
 from experiments.core.task import ModuleTask
 from experiments.tasks.tinystories import TinyStories, UnitsComponent
 from experiments.tasks.tinystories.task import StoriesTask
 from ngn.confirmation import PARTS
 from ngn.train.batches import HeldOutParts, Split
-
-if TYPE_CHECKING:
-    from experiments.core.config import Config
 
 
 class CausalAttention(nn.Module):

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from experiments.core.blocks import Count, NonNegativeInt, Positive, Ratio, Whole
 from experiments.core.config import Component, TaskSettings
-
-if TYPE_CHECKING:
-    import torch
-
-    from experiments.core.config import Config
-    from experiments.tasks.twist.task import TwistTask
 
 
 class LayersComponent(Component):
@@ -49,6 +43,7 @@ class ChainComponent(Component):
 class Twist(TaskSettings):
     """Inputs: points from N(0, I) in the plane. Targets: points rotated by 3 gamma times their radius, standardised."""
 
+    made_by: ClassVar[str] = "task.TwistTask"
     components = (LayersComponent, ChainComponent)
     kernel: ClassVar[str | None] = "planar"
     inputs: ClassVar[tuple[int, ...]] = (2,)
@@ -59,8 +54,3 @@ class Twist(TaskSettings):
     gamma: Positive = 0.5
     draw: NonNegativeInt = 0
     """Seed of the draw of the inputs, the same for all model seeds."""
-
-    def make(self, config: Config, device: torch.device) -> TwistTask:
-        from experiments.tasks.twist.task import TwistTask
-
-        return TwistTask(self, config.profile == "smoke", device)

@@ -7,6 +7,7 @@ import hashlib
 import torch
 from torch import Tensor, nn
 
+from experiments.core.config import Config
 from experiments.core.task import CapacityOf, DataInfo, Seeds
 from experiments.models.depth import ChainBank, LayerStack, TanhBank
 from experiments.models.parallel import ParallelModel
@@ -33,8 +34,8 @@ class TwistTask(SupervisedTask[ChainComponent | LayersComponent]):
 
     loss = Supervised(mean_squared_error)
 
-    def __init__(self, settings: Twist, smoke: bool, device: torch.device) -> None:
-        points = 64 if smoke else settings.points
+    def __init__(self, settings: Twist, config: Config, device: torch.device) -> None:
+        points = 64 if config.profile == "smoke" else settings.points
         x = torch.randn(points, 2, dtype=torch.float64, generator=generator(settings.draw, "twist", "inputs"))
         y = twist(x, settings.gamma)
         y = (y - y.mean(0)) / y.std(0, correction=0)

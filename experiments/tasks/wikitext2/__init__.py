@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from experiments.core.blocks import Count
+from experiments.core.config import Config
 from experiments.tasks.settings import Benchmark, ModuleComponent
-
-if TYPE_CHECKING:
-    import torch
-
-    from experiments.core.config import Config
-    from experiments.tasks.wikitext2.task import HealingTask
 
 
 class NeuronsComponent(ModuleComponent):
@@ -31,6 +26,7 @@ class WikiText2(Benchmark):
     A trained model knows such text, so a short training heals what a cut took.
     """
 
+    made_by: ClassVar[str] = "task.HealingTask"
     components = (NeuronsComponent,)
     usual_samples: ClassVar[int] = 240
     usual_model: ClassVar[str] = "smollm2_135m"
@@ -45,8 +41,3 @@ class WikiText2(Benchmark):
     def check(self, config: Config) -> None:
         if config.train.batch is None:
             raise ValueError("task=wikitext2 trains on batches of windows: set train.batch")
-
-    def make(self, config: Config, device: torch.device) -> HealingTask:
-        from experiments.tasks.wikitext2.task import HealingTask
-
-        return HealingTask(self, config, device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import ngn
+from experiments.core.config import Config
 from experiments.core.task import ModuleTask, Seeds
+from experiments.core.training import Train
 from experiments.data import synthetic_texts, texts
 from experiments.data.source import data_root
 from experiments.tasks.language.base import load_base, tiny_base
@@ -19,10 +21,6 @@ from experiments.tasks.language.perplexity import documents
 from experiments.tasks.language.windows import TokenBatches
 from experiments.tasks.wikitext2 import NeuronsComponent, WikiText2
 from ngn.train.batches import Batches
-
-if TYPE_CHECKING:
-    from experiments.core.config import Config
-    from experiments.core.training import Train
 
 TIMED = 4
 """Windows of the timed forward pass."""

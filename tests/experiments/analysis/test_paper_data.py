@@ -14,20 +14,18 @@ from typing import Any
 import numpy as np
 import pytest
 import record_samples as samples
-from figure_samples import put_grown
-from table_samples import baseline_id, build, cell, filled, store
+from table_samples import build, cell, filled, store
 
 from experiments.analysis import published
-from experiments.analysis.build import comment, from_cells, reduce_all
+from experiments.analysis.build import comment, explain, find, from_cells, reduce_all
 from experiments.analysis.collect import Reader, unofficial_parts
-from experiments.analysis.explain import explain, find
 from experiments.analysis.reduce import reduce_cell
 from experiments.analysis.selection import fixed_of_learned_count
 from experiments.config.identity import run_id
 from experiments.core.paths import ROOT
 from experiments.methods.fixed import Fixed
 from experiments.store.records import Store
-from experiments.studies import MACROS, macro
+from experiments.studies import macro, macros
 from experiments.studies.one_d import BASELINE
 from experiments.studies.vision import EIGHT, EIGHT_FULL
 from scripts import build_figures, build_paper_data, build_report
@@ -84,8 +82,8 @@ def test_the_row_has_an_outcome_only_if_every_seed_has_it(
 
 
 def test_every_row_that_has_runs_is_printed(store: Store) -> None:
-    printed = {name for name, one in reduce_all(Reader(store), MACROS).items() if one.complete}
-    sourced = [(t, r, c) for t in MACROS for r in t.rows if r.runs for c in t.columns if c.key not in r.dashes]
+    printed = {name for name, one in reduce_all(Reader(store), macros()).items() if one.complete}
+    sourced = [(t, r, c) for t in macros() for r in t.rows if r.runs for c in t.columns if c.key not in r.dashes]
     assert printed == {f"{t.name}.{r.key}.{c.key}" for t, r, c in sourced}
 
 
@@ -96,7 +94,7 @@ def test_data_that_are_not_the_published_files_are_named_above_the_macros_that_t
     mirror = {"name": "regression1d", "sha256": "0" * 64, "provenance": how}
     other = Store(store.root / "other")
     for seed in range(10):
-        put_grown(other, BASELINE, seed, 6.0, 1e-5, data=mirror)
+        samples.put_grown(other, BASELINE, seed, 6.0, 1e-5, data=mirror)
     lines = build(other)[1].splitlines()
     noted = [after for line, after in itertools.pairwise(lines) if line.endswith(f"regression1d, {how}")]
     assert any(line.startswith(r"\newcommand{\stdT}") for line in noted)
@@ -142,23 +140,14 @@ def test_without_records_every_number_is_a_dash_and_every_label_stands(tmp_path:
     assert status == 0
     assert text.count(r"\newcommand") == 22
     assert r"\newcommand{\stdT}{--}" in text
-    for table in MACROS:
+    for table in macros():
         for row in table.rows:
             if not table.inline:
                 assert " & ".join([*row.labels, *["--"] * len(table.columns)]) + r" \\" in text
 
 
-def test_no_published_value_reaches_our_file(tmp_path: Path) -> None:
-    code = (
-        "import sys; from scripts.build_paper_data import main; "
-        f"main(['--results', {str(tmp_path)!r}, '--output', {str(tmp_path / 'x.tex')!r}]); "
-        "assert 'experiments.analysis.published' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)
-
-
 def test_a_missing_seed_makes_the_whole_row_dashes(store: Store) -> None:
-    store.path(baseline_id(7)).unlink()
+    store.path(samples.baseline_id(7)).unlink()
     assert cell(store, "datafourbody.baseline.t").printed == "--"
     assert cell(store, "datafourbody.baseline.t").n == 9
     assert cell(store, "datafourbody.beta4.t").complete
@@ -199,31 +188,31 @@ def test_a_misspelt_folder_of_records_is_refused(
 
 
 def test_strict_lists_what_is_missing_and_writes_nothing(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    store.path(baseline_id(7)).unlink()
+    store.path(samples.baseline_id(7)).unlink()
     status, text = build(store, "--strict")
     assert (status, text) == (1, "")
     listed = capsys.readouterr().err
-    assert f"missing: {baseline_id(7)}: not run [" in listed
+    assert f"missing: {samples.baseline_id(7)}: not run [" in listed
     assert "no study: dataeightbody.stories-ffn: no study of this row exists yet" in listed
-    assert f"missing: {baseline_id(6)}" not in listed
+    assert f"missing: {samples.baseline_id(6)}" not in listed
 
 
 def test_explain_shows_records_and_arithmetic(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--results", str(store.root), "--explain", "datafourbody.baseline.t"]) == 0
     text = capsys.readouterr().out
-    assert f"regression1d/{baseline_id(2)}.json (commit 0000000000): grown.t = 6" in text
+    assert f"regression1d/{samples.baseline_id(2)}.json (commit 0000000000): grown.t = 6" in text
     assert "median of grown.t: (4, 5, 6, 7, 8, 4, 5, 6, 7, 8) = 6" in text
     assert "printed: 6.00" in text
     assert "no digest" not in text
-    older = store.path(baseline_id(2))
+    older = store.path(samples.baseline_id(2))
     told = json.loads(older.read_text())
     older.write_text(json.dumps({key: value for key, value in told.items() if key != "sha256"}))
     assert "no digest, so a change would not show: 1 of 10" in explain(
         Reader(store), *find("datafourbody.baseline.t", macro)[0]
     )
-    store.path(baseline_id(7)).unlink()
+    store.path(samples.baseline_id(7)).unlink()
     text = explain(Reader(store), *find("datafourbody.baseline.t", macro)[0])
-    assert f"missing: {baseline_id(7)}" in text
+    assert f"missing: {samples.baseline_id(7)}" in text
     assert "printed: --" in text
     assert "a dash by design" in explain(Reader(store), *find("datasevenbody.ngn.fixed", macro)[0])
 
@@ -237,10 +226,11 @@ def test_a_wrong_name_lists_the_right_ones(capsys: pytest.CaptureFixture[str], n
     assert message in capsys.readouterr().err
 
 
-def test_tables_need_neither_torch_nor_hydra_nor_matplotlib(store: Store) -> None:
+def test_tables_need_neither_torch_nor_hydra_nor_matplotlib_and_our_file_no_published_value(store: Store) -> None:
     code = (
         "import sys; from scripts.build_paper_data import main; "
         f"assert main({['--results', str(store.root), '--output', str(store.root / 'x.tex')]!r}) == 0; "
+        "assert 'experiments.analysis.published' not in sys.modules; "
         f"assert main({['--results', str(store.root), '--table', 'cora']!r}) == 0; "
         "assert not {'torch', 'hydra', 'matplotlib'} & set(sys.modules)"
     )

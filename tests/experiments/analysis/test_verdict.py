@@ -11,22 +11,24 @@ import pytest
 import record_samples as samples
 from scipy import stats
 
-from experiments.analysis import published
-from experiments.analysis.collect import Problem, Reader
+from experiments.analysis.collect import Problem, Reader, RecordedRun
 from experiments.analysis.compare import compare_all, totals, verdict_counts
 from experiments.analysis.formats import parse_format
 from experiments.analysis.reduce import Cell
-from experiments.analysis.significance import (
+from experiments.analysis.statistics import (
+    NO,
+    PARTIAL,
+    YES,
+    Array,
     count_interval,
     exact_test,
     mean_interval,
     median_interval,
     rank_interval,
 )
-from experiments.analysis.statistics import NO, PARTIAL, YES, Array
 from experiments.analysis.verdict import WIDEST, Verdict, judge_cell
 from experiments.store.records import Store
-from experiments.studies import MACROS
+from experiments.studies import macros
 from experiments.studies.one_d import BASELINE
 from experiments.studies.vision import EIGHT
 
@@ -35,8 +37,13 @@ COUNTS = "<yes:d>/<partial:d>/<no:d>"
 
 
 def ours(numbers: Sequence[float] | np.ndarray, problems: tuple[Problem, ...] = ()) -> Cell:
-    found = {"t": np.array([numbers], dtype=float)} if len(numbers) else {}
-    return Cell({}, "", len(numbers), len(numbers), found, tuple(map(str, range(len(numbers)))), problems)
+    return of_quantity("t", np.array([numbers], dtype=float), problems)
+
+
+def of_quantity(quantity: str, gates: np.ndarray, problems: tuple[Problem, ...] = ()) -> Cell:
+    n = gates.shape[1]
+    runs = tuple(RecordedRun(seed, str(seed), {}) for seed in range(n))
+    return Cell(runs, {quantity: gates} if n else {}, problems, {}, "", n)
 
 
 def verdict(numbers: Sequence[float], source: str, value: dict[str, Any], seeds: int = 10, **rest: Any) -> Verdict:
@@ -183,7 +190,7 @@ def test_three_words() -> None:
 
 def test_the_width_of_errors_is_a_factor() -> None:
     def word(numbers: np.ndarray, sd: float) -> str:
-        cell = Cell({}, "", 10, 10, {"grown.soft.mse": numbers[None]}, ("r",) * 10, ())
+        cell = of_quantity("grown.soft.mse", numbers[None])
         form = parse_format(r"<mean:.2e>\,$\pm$\,<sd:.1e>")
         return judge_cell(cell, (form, {"mean": 2e-5, "sd": sd}), "grown.soft.mse", 10).word
 
@@ -253,9 +260,9 @@ def test_what_is_not_judged() -> None:
     assert verdict([], PM, value).word == "not run"
     assert verdict(TEN[:2], PM, value).parts == (), "two runs are too few for a mean"
     assert judge_cell(ours(TEN), None, "t", 10).word == "not published"
-    setting = Cell({}, "", 10, 10, {"config.gate.r": np.full((1, 10), 0.5)}, ("r",) * 10, ())
+    setting = of_quantity("config.gate.r", np.full((1, 10), 0.5))
     assert judge_cell(setting, (parse_format("<value:.2f>"), {"value": 0.5}), "config.gate.r", 10).word == "setting"
-    two = Cell({}, "", 10, 10, {"t": np.ones((2, 10))}, ("r",) * 10, ())
+    two = of_quantity("t", np.ones((2, 10)))
     assert judge_cell(two, (parse_format("<median:.2f*, >"), {"median": [1.0]}), "t", 10).word == "cannot tell"
 
 
@@ -273,7 +280,7 @@ def test_diverged_seeds_are_compared_with_none() -> None:
 
 def test_every_quantity_of_several_seeds_has_a_limit() -> None:
     known = {*WIDEST, "integer", "exact", "prunes_back"}
-    for table in MACROS:
+    for table in macros():
         for row in table.rows:
             for column in table.columns if row.seeds > 1 and row.runs is not None else ():
                 unit = table.quantity(row, column.key).rsplit(".", 1)[-1]
@@ -288,7 +295,7 @@ def test_comparison_of_all_cells(tmp_path: Path) -> None:
     shorter = row.runs.with_overrides(row.stand_ins[0].overrides)
     for seed in range(3):
         samples.put(store, shorter, seed, {"grown": samples.grown([7.0], 70.0, 70.0, "accuracy")})
-    items = compare_all(Reader(store), published.load_published(), MACROS)
+    items = compare_all(Reader(store), macros())
     by_name = {item.name: item for item in items if not item.stand_in}
     assert len(by_name) == 519
     assert by_name["datafourbody.baseline.t"].verdict.text == "agrees (calibrated)"
@@ -302,7 +309,7 @@ def test_comparison_of_all_cells(tmp_path: Path) -> None:
     stand_ins = [item for item in items if item.stand_in]
     assert {item.stand_in for item in stand_ins} == {"3 epochs"}
     assert [item.cell.n for item in stand_ins if item.column.key == "t"] == [3, 3]
-    only = compare_all(Reader(store), published.load_published(), MACROS, task="cora")
+    only = compare_all(Reader(store), macros(), task="cora")
     assert {item.row.key for item in only} == {"cora-gcn"}
 
 
@@ -311,7 +318,7 @@ def test_all_our_seeds_judge_and_the_rows_own_are_printed(tmp_path: Path) -> Non
     for seed in range(39):
         t = 6.0 if seed < 10 else 9.0
         samples.put(store, BASELINE, seed, {"grown": samples.grown([t], 1e-5, 1e-5)})
-    items = compare_all(Reader(store), published.load_published(), MACROS, task="regression1d")
+    items = compare_all(Reader(store), macros(), task="regression1d")
     by_name = {item.name: item for item in items}
     row = by_name["datafourfullbody.baseline.t"]
     assert (row.cell.n, row.cell.value["mean"], row.verdict.seeds) == (10, 6.0, 39)
@@ -326,7 +333,7 @@ def test_facts_are_counted_once(tmp_path: Path) -> None:
     store = Store(tmp_path)
     for seed in range(10):
         samples.put(store, BASELINE, seed, {"grown": samples.grown([6.0 + seed % 2], 1e-5, 1e-5)})
-    items = compare_all(Reader(store), published.load_published(), MACROS)
+    items = compare_all(Reader(store), macros())
     found = totals(items)
     # t, integer, soft and truncated error of table 4's baseline, of table 7's, and of the standard run
     assert found.facts.total() == 4 + 3 + 3
@@ -340,7 +347,7 @@ def test_facts_are_counted_once(tmp_path: Path) -> None:
 
 
 def test_calibrated_cells_are_those_that_settings_were_chosen_by_and_their_repeats() -> None:
-    marked = {(table.name, row.key) for table in MACROS for row in table.rows if row.calibrated}
+    marked = {(table.name, row.key) for table in macros() for row in table.rows if row.calibrated}
     four = {"baseline", "lambda_const", "alpha_const", "no_alpha", "beta4", "beta15"}
     expected = {(table, key) for table in ("datafourbody", "datafourfullbody") for key in four}
     expected |= {(table, "ngn") for table in ("datasevenbody", "datasevenfullbody")}

@@ -10,7 +10,7 @@ import pytest
 
 from experiments.cli import app, listing
 from experiments.core.paths import ROOT
-from experiments.studies import FIGURES, MACROS, STUDIES
+from experiments.studies import FIGURES, STUDIES, macros
 
 
 def test_the_list_has_every_study_with_its_runs_and_outputs() -> None:
@@ -24,7 +24,7 @@ def test_the_list_has_every_study_with_its_runs_and_outputs() -> None:
     assert "GiB" in rows["vision"], "its records tell"
     assert rows["lora_llama3"].split()[-2:] == ["?", "?"], "the records of a small model tell nothing of a large one"
     shown = {name for line in re.findall(r"→((?:.*\n {6})*.*)", done.stdout) for name in re.split(r"[,\s]+", line)}
-    assert shown - {""} == {table.name for table in MACROS if table.runs} | FIGURES.keys()
+    assert shown - {""} == {table.name for table in macros() if table.runs} | FIGURES.keys()
 
 
 def test_a_table_belongs_to_the_smallest_study_with_its_runs(monkeypatch: pytest.MonkeyPatch) -> None:

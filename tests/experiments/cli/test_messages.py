@@ -18,8 +18,6 @@ BROKEN = {
     "gate: {K: [1, 2\nschedule: 3\n": "line 2: ",
     "a: 1\ngate: {K: 8}\ngate: {K: 9}\n": "line 3: the key 'gate' occurs a second time",
     "gate:\n\tK: 8\n": "line 2: a tab; indent with spaces",
-    "- 1\n": "has no settings",
-    "a: \x00\n": "is not a YAML file in UTF-8",
 }
 
 
@@ -30,7 +28,8 @@ def test_a_broken_file_is_named_with_the_line(
     path = tmp_path / "broken.yaml"
     path.write_text(content)
     compose._selection.cache_clear()
-    monkeypatch.setattr(compose, "file_of", lambda *_: path)
+    known = compose.options
+    monkeypatch.setattr(compose, "options", lambda group: dict.fromkeys(known(group), path))
     for command in ([], ["--help"], ["--cfg", "job"]):
         assert app.main(command) == 2
         shown = capsys.readouterr().err
@@ -61,10 +60,10 @@ def test_incomplete_additions_are_reported(
     (tmp_path / file).parent.mkdir(parents=True)
     (tmp_path / file).write_text(content)
     monkeypatch.setenv("NGN_PLUGINS", str(tmp_path))
-    compose._files.cache_clear()
+    compose.options.cache_clear()
     assert app.main([command]) == 2
     assert missing in capsys.readouterr().err
-    compose._files.cache_clear()
+    compose.options.cache_clear()
 
 
 WRONG = (True, "x", -1, 0.5, float("nan"), [], ["x"], {}, {"x": 1}, None, 1e300)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import programs
 import pytest
 
-from experiments.cli import app, arguments
-from experiments.cli.presets import OwnStudy, expand_experiment
+from experiments.cli import app
+from experiments.cli.sweep import OwnStudy
 from experiments.config import compose
 from experiments.config.identity import run_id
 from experiments.core.blocks import ConfigError
-from experiments.core.paths import CONF, ROOT, RUNS
+from experiments.core.paths import ROOT, RUNS
 from experiments.store import provenance
 from experiments.studies.one_d import BASELINE as TEN_SEEDS
 from scripts import sweep
@@ -38,16 +37,6 @@ def mine(tmp_path: Path) -> Path:
     path = tmp_path / "mine.yaml"
     path.write_text(MINE)
     return path
-
-
-def test_every_preset_of_the_suite_is_valid(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arguments, "missing", lambda *modules: None)  # plug-ins of Hydra
-    monkeypatch.setattr(arguments, "refuse_unknown_settings", lambda tokens: None)
-    files = sorted((CONF / "experiment").glob("*.yaml"))
-    assert files
-    for path in files:
-        assert path.read_text().splitlines()[0] == f"# python run.py experiment={path.stem}"
-        assert app.prepare([f"experiment={path.stem}"])[1]
 
 
 def test_typed_overrides_replace_those_of_a_preset() -> None:
@@ -89,33 +78,6 @@ def test_a_single_row_is_its_settings() -> None:
     assert {"gate.t0=2", "schedule=beta4"} <= set(tokens)
     assert (jobs[0].run.config.gate.t0, jobs[0].run.config.schedule.beta_end) == (2, 4)
     assert "schedule.lambda0=1e-05" in app.prepare([ROWS, "--cfg", "job"])[0]
-
-
-@pytest.mark.parametrize(
-    ("words", "fault"),
-    [
-        (["rows=1,2"], "every row is a block of settings: rows={"),
-        (["rows={seed:0},{seed:1}"], "give seed= beside rows=, not in a row"),
-        (["rows={hydra.run.dir:x},{a:1}"], "give hydra.run.dir= beside rows="),
-        (["rows={gate.t0:1},{gate.t0:2}", "gate.t0=3"], "gate.t0 is given twice"),
-        (["rows={gate.t0:1},{gate.tt:2}"], "unknown key 'gate.tt'"),
-        (["schedule={lambda0:1},{lambda0:2}"], "To vary several settings together, type rows={"),
-        (["tag=a=b"], """and all of it for the shell: 'tag="a=b"'"""),
-        (["tag=a#b"], """'tag="a#b"'"""),
-    ],
-)
-def test_rows_and_values_that_are_not_understood_say_the_right_form(words: list[str], fault: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(fault)):
-        app.prepare(words)
-
-
-def test_verbose_shows_the_suites_own_log() -> None:
-    assert app.prepare(["hydra.verbose=true"])[0] == ["hydra.verbose=[experiments,ngn]"]
-
-
-def test_an_unknown_preset_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"experiment=price: must be one file .*prices.* Did you mean 'prices'\?"):
-        expand_experiment(["experiment=price"])
 
 
 @pytest.mark.parametrize(
@@ -163,7 +125,7 @@ def own_conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (path := folder / f"{group}.yaml").parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
     monkeypatch.setenv("NGN_CONF", str(folder))
-    caches = (compose._files, compose._selection, provenance.conf_digest)
+    caches = (compose.options, compose._selection, provenance.conf_digest)
     for cached in caches:
         cached.cache_clear()
     yield folder

@@ -16,7 +16,7 @@ from experiments.config.run_files import Run
 from experiments.core import paths
 from experiments.store import provenance
 from experiments.store.records import Store
-from experiments.studies import MACROS
+from experiments.studies import macros
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_a_command_ends_with_its_numbers_beside_the_others(
     committed: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    row = next(row for table in MACROS for row in table.rows if row.key == "baseline" and row.runs is not None)
+    row = next(row for table in macros() for row in table.rows if row.key == "baseline" and row.runs is not None)
     assert row.runs is not None
     own, runs = Store(tmp_path / "runs"), []
     for seed in range(2):

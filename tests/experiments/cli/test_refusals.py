@@ -7,19 +7,21 @@ from pathlib import Path
 import pytest
 
 import ngn
-from experiments.cli import app, expand, machine, overrides, rewrite
+from experiments.cli import app, expand, machine, rewrite
 from experiments.config.compose import compose
-from experiments.config.seeds import named_sets
 from experiments.core.blocks import ConfigError
 
 REFUSED = {
     # misspelt keys and choices: suggest the nearest legal name
+    "task=mnsit gate=conv": "no such task. Did you mean 'mnist'?",
     "task=mnsit": "no such task. Did you mean 'mnist'?",
     "taks=mnist": "unknown key 'taks'. Did you mean 'task'?",
     "study=depth": "python scripts/sweep.py run depth",
     "task=mnist gate=con": "Did you mean 'conv'?",
     "schedule={a:1}": "schedule: must be one of: ",
     "method=fixd": "Did you mean 'fixed'?",
+    "experiment=price": "experiment=price: must be one file of conf/experiment: ",
+    "+experiment=price": "Did you mean 'prices'?",
     "schedule=papr": "Did you mean 'paper'?",
     "profile=smok": "Did you mean 'smoke'?",
     "seed=tne": "Did you mean 'ten'?",
@@ -61,6 +63,10 @@ REFUSED = {
     "seed=range(5,5)": "empty",
     "seed.value=range(5,5)": "empty",
     "seed=-1": "seeds start at 0",
+    "seed=1.5": "seed=1.5: '1.5' is neither a seed",
+    "seed=3..": "seed=3..: '3..' is neither a seed",
+    "seed=range(0,4,0)": "step of 0",
+    "seed=0,2,1..2": "seed 2 occurs twice",
     "seed.value=shuffle(1,2)": "written order",
     "train.steps=true": "train.steps: must be a whole number",
     "gate.K=8.5": "gate.K: must be a whole number (given: 8.5)",
@@ -70,6 +76,15 @@ REFUSED = {
     "+seed=3": "without a prefix",
     "seed=0..9 seed.value=3": "given twice",
     "seed.set=0..9": "seed=0..9",
+    # rows
+    "rows=1,2": "every row is a block of settings: rows={",
+    "rows={seed:0},{seed:1}": "give seed= beside rows=, not in a row",
+    "rows={hydra.run.dir:x},{a:1}": "give hydra.run.dir= beside rows=",
+    "rows={gate.t0:1},{gate.t0:2} gate.t0=3": "gate.t0 is given twice",
+    "rows={gate.t0:1},{gate.tt:2}": "unknown key 'gate.tt'",
+    "schedule={lambda0:1},{lambda0:2}": "To vary several settings together, type rows={",
+    "tag=a=b": """and all of it for the shell: 'tag="a=b"'""",
+    "tag=a#b": """'tag="a#b"'""",
     # the same run twice
     "schedule.lambda0=1e-4,0.0001": "duplicate jobs: 'schedule.lambda0=0.0001' and 'schedule.lambda0=0.0001'",
     "device=cpu,auto": "duplicate jobs: 'device=cpu' and 'device=auto'",
@@ -102,13 +117,15 @@ REFUSED = {
     "task=cora data_root=empty seed=98765..98766": "cora: ind.cora.x is not in",
     "engine=fused gate.width=65": "engine=fused: the compiled kernels support blocks of at most 64 units",
     "engine=fused method=fixed method.count=3 train.batch=32": "full batches",
+    "profile=smoke method=budget method.parameters=1": "the smallest model has",
+    "profile=smoke method=budget method.macs=50%": "does not count multiply-adds; use method.parameters",
     "results=": "results: the name of the folder is empty",
     "data_root=''": "data_root: the name of the folder is empty",
     # too many jobs, refused without listing them
-    "seed=0..999999999": "allow_many_jobs=true",
+    "seed=0..999999999": "more than 1,000,000 seeds",
     "seed.value=range(0,10001)": "the command has 10,001 jobs",
     "seed=0..99 train.lr=range(1,102)": "the command has 10,100 jobs",
-    "seed.value=range(0,1000000000000) allow_many_jobs=true": "exceed the limit of 10,000,000",
+    "seed.value=range(0,1000000000000) allow_many_jobs=true": "exceed the limit of 1,000,000",
     # too large sizes, and engines without support for the run
     "gate.K=1000000": "gate.K: must be at most 65536",
     "gate.K=null gate.K_max=3 phases=[grown]": "allocates 10 components before the first step",
@@ -137,6 +154,7 @@ REFUSED = {
     "hydra/sweeper=ax": "the choices of hydra/sweeper are: checked, optuna",
     "hydra.sweeper.params={train.lr:1}": "type the values as settings",
     "hydra.sweeper.custom_search_space=os.system": "can name code to run",
+    "~hydra.run.dir": "can name code to run",
     "hydra.job.chdir=true": "relative to the working directory",
     "hydra.mode=MULTIRUN": "add -m",
     "hydra.verbose=true,false": "cannot be swept",
@@ -187,6 +205,21 @@ def test_cuda_is_refused_where_there_is_none(
     assert len(started) == 2
 
 
+def test_a_network_that_cannot_take_the_images_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from torch import nn
+
+    def make(name: str, num_classes: int, weights: None) -> nn.Module:
+        return nn.Conv2d(3, num_classes, 64)
+
+    monkeypatch.setattr("experiments.tasks.images.constructed.maker_of", lambda model: make)
+    words = "task=cifar10 model=torchvision model.constructor=deep method=magnitude limit.macs=50% profile=smoke"
+    assert app.main(words.split()) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("refused: model.constructor=deep: cannot classify images of 32 x 32 pixels (")
+
+
 def test_the_traceback_is_shown_on_request(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     assert app.main(["task=mnsit"]) == 2
@@ -214,6 +247,7 @@ ACCEPTED = {
     "seed=0,2,5..7": (["--multirun", "seed.value=0,2,5,6,7"], 5),
     "seed=range(0,10)": (["--multirun", "seed.value=range(0,10)"], 10),
     "seed=ten": (["--multirun", "seed.value=range(0,10)"], 10),
+    "seed=one,20..21": (["--multirun", "seed.value=0,20,21"], 3),
     "seed.value=4": (["seed.value=4"], 1),
     "seed.value=1,2 -m": (["--multirun", "seed.value=1,2"], 2),
     "task=cora": (["task=cora", "gate=gcn"], 1),
@@ -227,6 +261,7 @@ ACCEPTED = {
     "task=cifar10 gate.channels=[8,8],[4]": (["--multirun", "task=cifar10", "gate.channels=[8,8],[4]", "gate=conv"], 2),
     "++train.lr=0.1": (["++train.lr=0.1"], 1),
     "hydra.run.dir=x hydra.sweeper.max_batch_size=2": (["hydra.run.dir=x", "hydra.sweeper.max_batch_size=2"], 1),
+    "hydra.verbose=true": (["hydra.verbose=[experiments,ngn]"], 1),
     "--cfg job seed=0..9": (["--cfg", "job", "seed.value=0"], 0),
     "-m --cfg job task=mnist gate=conv,mlp": (["--cfg", "job", "task=mnist", "gate=conv"], 0),
     "--cfg job method=fixed --resolve": (["--cfg", "job", "--resolve", "method=fixed"], 0),
@@ -243,17 +278,9 @@ def test_hydra_gets_the_rewritten_command(command: str) -> None:
     assert (rewritten, len(configs)) == ACCEPTED[command]
 
 
-def test_cfg_shows_the_first_of_several_jobs_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    app.prepare(["--cfg", "job", "seed=4..9"])
-    assert "this is the configuration of the first (seed.value=4)" in capsys.readouterr().err
-    app.prepare(["--cfg", "job", "seed=4"])
-    assert capsys.readouterr().err == ""
-
-
 @pytest.mark.slow
 def test_many_jobs_need_permission(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (expand, overrides, rewrite):
-        monkeypatch.setattr(module, "MAX_JOBS", 20)
+    monkeypatch.setattr(expand, "MAX_JOBS", 20)
     with pytest.raises(ConfigError, match="allow_many_jobs=true"):
         app.prepare(["seed=0..20"])
     assert len(app.prepare(["seed=0..20", "allow_many_jobs=true"])[1]) == 21
@@ -266,11 +293,11 @@ def test_version_prints_the_suites_version(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out == f"ngn-suite {ngn.__version__}\n"
 
 
-def test_a_seed_file_without_a_set_is_named(tmp_path: Path) -> None:
-    (tmp_path / "seed").mkdir()
-    (tmp_path / "seed" / "mine.yaml").write_text("seed: {value: 3}\n")
+def test_a_seed_file_without_a_set_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.yaml").write_text("seed: {value: 3}\n")
+    monkeypatch.setattr(rewrite, "options", lambda group: {"mine": tmp_path / "mine.yaml"})
     with pytest.raises(ConfigError, match=r"mine\.yaml: write a set of seeds as"):
-        named_sets(tmp_path)
+        rewrite.seeds_of("mine")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
 from experiments.data import DataError, sets
 from experiments.runs import launch
-from experiments.runs.errors import StorageError
+from experiments.runs.training import StorageError
 from experiments.store.records import RecordError
 
 Engine = Callable[[Config], Any]
@@ -61,24 +61,6 @@ def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tu
     return run
 
 
-def test_one_run_prints_its_message(command: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    status, ran = command("task=cora seed=3")
-    assert status == 0
-    assert [(config.task.name, config.gate.component, config.seed.value) for config in ran] == [("cora", "gcn", 3)]
-    assert capsys.readouterr().out == f"{run_id(ran[0])}: complete\n"
-    assert [path.name for path in tmp_path.iterdir()] == ["project"]
-    assert [path.name for path in (tmp_path / "project" / "scratch").iterdir()] == ["runs"]
-
-
-def test_ten_seeds_are_ten_runs_with_one_line_each(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    status, ran = command("task=cifar10 gate=conv seed=0..9")
-    assert status == 0
-    assert [config.seed.value for config in ran] == list(range(10))
-    shown = capsys.readouterr()
-    assert shown.out.splitlines() == [f"[{i}/10] seed={i - 1}: complete" for i in range(1, 11)]
-    assert shown.err == ""
-
-
 def test_the_time_is_told_first_and_only_if_something_is_trained(
     command: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -97,14 +79,6 @@ def test_the_time_is_told_first_and_only_if_something_is_trained(
     assert told[0] == "3 runs: long\n"
     command(f"seed=0 results={tmp_path}")
     assert "long" not in capsys.readouterr().err
-
-
-def test_the_checked_configurations_are_run(command: Any) -> None:
-    line = "task=mnist gate=mlp,conv schedule.lambda0=1e-5,1e-4 seed=4,7 train.clip=0.5"
-    jobs = app.expand(app.rewrite.rewrite(line.split()))
-    _, ran = command(line)
-    assert ran == [job.run.config for job in jobs]
-    assert [job.run.id for job in jobs] == [run_id(config) for config in ran]
 
 
 def test_relative_folders_are_relative_to_the_working_directory(command: Any, tmp_path: Path) -> None:

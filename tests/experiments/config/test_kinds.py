@@ -13,10 +13,9 @@ from experiments.config.compose import compose
 from experiments.config.identity import identity_keys
 from experiments.config.run_files import Run
 from experiments.core.blocks import ConfigError
-from experiments.core.config import Component, TaskSettings
+from experiments.core.config import Component, OrderedGroup, TaskSettings
 from experiments.core.groups import GroupSettings
 from experiments.methods.fixed import Fixed
-from experiments.runs.groups import GroupOfStack
 from experiments.runs.stack import Stack
 
 
@@ -45,9 +44,9 @@ def test_a_kind_has_its_own_settings_or_those_of_the_block() -> None:
     config = configuration(gate)
     assert [gate.K_of(group) for group in range(6)] == [8, 16] * 3
     assert [gate.high_start(group) for group in range(2)] == [7.0, 15.0]
-    heads, slices = (GroupOfStack(Stack((Run(config, "blocks"),)), group, 64) for group in (2, 3))
-    assert (heads.r, heads.t0, heads.lambda0) == (0.5, 1e-4, config.schedule.lambda0)
-    assert (slices.r, slices.t0, slices.lambda0) == (0.75, 2.0, 1e-2)
+    heads, slices = (OrderedGroup(Stack((Run(config, "blocks"),)), group, 64) for group in (2, 3))
+    assert (heads.r, heads.count_gate()["t0"], heads.lambda0) == (0.5, 1e-4, config.schedule.lambda0)
+    assert (slices.r, slices.count_gate()["t0"], slices.lambda0) == (0.75, 2.0, 1e-2)
     made = config.method.make(slices)
     assert (made.K, float(made.lambda0), made.delta) == (16, 1e-2, -0.5)
     assert float(made.size()) == pytest.approx(2.0)

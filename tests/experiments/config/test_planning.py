@@ -21,8 +21,7 @@ subprocess.Popen.__init__ = started
 from experiments.analysis.selection import selected_runs
 from experiments.cli.app import prepare
 from experiments.config.compose import compose
-from experiments.config.identity import run_id
-from experiments.config.numerics import numerics
+from experiments.config.identity import numerics, run_id
 from experiments.config.run_files import runs_of
 from experiments.runs.stack import stacks_of
 from experiments.studies import STUDIES

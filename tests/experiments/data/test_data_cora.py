@@ -45,30 +45,6 @@ def test_cora_is_processed_as_the_standard_says(tmp_path, place):
     assert data.info.name == "cora"
 
 
-def test_the_structure_is_checked(tmp_path):
-    files, _ = samples.cora()
-    lines = files["ind.cora.test.index"].split()
-    wrong = {
-        "ind.cora.tx": (samples.csr_pickle(np.eye(30, dtype=np.float32)), r"shape \(100, 30\) was expected"),
-        "ind.cora.graph": (pickle.dumps({0: [700]}, 2), "outside the 700 nodes"),
-        "ind.cora.ally": (pickle.dumps([1, 2], 2), "not None"),
-        "ind.cora.test.index": (b"\n".join(lines[:-1] + lines[:1]), "each once"),
-    }
-    for name, (content, fault) in wrong.items():
-        changed = files | {name: content}
-        samples.put(tmp_path / name / "cora", changed)
-        with pytest.raises(DataError, match=rf"{name}: .*{fault}"):
-            read(tmp_path / name, samples.official(changed))
-    changed = files | {"ind.cora.test.index": b"one\n"}
-    samples.put(tmp_path / "text" / "cora", changed)
-    with pytest.raises(DataError, match="one node number per line"):
-        read(tmp_path / "text", samples.official(changed))
-    changed = files | {"ind.cora.graph": pickle.dumps([1], 2)}
-    samples.put(tmp_path / "list" / "cora", changed)
-    with pytest.raises(DataError, match="no dictionary of lists"):
-        read(tmp_path / "list", samples.official(changed))
-
-
 class _Runs:
     """Unrestricted unpickling would create the file."""
 

@@ -1,4 +1,4 @@
-"""Damaged or wrong image files are refused by name."""
+"""Damaged or wrong files are refused by name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from data_samples import flip, read_cifar, read_mnist, write_manifest
 
-from experiments.data import DataError, cifar10, manifest, mnist
+from experiments.data import DataError, cifar10, cora, manifest, mnist
+from experiments.data.source import Folder
 
 
 def test_a_flipped_byte_is_noticed_in_every_file_and_named(tmp_path):
@@ -72,44 +73,42 @@ def test_a_manifest_that_is_none_is_refused(tmp_path, content, fault):
         read_mnist(tmp_path, samples.official(files))
 
 
+MNIST, CIFAR, PYTHON, CORA = samples.mnist()[0], *samples.cifar()[:2], samples.cora()[0]
+INDEX = CORA["ind.cora.test.index"].split()
+READERS = {
+    "mnist": lambda folder: mnist.read_folder(folder, *samples.MNIST_COUNTS),
+    "cifar10": lambda folder: cifar10.read_folder(folder, samples.CIFAR_BATCH),
+    "cora": lambda folder: cora.read_folder(folder, samples.CORA_SIZES, samples.CORA_SPLIT),
+}
+
+
 @pytest.mark.parametrize(
-    ("name", "content", "fault"),
+    ("files", "name", "content", "fault"),
     [
-        ("train-images-idx3-ubyte", b"", "not an idx file"),
-        ("train-images-idx3-ubyte", samples.idx(np.zeros((11, 28, 28))), r"\(11, 28, 28\)"),
-        ("train-images-idx3-ubyte", samples.idx(np.zeros((12, 28, 28)))[:-1], "do not fit"),
-        ("train-labels-idx1-ubyte", samples.idx(np.zeros((12, 1))), "not an idx file"),
-        ("t10k-labels-idx1-ubyte", samples.idx(np.full(8, 10)), "a label is 10"),
+        (MNIST, "train-images-idx3-ubyte", b"", "not an idx file"),
+        (MNIST, "train-images-idx3-ubyte", samples.idx(np.zeros((11, 28, 28))), r"\(11, 28, 28\)"),
+        (MNIST, "train-images-idx3-ubyte", samples.idx(np.zeros((12, 28, 28)))[:-1], "do not fit"),
+        (MNIST, "train-labels-idx1-ubyte", samples.idx(np.zeros((12, 1))), "not an idx file"),
+        (MNIST, "t10k-labels-idx1-ubyte", samples.idx(np.full(8, 10)), "a label is 10"),
+        (CIFAR, "data_batch_2.bin", CIFAR["data_batch_2.bin"][:-1], "records of 3073 bytes"),
+        (CIFAR, "data_batch_3.bin", b"\x0a" + CIFAR["data_batch_3.bin"][1:], "outside 0 to 9"),
+        (PYTHON, "data_batch_5", pickle.dumps([1], 2), "holds no uint8 data"),
+        (PYTHON, "data_batch_5", pickle.dumps({"data": np.zeros((5, 3072), np.uint8)}, 2), "holds no list of 5 labels"),
+        (CORA, "ind.cora.tx", samples.csr_pickle(np.eye(30, dtype=np.float32)), r"shape \(100, 30\) was expected"),
+        (CORA, "ind.cora.graph", pickle.dumps({0: [700]}, 2), "outside the 700 nodes"),
+        (CORA, "ind.cora.graph", pickle.dumps([1], 2), "no dictionary of lists"),
+        (CORA, "ind.cora.ally", pickle.dumps([1, 2], 2), "not None"),
+        (CORA, "ind.cora.test.index", b"\n".join(INDEX[:-1] + INDEX[:1]), "each once"),
+        (CORA, "ind.cora.test.index", b"one\n", "one node number per line"),
     ],
 )
-def test_mnist_structure_is_checked_even_where_a_manifest_vouches(tmp_path, name, content, fault):
-    files, _ = samples.mnist()
-    samples.put(tmp_path / "mnist", files | {name: content})
-    write_manifest(tmp_path / "mnist")
+def test_the_structure_is_checked_even_where_a_manifest_vouches(tmp_path, files, name, content, fault):
+    kind = {id(MNIST): "mnist", id(CORA): "cora"}.get(id(files), "cifar10")
+    place = tmp_path / kind / ("cifar-10-batches-py" if files is PYTHON else ".")
+    samples.put(place, files | {name: content})
+    write_manifest(tmp_path / kind)
     with pytest.raises(DataError, match=f"{name}: .*{fault}"):
-        read_mnist(tmp_path, {})
-
-
-def test_cifar10_structure_is_checked(tmp_path):
-    binary, python, *_ = samples.cifar()
-    for name, content, fault in (
-        ("data_batch_2.bin", binary["data_batch_2.bin"][:-1], "records of 3073 bytes"),
-        ("data_batch_3.bin", b"\x0a" + binary["data_batch_3.bin"][1:], "outside 0 to 9"),
-    ):
-        root = tmp_path / name
-        samples.put(root / "cifar10", binary | {name: content})
-        write_manifest(root / "cifar10")
-        with pytest.raises(DataError, match=f"{name}: .*{fault}"):
-            read_cifar(root, {})
-    for batch, fault in (
-        ([1], "no uint8 data"),
-        ({"data": np.zeros((5, 3072), dtype=np.uint8)}, "no list of 5 labels"),
-    ):
-        root = tmp_path / fault
-        samples.put(root / "cifar10" / "cifar-10-batches-py", python | {"data_batch_5": pickle.dumps(batch, 2)})
-        write_manifest(root / "cifar10")
-        with pytest.raises(DataError, match=f"data_batch_5: holds {fault}"):
-            read_cifar(root, {})
+        READERS[kind](Folder(tmp_path, kind, {}))
 
 
 def test_hostile_files_are_named_and_not_taken_into_memory(tmp_path):

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator
-from pathlib import Path
+from functools import partial
 
 import data_samples as samples
 import pytest
-from data_server import CONTENT, Server, origin_of, serving, silent
+from data_server import CONTENT, Server, origin_of, remotes_of, serving, silent
 
-from experiments.core.task import DataInfo
-from experiments.data import DataError, cifar10, mnist, sets, tinystories
-from experiments.data.fetch import WORKING, DataOrigin, Remote, fetch
-from experiments.data.source import Folder
+from experiments.data import DataError, cifar10, sets, tinystories
+from experiments.data.fetch import WORKING, DataOrigin, fetch
 from scripts.fetch_data import main
 
 
@@ -27,30 +24,17 @@ def server() -> Iterator[Server]:
 def test_mnist_is_unpacked_from_the_official_gzip_files(server, tmp_path):
     files, _ = samples.mnist()
     server.files = samples.gzipped(files)
-    remotes = tuple(
-        Remote(name, f"md5:{hashlib.md5(content).hexdigest()}", (server.url(name),))
-        for name, content in server.files.items()
-    )
-
-    def verify(root: Path) -> DataInfo:
-        return mnist.read_folder(Folder(root, "mnist", samples.official(files)), *samples.MNIST_COUNTS).info
-
-    fetch("mnist", tmp_path, DataOrigin(remotes, verify, sets.install_mnist), silent)
+    read = partial(samples.read_mnist, official=samples.official(files))
+    origin = DataOrigin(remotes_of(server), lambda root: read(root).info, sets.install_mnist)
+    fetch("mnist", tmp_path, origin, silent)
     assert {p.name for p in (tmp_path / "mnist").iterdir()} == set(files) | {f"{WORKING}.lock"}
-    assert fetch("mnist", tmp_path, DataOrigin(remotes, verify, sets.install_mnist), silent)[1] is False
+    assert fetch("mnist", tmp_path, origin, silent)[1] is False
 
 
 def cifar_origin(server: Server) -> DataOrigin:
-    packed = samples.tar_gz("cifar-10-batches-bin", samples.cifar()[0])
-    server.files = {cifar10.BINARY_ARCHIVE: packed}
-
-    def verify(root: Path) -> DataInfo:
-        return cifar10.read_folder(Folder(root, "cifar10", {}), samples.CIFAR_BATCH).info
-
-    remote = Remote(
-        cifar10.BINARY_ARCHIVE, f"md5:{hashlib.md5(packed).hexdigest()}", (server.url(cifar10.BINARY_ARCHIVE),)
-    )
-    return DataOrigin((remote,), verify, sets.ORIGINS["cifar10"].install)
+    server.files = {cifar10.BINARY_ARCHIVE: samples.tar_gz("cifar-10-batches-bin", samples.cifar()[0])}
+    install = sets.ORIGINS["cifar10"].install
+    return DataOrigin(remotes_of(server), lambda root: samples.read_cifar(root, {}).info, install)
 
 
 def test_cifar10_is_unpacked_with_a_manifest_that_names_the_archive(server, tmp_path):

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import torch
-from data_server import serving, silent
+from data_server import remotes_of, serving, silent
 
-from experiments.core.task import DataInfo
 from experiments.data import DataError, resnets
-from experiments.data.fetch import DataOrigin, Remote, fetch
+from experiments.data.fetch import DataOrigin, fetch
 from experiments.data.source import Folder
 
 TINY = {name: resnets.Network(f"{name}-0.th", "sha256:", blocks=1) for name in ("one", "two")}
@@ -43,20 +42,12 @@ def read(root: Path, official: dict[str, str], adopting: bool = False) -> resnet
     return resnets.read_folder(Folder(root, resnets.NAME, official, adopting))
 
 
-def assert_same(found: dict[str, dict[str, np.ndarray]], expected: dict[str, dict[str, np.ndarray]]) -> None:
-    assert found.keys() == expected.keys()
-    for name, each in expected.items():
-        assert found[name].keys() == each.keys()
-        for tensor, array in each.items():
-            np.testing.assert_array_equal(found[name][tensor], array)
-
-
 @pytest.mark.parametrize("folder", [resnets.NAME, "models"])
 def test_official_files_are_read_from_either_folder(tmp_path, folder):
     files = packed(made())
     samples.put(tmp_path / folder, files)
     found = read(tmp_path, samples.official(files))
-    assert_same(found.weights, made())
+    np.testing.assert_equal(found.weights, made())
     assert found.info.provenance == "official files, digests checked"
 
 
@@ -84,23 +75,16 @@ def checkpoint(path: Path, weights: dict[str, np.ndarray]) -> bytes:
 
 
 def test_checkpoints_are_fetched_and_become_the_same_weights(tmp_path):
-    def verify(root: Path) -> DataInfo:
-        return read(root, {}).info
-
     with serving() as server:
         server.files = {
             network.checkpoint: checkpoint(tmp_path / "file", made()[name]) for name, network in TINY.items()
         }
-        remotes = tuple(
-            Remote(name, f"sha256:{samples.sha256(content)}", (server.url(name),))
-            for name, content in server.files.items()
-        )
-        origin = DataOrigin(remotes, verify, resnets.install_checkpoints)
+        origin = DataOrigin(remotes_of(server), lambda root: read(root, {}).info, resnets.install_checkpoints)
         info, fetched = fetch(resnets.NAME, tmp_path, origin, silent)
         assert fetched
         assert fetch(resnets.NAME, tmp_path, origin, silent) == (info, False)
     assert info.provenance == "one-0.th and two-0.th of akamaster/pytorch_resnet_cifar10, converted"
-    assert_same(read(tmp_path, {}).weights, made())
+    np.testing.assert_equal(read(tmp_path, {}).weights, made())
 
 
 class Hostile:

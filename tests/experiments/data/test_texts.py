@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import json
-import tarfile
+import shutil
 import zipfile
 from functools import partial
+from pathlib import Path
 
 import data_samples as samples
 import pytest
-from data_server import CONTENT, origin_of, serving, silent
+from data_server import CONTENT, origin_of, remotes_of, serving, silent
 
 from experiments.data import DataError, sets, synthetic_texts
-from experiments.data.fetch import DataOrigin, Remote, fetch
+from experiments.data.fetch import DataOrigin, fetch
 from experiments.data.gguf import convert_to_safetensors
 from experiments.data.texts import SETS
 
@@ -47,38 +47,22 @@ def test_what_has_no_address_says_where_it_is(tmp_path):
         fetch("spider", tmp_path, sets.ORIGINS["spider"], silent)
 
 
-def archive(kind: str, files: dict[str, bytes]) -> bytes:
-    out = io.BytesIO()
-    if kind == "zip":
-        with zipfile.ZipFile(out, "w") as packed:
-            for name, content in files.items():
-                packed.writestr(name, content)
-    else:
-        with tarfile.open(fileobj=out, mode="w:bz2") as tar:
-            for name, content in files.items():
-                entry = tarfile.TarInfo(name)
-                entry.size = len(content)
-                tar.addfile(entry, io.BytesIO(content))
-    return out.getvalue()
-
-
 @pytest.mark.parametrize("kind", ["zip", "tar.bz2"])
 def test_archives_are_unpacked_with_a_manifest_that_names_them(tmp_path, kind):
-    files = {f"data/{name}": content for name, content in WIKISQL.items()}
+    samples.put(tmp_path / "packed" / "data", WIKISQL)
+    made = shutil.make_archive(str(tmp_path / "packed"), {"zip": "zip"}.get(kind, "bztar"), tmp_path / "packed", "data")
     name = f"packed.{kind}"
     install = partial(sets.install_members, name, {f"data/{part}": part for part in WIKISQL}, "an archive")
     with serving() as server:
-        server.files[name] = archive(kind, files)
-        remote = Remote(name, f"sha256:{samples.sha256(server.files[name])}", (server.url(name),))
-        info, fetched = fetch(
-            "wikisql", tmp_path, DataOrigin((remote,), partial(sets.verify, "wikisql"), install), silent
-        )
+        server.files[name] = Path(made).read_bytes()
+        origin = DataOrigin(remotes_of(server), partial(sets.verify, "wikisql"), install)
+        info, fetched = fetch("wikisql", tmp_path, origin, silent)
     assert fetched
     assert info.provenance == "official files, unpacked from an archive"
 
 
 def test_an_archive_that_lacks_a_file_is_refused(tmp_path):
-    samples.put(tmp_path, {"a.zip": archive("zip", {})})
+    zipfile.ZipFile(tmp_path / "a.zip", "w").close()
     with pytest.raises(DataError, match=r"a\.zip: cannot be unpacked"):
         sets.install_members("a.zip", {"x": "x"}, "", tmp_path, tmp_path / "out")
 

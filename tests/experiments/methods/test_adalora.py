@@ -2,11 +2,12 @@
 
 import pytest
 import torch
-from stopping import Stop, stop_after
+from stopping import resumed
 from torch import nn
 
 import ngn
-from experiments.methods.adalora.learner import AdaLoRALearner, TripletBudget
+from experiments.methods.low_rank import AdaLoRA
+from experiments.methods.low_rank.adalora import AdaLoRALearner
 
 peft = pytest.importorskip("peft")
 transformers = pytest.importorskip("transformers")
@@ -29,8 +30,10 @@ def tiny():
 
 
 def learner_of(total=5, start=4, steps=STEPS, **settings):
-    budget = TripletBudget(total, start, steps, **({"initial": 3, "final": 6, "every": 4} | settings))
-    return AdaLoRALearner(tiny(), TARGETS, budget, alpha=8, orthogonality=0.3, seed=1)
+    initial, final = (settings.pop(name, usual) / steps for name, usual in (("initial", 3), ("final", 6)))
+    usual = {"alpha": 8, "orthogonality": 0.3, "beta1": 0.85, "beta2": 0.85, "every": 4}
+    own = AdaLoRA(name="adalora", target=total, initial=initial, final=final, **(usual | settings))
+    return AdaLoRALearner(tiny(), TARGETS, own, start, steps, seed=1)
 
 
 class Same:
@@ -90,14 +93,7 @@ def test_adalora_ends_at_its_total_and_deploys_as_low_rank_terms(total):
 
 @pytest.mark.parametrize("stopped", [2, 10, 17, 20])
 def test_a_killed_training_resumes_bit_by_bit(stopped, tmp_path):
-    whole, again = learner_of(), learner_of()
-    trainer(whole).fit()
-    with pytest.raises(Stop):
-        trainer(learner_of(), folder=tmp_path, checkpoint_seconds=0.0, on_step=stop_after(stopped)).fit()
-    assert trainer(again, folder=tmp_path, checkpoint_seconds=1e9).fit().resumed == 1
-    state = again.state()
-    assert all(torch.equal(value, state[name]) for name, value in whole.state().items())
-    assert again.count().tolist() == whole.count().tolist()
+    resumed(lambda **settings: trainer(learner_of(), **settings), tmp_path, stopped)
 
 
 def test_triplets_grow_back_between_allocations_until_the_last_one():
@@ -118,7 +114,7 @@ def test_impossible_allocations_are_refused():
     with pytest.raises(ValueError, match="steps are too few"):
         learner_of(initial=18)
     with pytest.raises(ValueError, match="steps are too few"):
-        learner_of(steps=1, initial=0, final=0)
+        learner_of(steps=1, initial=0.1, final=0.1)
 
 
 def test_equal_scores_raise_an_error():

@@ -5,12 +5,12 @@ import itertools
 
 import pytest
 import torch
-from stopping import Stop, stop_after
+from stopping import resumed
 from torch import nn
 
 import ngn
-from experiments.methods.sora.capacity import SoRA, SoRALearner, proximal
-from experiments.methods.svd.learner import SingularValueLearner
+from experiments.methods.low_rank.sora import SoRA, SoRALearner, proximal
+from experiments.methods.low_rank.svd import SingularValueLearner
 
 K = 4
 X = torch.randn(64, 6, generator=torch.Generator().manual_seed(0))
@@ -120,29 +120,15 @@ def test_truncation_by_singular_values_is_the_best_allocation(total):
 
 
 def test_terms_are_truncated_when_training_ends_and_not_in_earlier_checkpoints(tmp_path):
-    def learner():
-        return SingularValueLearner(adapted(lambda n: ngn.Retained(K)), 5)
-
-    whole = train(learner())
-
-    plan, batches = ngn.TrainPlan(steps=60, lr=1e-2), [X]
-
     class Same:
         def at(self, index):
-            return batches[0]
+            return X
 
-    def loss(model, x):
-        return nn.functional.mse_loss(model(x), Y)
+    def trainer(**settings):
+        learner = SingularValueLearner(adapted(lambda n: ngn.Retained(K)), 5)
+        plan = ngn.TrainPlan(steps=60, lr=1e-2)
+        loss = lambda model, x: nn.functional.mse_loss(model(x), Y)  # noqa: E731
+        return ngn.Trainer(learner, Same(), loss, plan, progress="never", **settings)
 
-    def trainer(one, **settings):
-        return ngn.Trainer(
-            one, Same(), loss, plan, folder=tmp_path, checkpoint_seconds=0.0, progress="never", **settings
-        )
-
-    with pytest.raises(Stop):
-        trainer(learner(), on_step=stop_after(39)).fit()
-    again = learner()
-    assert trainer(again).fit().resumed == 1
-    for name, value in whole.state().items():
-        assert torch.equal(value, again.state()[name]), name
-    assert int(again.count().sum()) == 5
+    learner, _ = resumed(trainer, tmp_path, 39)
+    assert int(learner.count().sum()) == 5

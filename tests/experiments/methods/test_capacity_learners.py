@@ -1,22 +1,23 @@
-"""Straight-through count, AWNN and learned decay against their equations."""
+"""Straight-through count, AWNN, learned decay and hard-concrete gates against their equations."""
 
 import math
 
 import pytest
 import torch
 from modes import hard_output
-from stopping import Stop, stop_after
+from stopping import resumed
 from structures import STRUCTURES, awake
 
-from experiments.methods.awnn.capacity import AdaptiveWidth, PriorLearner
-from experiments.methods.decay.capacity import DecayGate
-from experiments.methods.l0.capacity import HardConcrete
-from experiments.methods.ste.capacity import StraightThrough
+from experiments.methods.gates.awnn import AdaptiveWidth, PriorLearner
+from experiments.methods.gates.decay import DecayGate
+from experiments.methods.gates.l0 import LIMIT, HardConcrete
+from experiments.methods.gates.ste import StraightThrough
 from experiments.models.parallel import ParallelModel
 from ngn.components.base import OrderedSum
 from ngn.learner import CapacityLearner
+from ngn.streams import generator
 from ngn.train.batches import FullBatches, Split
-from ngn.train.losses import Supervised
+from ngn.train.losses import Supervised, mean_squared_error
 from ngn.train.plan import TrainPlan
 from ngn.train.trainer import Trainer
 
@@ -168,6 +169,58 @@ def test_normalised_components_have_unit_rms(structure, seeds):
     assert learner.axes[0].rms is None
 
 
+# hard concrete
+
+
+def test_l0_initial_gates_and_penalty():
+    gate = HardConcrete(32, 0)
+    a = gate.log_alpha.detach()
+    assert float(a.mean()) == pytest.approx(math.log(9), abs=0.01)
+    assert 0.003 < float(a.std()) < 0.03
+    assert float(gate.gates("hard").detach().mean()) == pytest.approx(0.98, abs=1e-3)
+    assert float(gate.penalty().detach()) == pytest.approx(1e-2 * 32 * 0.978, rel=2e-3)
+    assert torch.equal(HardConcrete(5, 0).log_alpha, gate.log_alpha[:5])
+
+
+def test_l0_gate_is_the_hard_concrete_and_its_probability_is_right():
+    gate = HardConcrete(K, 7)
+    with torch.no_grad():
+        gate.log_alpha.copy_(torch.tensor([2.4, 2.0, 0.5, -0.5, -1.5, -2.4]))
+    deterministic = gate.coefficients("soft").detach()
+    assert deterministic[0] == 1
+    assert deterministic[5] == 0
+    assert float(deterministic[2]) == pytest.approx(1.2 / (1 + math.exp(-0.5)) - 0.1, rel=1e-6)
+    open_, steps = torch.zeros(K), 4000
+    for step in range(steps):
+        gate.before_step(step)
+        z = gate.coefficients("soft").detach()
+        if step == 5:
+            u = torch.rand(K, dtype=torch.float64, generator=generator(7, "noise", 5, 0))
+            s = torch.sigmoid((torch.log(u) - torch.log(1 - u) + gate.log_alpha.detach()) / (2 / 3))
+            assert torch.allclose(z, (1.2 * s - 0.1).clamp(0, 1), atol=1e-4)
+        open_ += z > 0
+    P = torch.sigmoid(gate.log_alpha.detach() + 2 / 3 * math.log(11)).float()
+    assert torch.allclose(gate.open_probabilities().detach().float(), P)
+    assert torch.allclose(open_ / steps, P, atol=4 * float((P * (1 - P) / steps).sqrt().max()))
+    gate.before_step(None)
+    assert torch.equal(gate.coefficients("soft"), deterministic)
+
+
+def test_l0_noise_depends_on_seed_and_step_and_closed_gates_can_reopen():
+    stack, alone = HardConcrete(K, [4, 9]), HardConcrete(K, 9)
+    for gate in (stack, alone):
+        gate.before_step(11)
+    assert torch.equal(stack.coefficients("soft")[1], alone.coefficients("soft"))
+    before = alone.coefficients("soft").detach()
+    alone.before_step(12)
+    assert not torch.equal(before, alone.coefficients("soft"))
+    for gate, limit in ((alone, LIMIT), (HardConcrete(K, 9, limit=20.0), 20.0)):
+        with torch.no_grad():
+            gate.log_alpha.fill_(-50.0)
+        gate.after_step()
+        assert gate.log_alpha.detach().tolist() == [-limit] * K
+
+
 # training
 
 
@@ -180,43 +233,20 @@ CAPACITIES = {
 }
 
 
-def trained(method, seeds, folder=None, on_step=None):
+def trainer(method, seeds, **settings):
     replicas = None if isinstance(seeds, int) else len(seeds)
     bank = MLP.bank(K, seeds).double()
     made = PriorLearner if method == "awnn" else CapacityLearner
     learner = made(ParallelModel(OrderedSum(bank, CAPACITIES[method](seeds, replicas))))
-    x = MLP.x(torch.float64)
-    y = torch.sin(torch.arange(33, dtype=torch.float64)).view(11, 3)
-
-    def mse(output, target):
-        return (output - target).square().mean((-2, -1))
-
+    batches = FullBatches(Split(MLP.x(torch.float64), torch.arange(33, dtype=torch.float64).sin().view(11, 3)))
     plan = TrainPlan(steps=30, lr=1e-2, lr_boundary=0.1, clip=0.5)
-    Trainer(
-        learner,
-        FullBatches(Split(x, y)),
-        Supervised(mse),
-        plan,
-        folder=folder,
-        checkpoint_seconds=1e-9,
-        progress="never",
-        on_step=on_step,
-    ).fit()
-    return learner
+    return Trainer(learner, batches, Supervised(mean_squared_error), plan, progress="never", **settings)
 
 
 @pytest.mark.parametrize("method", CAPACITIES)
-def test_a_replica_trains_as_it_would_alone(method):
-    stack, alone = trained(method, [5, 2]), trained(method, 2)
-    for (name, p), q in zip(stack.model.named_parameters(), alone.model.parameters(), strict=True):
+def test_a_resumed_training_is_bit_equal_and_a_replica_trains_as_it_would_alone(method, tmp_path):
+    stack, _ = resumed(lambda **settings: trainer(method, [5, 2], **settings), tmp_path, 16)
+    (alone := trainer(method, 2)).fit()
+    for (name, p), q in zip(stack.model.named_parameters(), alone.learner.model.parameters(), strict=True):
         assert torch.allclose(p[1], q, atol=1e-10), name
-    assert torch.equal(stack.count()[1], alone.count())
-
-
-@pytest.mark.parametrize("method", CAPACITIES)
-def test_a_resumed_training_is_bit_equal(method, tmp_path):
-    with pytest.raises(Stop):
-        trained(method, [5, 2], tmp_path, stop_after(16))
-    resumed, whole = trained(method, [5, 2], tmp_path), trained(method, [5, 2])
-    for (name, p), q in zip(resumed.model.named_parameters(), whole.model.parameters(), strict=True):
-        assert torch.equal(p, q), name
+    assert torch.equal(stack.count()[1], alone.learner.count())

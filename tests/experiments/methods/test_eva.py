@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import ngn
-from experiments.methods.eva.learner import Allotted, ExplainedVarianceLearner
+from experiments.methods.low_rank.eva import Allotted, ExplainedVarianceLearner
 
 K, TOTAL = 4, 6
 SCALES = torch.tensor([9.0, 3.0, 1.0, 0.5, 0.2, 0.1])

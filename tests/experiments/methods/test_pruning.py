@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
+from stopping import resumed
 
 from experiments.cli.app import prepare
 from experiments.cli.machine import check_packages
@@ -101,29 +101,13 @@ def test_torch_pruning_is_within_its_limit() -> None:
 def test_a_training_resumes_bit_by_bit_before_and_after_its_cut(method: str, stop: int, tmp_path: Path) -> None:
     config = configuration("tinystories", method)
 
-    def trainer(folder: Path | None, on_step: Callable[[int], None] | None = None) -> Trainer:
+    def trainer(**settings: Any) -> Trainer:
         task, stack = make_task(config, CPU), Stack.of(config)
         learner, batches = learner_of(stack, task), task.batches(config.train, 0)
         plan = plan_of(stack, task.samples(config.train))
-        return Trainer(
-            learner, batches, task.loss, plan, folder=folder, checkpoint_seconds=0, progress="never", shrink=True,
-            on_step=on_step,
-        )  # fmt: skip
+        return Trainer(learner, batches, task.loss, plan, progress="never", shrink=True, **settings)
 
-    def interrupt(step: int) -> None:
-        if step == stop + 1:
-            raise KeyboardInterrupt
-
-    whole = trainer(None)
-    curves = whole.fit().curves
-    with pytest.raises(KeyboardInterrupt):
-        trainer(tmp_path, interrupt).fit()
-    again = trainer(tmp_path)
-    history = again.fit()
-    assert history.resumed == 1
-    assert all(np.array_equal(history.curves[name], value) for name, value in curves.items())
-    state = again.learner.state()
-    assert all(torch.equal(state[name], value) for name, value in whole.learner.state().items())
+    resumed(trainer, tmp_path, stop)
 
 
 @pytest.mark.parametrize(

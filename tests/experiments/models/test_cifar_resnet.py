@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import save_file
 from torch import Tensor
 
 from experiments.data import DataError
 from experiments.models.cifar_resnet import CifarResNet, standardised, with_weights
+from experiments.tasks.images.resnets import with_given_weights
 
 BLOCKS, WIDTHS = 2, (2, 4, 8)
 
@@ -57,9 +59,14 @@ def test_the_outputs_are_those_of_a_network_written_by_hand():
     torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-4 * float(expected.abs().max()))
 
 
-def test_weights_of_another_network_are_refused():
+def test_weights_of_another_network_are_refused(tmp_path):
     with pytest.raises(DataError, match=r"here: no weights of such a network"):
         with_weights(CifarResNet(3, WIDTHS, 3), made(), "here")
+    save_file(CifarResNet(1).state_dict(), file := tmp_path / "mine.safetensors")
+    whole, info = with_given_weights(CifarResNet(1).eval(), str(file), "a network")
+    assert (info.name, whole.training) == ("mine", False)
+    with pytest.raises(DataError, match=r"model\.path=.*mine.*: does not hold weights of a network, as safetensors"):
+        with_given_weights(CifarResNet(2), str(file), "a network")
 
 
 def test_pixels_are_standardised_by_channel():

@@ -10,9 +10,6 @@ from experiments.models.depth import ChainBank, TanhBank
 from experiments.models.gcn import GCNBank, GraphInput
 from experiments.models.latent import RankOneBank
 from experiments.models.mlp import MLPBank
-from ngn.components.base import OrderedSum
-from ngn.methods.ngn import CountGate
-from ngn.truncation import deploy
 
 ids = [s.name for s in STRUCTURES]
 
@@ -101,28 +98,6 @@ def test_initialisation_depends_only_on_seed_and_index(structure):
     assert not torch.equal(first, next(iter(structure.bank(5, 5).parameters())))
 
 
-@pytest.mark.parametrize("structure", STRUCTURES, ids=ids)
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_a_replica_of_a_stack_equals_the_plain_bank(structure, dtype):
-    stack = structure.bank(3, [5, 6]).to(dtype)
-    stack = awake(stack)
-    x = structure.x(dtype)
-    c = torch.tensor([[1.0, 0.5, 0.1], [0.3, 0.9, -0.4]], dtype=torch.float64)
-    y = stack(x, c)
-    (y.square().sum()).backward()
-    for r, seed in enumerate((5, 6)):
-        plain = structure.bank(3, seed).to(dtype)
-        with torch.no_grad():
-            for name, p in plain.named_parameters():
-                p.copy_(getattr(stack, name)[r])
-        alone = plain(x, c[r])
-        alone.square().sum().backward()
-        tight = {torch.float64: 1e-12, torch.float32: 1e-5}[dtype]
-        assert torch.allclose(y[r], alone, atol=tight * float(alone.detach().abs().max()))
-        for name, p in plain.named_parameters():
-            assert torch.allclose(getattr(stack, name).grad[r], p.grad, atol=10 * tight * float(p.grad.abs().max()))
-
-
 def test_the_propagated_neighbourhood_is_exact():
     """Nodes that do not reach the targets can be left out without any change."""
     x = torch.randn(9, 6, dtype=torch.float64)
@@ -132,12 +107,3 @@ def test_the_propagated_neighbourhood_is_exact():
     some = GraphInput.of(x, EDGES, torch.tensor([7, 1]))
     assert some.propagated.shape[0] < 9
     assert torch.allclose(bank(some, c), everything[[7, 1]], atol=1e-12)
-
-
-def test_summed_output_biases_become_one_bias_when_deployed():
-    for structure in STRUCTURES:
-        bank = awake(structure.bank(4, 1).double())
-        small = deploy(OrderedSum(bank, CountGate(4, t0=2.0))).bank
-        for (name, p), q in zip(bank.named_parameters(), small.parameters(), strict=True):
-            kept = 1 if name in bank.merged else 3 - getattr(bank, "identity", False)
-            assert q.shape == (kept, *p.shape[1:]), name

@@ -14,7 +14,7 @@ from experiments.report import markdown
 from experiments.report.alternatives import BothSettings, Pair
 from experiments.report.content import build_content
 from experiments.store.records import Store
-from experiments.studies import MACROS, STUDIES
+from experiments.studies import STUDIES, macros
 from experiments.studies.alternatives import GATES_KEPT, INFERRED, constant_rate, inferred
 from experiments.studies.decay import DECAY
 from experiments.studies.learners import SEVEN
@@ -22,7 +22,7 @@ from experiments.studies.one_d import BASELINE
 from experiments.studies.schedules import FOUR
 from experiments.studies.vision import EIGHT
 
-ROWS = {f"{table.name}.{row.key}" for table in MACROS for row in table.rows}
+ROWS = {f"{table.name}.{row.key}" for table in macros() for row in table.rows}
 DECLARED = {name: study.alternative for name, study in STUDIES.items() if study.alternative is not None}
 
 

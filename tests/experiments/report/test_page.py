@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import record_samples as samples
 from markupsafe import escape
-from page_samples import HOSTILE, baseline_id
+from page_samples import HOSTILE
 
 from experiments.analysis.collect import Problem, Reader
 from experiments.analysis.formats import DASH
@@ -97,10 +97,10 @@ def test_a_row_has_the_numbers_of_its_runs_and_the_arithmetic(page_made: Made) -
     (row,) = re.findall(r"<tbody data-row>(?:(?!</tbody>).)*datafourfullbody.baseline.t.*?</details>", page, re.S)
     text = " ".join(re.sub("<[^>]*>", " ", row).split())
     for seed in range(10):
-        record = reader.store.get(baseline_id(seed))
+        record = reader.store.get(samples.baseline_id(seed))
         assert record is not None
         t = f"{record['phases']['grown']['t'][0]:.10g}"
-        assert f"{baseline_id(seed)}.json (commit 0000000000): grown.t = {t}" in text
+        assert f"{samples.baseline_id(seed)}.json (commit 0000000000): grown.t = {t}" in text
     assert re.search(r"mean of grown.t: \(.*?\) = 6 sd of grown.t: \(.*?\) = 1.414213562", text)
     assert "6.00 ± 1.41" in text
 
@@ -177,7 +177,7 @@ def test_the_documentation_refuses_records_of_uncommitted_code(tmp_path: Path) -
 def test_refused_records_of_our_own_rows_are_not_called_not_run() -> None:
     table = next(iter(OWN.values()))
     refused = Problem("dirty", "a run", "was made by uncommitted code")
-    none = Cell(None, DASH, 0, 2, {}, (), (refused,))
+    none = Cell((), {}, (refused,), None, DASH, 2)
     content = OwnContent(table, ((table.rows[0], (none,) * len(table.columns)),))
     assert content.absent == f"No usable record: {', '.join(table.rows[0].labels)}."
     assert {problem for cell in content.cells.values() for problem in cell.problems} == {refused}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from page_samples import baseline_id
+from record_samples import baseline_id
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import record_samples as samples
 
-from experiments.analysis import published
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import compare_all
 from experiments.report.truncation import evidence, two_ways
@@ -34,7 +33,7 @@ def test_a_published_ratio_is_compared_with_both_whatever_the_fit(
         phase = samples.grown([0.0], soft, equation * soft, "nmse")
         samples.put(store, runs, seed, {"grown": phase | {"gates_kept": {"nmse": kept * soft}}})
     reader = Reader(store)
-    (way,) = two_ways(reader, compare_all(reader, published.load_published(), [FIFTEEN]))
+    (way,) = two_ways(reader, compare_all(reader, [FIFTEEN]))
     assert way.item.name == "datafifteenbody.1.truncated"
     assert way.published == pytest.approx(1.0, rel=1e-3)
     assert (way.equation.low, way.equation.value, way.equation.high) == pytest.approx((equation,) * 3)

@@ -7,7 +7,7 @@ import torch
 
 from experiments.config.compose import compose
 from experiments.runs import launch
-from experiments.runs.cost import take_replica
+from experiments.runs.measure import take_replica
 from experiments.runs.phases import learner_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task

@@ -19,7 +19,7 @@ import pytest
 
 from experiments.config import run_files
 from experiments.config.compose import compose
-from experiments.config.numerics import numerics
+from experiments.config.identity import numerics
 from experiments.models.kernels.build import FLAGS
 from experiments.models.kernels.libraries import FOLDER, library
 from experiments.runs import launch

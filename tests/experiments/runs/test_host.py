@@ -12,7 +12,7 @@ from experiments.config import run_files
 from experiments.config.compose import compose
 from experiments.core.paths import ROOT
 from experiments.runs import training
-from experiments.runs.host import denormals_flushed
+from experiments.runs.host import tuned_for_training
 from experiments.runs.stack import Stack
 
 flushes = pytest.mark.skipif(
@@ -25,13 +25,13 @@ def test_the_callers_denormal_setting_is_restored(tmp_path, monkeypatch) -> None
     def is_zero() -> bool:
         return float(torch.tensor(1e-40) * 0.5) == 0
 
-    with denormals_flushed():
+    with tuned_for_training():
         assert is_zero()
-        with denormals_flushed():
+        with tuned_for_training():
             pass
         assert is_zero()  # the inner context did not end the outer one's setting
     assert not is_zero()
-    with pytest.raises(RuntimeError, match="on the way"), denormals_flushed():
+    with pytest.raises(RuntimeError, match="on the way"), tuned_for_training():
         raise RuntimeError("on the way")
     assert not is_zero()
     monkeypatch.setattr(run_files, "SCRATCH", tmp_path / "scratch")

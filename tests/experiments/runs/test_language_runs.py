@@ -89,7 +89,7 @@ def test_a_rival_takes_its_total_from_the_named_record(tmp_path: Path) -> None:
     ):
         (job,) = expand(rewrite([*command, "method=uniform", *words]))
         with pytest.raises(ConfigError, match=message):
-            machine.check([job], command)
+            machine.check([job.run], command)
 
 
 @pytest.mark.parametrize(
@@ -134,11 +134,11 @@ def test_a_missing_package_is_named_before_training(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "transformers" else real(name))
     (job,) = expand(rewrite(["task=gsm8k", "profile=smoke"]))
     with pytest.raises(ConfigError, match=r"needs the package transformers: pip install -e '\.\[language\]'"):
-        machine.check([job], [])
+        machine.check([job.run], [])
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     (job,) = expand(rewrite(["profile=smoke", "train.optimizer=adamw8bit"]))
     with pytest.raises(ConfigError, match=r"adamw8bit needs the package torchao: pip install -e '\.\[eightbit\]'"):
-        machine.check([job], [])
+        machine.check([job.run], [])
 
 
 @pytest.mark.parametrize("backbone", ["frozen", "updated"])

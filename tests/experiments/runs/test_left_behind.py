@@ -11,7 +11,6 @@ from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.runs import phases
 from experiments.runs.launch import launch
-from experiments.store import provenance
 from experiments.store.records import RecordError, Store
 from ngn.files import temporary_path
 
@@ -58,7 +57,7 @@ def test_files_of_an_interrupted_run_are_used_only_if_undamaged_and_of_this_code
     (finished,) = run_files.SCRATCH.rglob(f"{run_id(config)}*/grown/finished.json")
     content = finished.read_text()
     if harm == "other code":
-        monkeypatch.setattr(provenance, "sources_digest", lambda: "0" * 64)
+        monkeypatch.setattr(phases, "sources_digest", lambda: "0" * 64)
     elif harm == "steps not trained":
         (newest, *_) = sorted(finished.parents[1].glob("from_high/step-*.json"), reverse=True)
         facts = json.loads(newest.read_text())

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import record_samples as samples
-from table_samples import baseline_id, build, cell, filled, store
+from table_samples import build, cell, filled, store
 
 from experiments.analysis.collect import Reader
 from experiments.store.records import RecordError, Store
@@ -27,7 +27,7 @@ def _stale(store: Store) -> None:
 
 
 def _text(store: Store, change: Any) -> None:
-    path = store.path(baseline_id(3))
+    path = store.path(samples.baseline_id(3))
     path.write_text(change(path.read_text()))
 
 
@@ -36,7 +36,7 @@ def _edited(store: Store, **changes: Any) -> None:
 
 
 def _other_configuration(store: Store) -> None:
-    config = json.loads(store.path(baseline_id(3)).read_text())["config"]
+    config = json.loads(store.path(samples.baseline_id(3)).read_text())["config"]
     config["schedule"]["lambda0"] = 0.5
     _edited(store, config=config)
 
@@ -58,7 +58,7 @@ def _synthetic_data(store: Store) -> None:
 
 
 def _other_engine(store: Store) -> None:
-    execution = json.loads(store.path(baseline_id(3)).read_text())["execution"]
+    execution = json.loads(store.path(samples.baseline_id(3)).read_text())["execution"]
     _edited(store, execution={**execution, "engine": "fused-step"})
 
 
@@ -73,7 +73,7 @@ def _other_engine(store: Store) -> None:
         (lambda store: _text(store, lambda text: text[:200]), "damaged", "unreadable"),
         (lambda store: _text(store, lambda text: "[1, 2]"), "damaged", "not a record"),
         (lambda store: _edited(store, schema=7), "damaged", "schema version 7"),
-        (lambda store: _edited(store, run_id=baseline_id(4)), "damaged", "in the file's name"),
+        (lambda store: _edited(store, run_id=samples.baseline_id(4)), "damaged", "in the file's name"),
         (_other_configuration, "foreign", "schedule.lambda0"),
         (_line_break, "damaged", "data.provenance has the control character U+000A"),
         (_not_finite, "damaged", "not a finite number"),
@@ -86,7 +86,7 @@ def test_a_bad_record_is_named_and_not_averaged(
     status, text = build(store)
     warning = capsys.readouterr().err
     assert status == 0
-    assert f"warning: skipped: {kind}: {baseline_id(3)}: " in warning
+    assert f"warning: skipped: {kind}: {samples.baseline_id(3)}: " in warning
     assert message in warning
     assert "datafourbody.baseline" in warning
     line = re.search(r"^baseline & .*$", text, re.MULTILINE)
@@ -96,7 +96,7 @@ def test_a_bad_record_is_named_and_not_averaged(
 
     status, _ = build(store, "--strict")
     assert status == 1
-    assert f"{kind}: {baseline_id(3)}: " in capsys.readouterr().err
+    assert f"{kind}: {samples.baseline_id(3)}: " in capsys.readouterr().err
 
 
 def test_records_of_uncommitted_code_are_shown_on_request(store: Store) -> None:
@@ -106,7 +106,7 @@ def test_records_of_uncommitted_code_are_shown_on_request(store: Store) -> None:
 
 
 def test_a_missing_seed_is_counted_and_its_row_not_printed(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    store.path(baseline_id(3)).unlink()
+    store.path(samples.baseline_id(3)).unlink()
     status, text = build(store)
     assert status == 0
     assert "warning: not printed: datafourbody.baseline: 9 of 10 seeds" in capsys.readouterr().err

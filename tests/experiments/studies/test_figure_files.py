@@ -12,7 +12,6 @@ from xml.etree import ElementTree
 
 import pytest
 import record_samples as samples
-from figure_samples import baseline, data
 
 from experiments.core.paths import ROOT
 from experiments.store.records import Store
@@ -30,14 +29,14 @@ from scripts.build_figures import main
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    return baseline(tmp_path / "results")
+    return samples.baseline(tmp_path / "results")
 
 
 def test_stand_ins_are_named(store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shorter = {"train.steps": 2000}
     phase = {**samples.grown([6.0], 1e-5, 1e-5), "norms": [1.0]}
     samples.put(store, BASELINE.with_overrides(shorter), 0, {"grown": phase}, curves=samples.curves())
-    found = data("figure1", store, shorter)
+    found = samples.figure("figure1", store, shorter)
     assert found.notes == ("partial: 1 of 10 seeds (9 not run)", "stand-in: train.steps=2000")
     figure = style.draw(FIGURES["figure1"], found)
     assert "stand-in: train.steps=2000" in figure.get_supxlabel()

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import record_samples as samples
-from figure_samples import baseline, data, put_grown
 
 from experiments.analysis.collect import Reader
 from experiments.analysis.figures import Data, Panel, Point
@@ -31,7 +30,7 @@ from experiments.report.drawing import style
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    return baseline(tmp_path / "results")
+    return samples.baseline(tmp_path / "results")
 
 
 def legend(figure: Figure) -> list[str]:
@@ -39,7 +38,7 @@ def legend(figure: Figure) -> list[str]:
 
 
 def test_figure_1_shows_curves_and_norms_of_every_seed(store: Store) -> None:
-    found = data("figure1", store)
+    found = samples.figure("figure1", store)
     assert found.notes[0] == "partial: 3 of 10 seeds (7 not run)"
     figure = style.draw(FIGURES["figure1"], found)
     losses, boundary, norms = figure.axes
@@ -58,11 +57,11 @@ def test_figure_1_shows_curves_and_norms_of_every_seed(store: Store) -> None:
 
 def test_diverged_dirty_and_strange_seeds_are_counted_and_not_drawn(store: Store) -> None:
     samples.put(store, BASELINE, 1, {"grown": samples.diverged()})
-    put_grown(store, BASELINE, 2, 6.0, 1e-5, clean=False)
+    samples.put_grown(store, BASELINE, 2, 6.0, 1e-5, clean=False)
     other = {"name": "regression1d", "sha256": "1" * 64, "provenance": "generated: by the tests"}
-    put_grown(store, BASELINE, 3, 6.0, 1e-5, data=other)
-    put_grown(store, BASELINE, 4, 6.0, 1e-5)
-    found = data("figure1", store)
+    samples.put_grown(store, BASELINE, 3, 6.0, 1e-5, data=other)
+    samples.put_grown(store, BASELINE, 4, 6.0, 1e-5)
+    found = samples.figure("figure1", store)
     assert found.notes[0] == "partial: 2 of 10 seeds (5 not run, 1 diverged, 2 refused)"
     assert "n = 1 run" in style.draw(FIGURES["figure1"], found).axes[0].get_title()
 
@@ -73,8 +72,8 @@ def test_figure_3_pools_by_count_and_prints_n(tmp_path: Path) -> None:
     for seed, mse in enumerate((1e-5, 1e-4, 1e-2)):
         samples.put(store, frontier[4], seed, {"fixed": samples.fixed(5, mse)})
     for place, t in ((12, 4.0), (13, 4.0), (14, 2.0)):
-        put_grown(store, frontier[place], 7, t, 10.0**-place)
-    found = data("figure3", store)
+        samples.put_grown(store, frontier[place], 7, t, 10.0**-place)
+    found = samples.figure("figure3", store)
     (fixed,) = found.of("", "fixed")
     logs = np.array([-5.0, -4.0, -2.0])
     sd = np.sqrt(((logs - logs.mean()) ** 2).mean())
@@ -93,8 +92,8 @@ def test_figure_7_names_the_methods_that_were_not_run(tmp_path: Path) -> None:
     store = Store(tmp_path)
     rows = {row.key: row.runs for row in SEVEN.rows}
     for method in ("ngn", "ste"):
-        put_grown(store, rows[method], 3, 6.0, 1e-4)
-    found = data("figure7", store)
+        samples.put_grown(store, rows[method], 3, 6.0, 1e-4)
+    found = samples.figure("figure7", store)
     assert [(p.series, p.x, p.y) for p in found.points] == [
         ("NGN", 7, 1e-4),
         ("STE (straight-through)", 7, 1e-4),
@@ -119,7 +118,7 @@ def test_a_frontier_counts_a_seed_of_a_fixed_count_once(tmp_path: Path) -> None:
         samples.put(store, learned, seed, phases)
     alone = Selection.of({"task": "cora", "gate": "gcn", "method": "fixed"}, {"method.count": 2})
     run = samples.put(store, alone, 0, {"fixed": samples.fixed(2, 83.0, "accuracy")})
-    found = data("frontier_cora_gcn", store)
+    found = samples.figure("frontier_cora_gcn", store)
     (fixed,) = found.of("", "fixed")
     assert (fixed.x, fixed.y, fixed.low, fixed.shift) == (2, 82.0, None, 0.0)
     assert run in fixed.runs
@@ -133,20 +132,20 @@ def test_a_frontier_counts_a_seed_of_a_fixed_count_once(tmp_path: Path) -> None:
 
 def test_panels_whose_curves_are_not_kept_say_so(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    put_grown(store, FOUR.row("beta4").runs, 0, 6.0, 1e-5)
+    samples.put_grown(store, FOUR.row("beta4").runs, 0, 6.0, 1e-5)
     drawn = {"name": "manifold", "sha256": "0" * 64, "provenance": "generated: by the tests"}
-    put_grown(store, FIFTEEN.row("4").runs, 0, 3.0, 1e-5, data=drawn)
+    samples.put_grown(store, FIFTEEN.row("4").runs, 0, 3.0, 1e-5, data=drawn)
     branches = {branch_phase(factor): samples.grown([6.0], 1e-5, 1e-5) for factor in (0.1, 1.0, 10.0)}
     samples.put(store, CONTINUED, 0, {"grown": samples.grown([6.0], 1e-5, 1e-5), **branches})
     for name, said in (("schedule_courses", 4), ("manifold_courses", 2), ("figure6", 0)):
-        found = data(name, store)
+        found = samples.figure(name, store)
         assert found.notes[-1].startswith("these runs have no curve files; run them again"), name
         figure = style.draw(FIGURES[name], found)
         assert figure.axes[said].get_title().endswith("\ncurves not kept")
         assert [text.get_text() for text in figure.axes[said].texts] == ["curves not kept"]
         assert FIGURES[name].title in [text.get_text() for text in figure.texts]
-    put_grown(store, BASELINE, 0, 6.0, 1e-5, curves=samples.curves())
-    found = data("schedule_courses", store)
+    samples.put_grown(store, BASELINE, 0, 6.0, 1e-5, curves=samples.curves())
+    found = samples.figure("schedule_courses", store)
     assert [found.lack(key) for key in ("beta4", "beta15")] == ["curves not kept", "not run"]
 
 
@@ -162,7 +161,7 @@ def test_data_and_weights_are_named_in_the_words_that_say_most(tmp_path: Path) -
     ):
         own = {"name": "regression1d", "sha256": digest * 64, "provenance": how}
         base = {"name": "tiny", "sha256": digest * 64, "provenance": weights}
-        put_grown(store, runs, seed, 6.0, 1e-5, data=own, base=base)
+        samples.put_grown(store, runs, seed, 6.0, 1e-5, data=own, base=base)
     reader.collect(runs)
     beginning = "data differ from the published files: "
     said = [f"{beginning}regression1d, mirror: 3 images from JPEG", f"{beginning}tiny, 4-bit GGUF"]

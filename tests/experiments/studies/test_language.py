@@ -10,7 +10,7 @@ import record_samples as samples
 
 from experiments.analysis.collect import Reader
 from experiments.analysis.reduce import reduce_cell
-from experiments.analysis.significance import wilson_interval
+from experiments.analysis.statistics import wilson_interval
 from experiments.report.drawing import style
 from experiments.store.records import Store
 from experiments.studies import FIGURES, study

@@ -13,8 +13,7 @@ import pytest
 from scipy import stats
 
 from experiments.config.compose import check, compose
-from experiments.config.identity import run_id
-from experiments.config.numerics import numerics
+from experiments.config.identity import numerics, run_id
 from experiments.config.schema import CheckedConfig
 from experiments.core.blocks import ConfigError
 from experiments.core.paths import ROOT

@@ -7,7 +7,7 @@ from record_samples import fill
 
 from experiments.config.identity import identity_keys, run_id
 from experiments.store.records import Store
-from experiments.studies import MACROS, NUMBERED, figure_of, study, tables_of
+from experiments.studies import NUMBERED, figure_of, macros, study, tables_of
 from experiments.studies.one_d import SENSITIVITY
 from experiments.studies.schedules import FOUR
 from scripts import build_paper_data
@@ -81,7 +81,7 @@ def test_every_number_of_a_table_and_a_figure_answers(capsys: pytest.CaptureFixt
     assert [table.name for table in tables_of(7)] == ["datasevenbody", "datasevenfullbody"]
     assert {table.name for table in tables_of(4)} == {"datafourbody", "datafourfullbody"}
     numbered = {table.name for number in (4, 7, 8, 9, 11, 13, 14, 15) for table in tables_of(number)}
-    assert {table.name for table in MACROS if table.name.startswith("data")} == numbered
+    assert {table.name for table in macros() if table.name.startswith("data")} == numbered
     assert [figure_of(number) for number in NUMBERED] == [f"figure{number}" for number in NUMBERED]
     for line, said in (
         (["--table", "5"], "5 is a figure of the paper: --figure 5"),

@@ -7,21 +7,18 @@ import pytest
 import torch
 from kernel_cases import (
     LEARNED,
-    Stop,
     assert_close_committed,
-    assert_same,
-    assert_same_curves,
     learned,
     needs_kernel,
     plan,
     state,
-    stop_after,
 )
 from modes import hard_output
+from stopping import resumed
 
 import ngn
-from experiments.methods.decay.capacity import DecayGate
-from experiments.methods.ste.capacity import StraightThrough
+from experiments.methods.gates.decay import DecayGate
+from experiments.methods.gates.ste import StraightThrough
 from experiments.models.kernels.trainer import KernelTrainer
 from ngn.schedules import CONSTANT, DELAYED_LINEAR, POWER_DECAY, shape_at
 from ngn.train.trainer import Trainer
@@ -182,17 +179,8 @@ def test_a_boundary_that_is_no_number_is_not_deployed():
 @pytest.mark.parametrize("kind", [Trainer, pytest.param(KernelTrainer, marks=needs_kernel)])
 @pytest.mark.parametrize("stop", [20, 40])
 def test_resumed_it_is_the_same_to_the_last_bit(case, kind, stop, tmp_path):
-    (a, how), (b, _) = moving(case), moving(case)
-    settings = {"chunk": 7} if kind is KernelTrainer else {}
-    first = case.train(kind, a, how, **settings)
-    with pytest.raises(Stop):
-        case.train(kind, b, how, folder=tmp_path, checkpoint_seconds=0.0, on_step=stop_after(stop), **settings)
-    again, _ = moving(case)
-    second = case.train(kind, again, how, folder=tmp_path, **settings)
-    assert second.resumed == 1
-    assert_same(state(a), state(again))
-    assert torch.equal(a.size(), again.size())
-    assert_same_curves(first, second)
+    chunk = {"chunk": 7} if kind is KernelTrainer else {}
+    resumed(lambda **settings: case.trainer(kind, *moving(case), **chunk, **settings), tmp_path, stop)
 
 
 @needs_kernel

@@ -11,16 +11,14 @@ import torch
 from kernel_cases import (
     LEARNED,
     Case,
-    Stop,
     assert_close_committed,
     assert_same,
-    assert_same_curves,
     learned,
     needs_kernel,
     plan,
     state,
-    stop_after,
 )
+from stopping import resumed
 
 from experiments.models.kernels.trainer import KernelTrainer
 from ngn.allocation import BudgetLearner
@@ -62,15 +60,15 @@ def test_follows_the_plain_trainer(case: Case, clip: float | None) -> None:
 def test_changing_weights_are_those_of_each_step(kind: str, tmp_path: Path) -> None:
     """Before and after the commit, and after an interruption."""
     case, how, order = LEARNED["bank"], plan(60), {"order": Order(kind, seeds=[0, 1, 2])}
-    plain, fast, resumed = (budgeted(case, [0.3, 0.5, 1.0], **order) for _ in range(3))
-    a, b = case.train(Trainer, plain, how), case.train(KernelTrainer, fast, how)
+    plain = budgeted(case, [0.3, 0.5, 1.0], **order)
+    a = case.train(Trainer, plain, how)
+
+    def trainer(**settings: Any) -> Trainer:
+        return case.trainer(KernelTrainer, budgeted(case, [0.3, 0.5, 1.0], **order), how, **settings)
+
+    fast, b = resumed(trainer, tmp_path, 40)
     for name, values in a.curves.items():
         np.testing.assert_allclose(values, b.curves[name], rtol=1e-4, atol=1e-4)
-    more = {"folder": tmp_path, "checkpoint_seconds": 0.0, "on_step": stop_after(40)}
-    with pytest.raises(Stop):
-        case.train(KernelTrainer, budgeted(case, [0.3, 0.5, 1.0], **order), how, **more)
-    case.train(KernelTrainer, resumed, how, folder=tmp_path)
-    assert_same(state(resumed), state(fast))
     assert_close_committed(plain, fast, 1e-5)
 
 
@@ -78,16 +76,11 @@ def test_changing_weights_are_those_of_each_step(kind: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("cut", [20, 70])
 def test_resuming_changes_nothing(case: Case, cut: int, tmp_path: Path) -> None:
     """Before and after the commit."""
-    how, shares = plan(75), [0.3, 0.6]
-    straight, resumed = budgeted(case, shares), budgeted(case, shares)
-    history = case.train(KernelTrainer, straight, how)
-    more = {"folder": tmp_path, "checkpoint_seconds": 0.0, "on_step": stop_after(cut), "chunk": 3}
-    with pytest.raises(Stop):
-        case.train(KernelTrainer, budgeted(case, shares), how, **more)
-    again = case.train(KernelTrainer, resumed, how, folder=tmp_path)
-    assert again.resumed == 1
-    assert_same(dict(resumed.state_dict()), dict(straight.state_dict()))
-    assert_same_curves(again, history)
+
+    def trainer(**settings: Any) -> Trainer:
+        return case.trainer(KernelTrainer, budgeted(case, [0.3, 0.6]), plan(75), chunk=3, **settings)
+
+    resumed(trainer, tmp_path, cut)
 
 
 @pytest.mark.parametrize("t0", [1e-4, 6.0])

@@ -1,7 +1,12 @@
-"""Pretrained models: where they are loaded from, what runs share, and the error messages."""
+"""Pretrained models: where they are loaded from, what their digest covers, and the error messages.
+
+Nothing outside the folder of a local model is followed.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -12,29 +17,119 @@ from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.core.blocks import ConfigError
 from experiments.core.pretrained import BaseModel
-from experiments.data import DataError
+from experiments.data import DataError, smollm2
 from experiments.tasks.language.base import byte_tokenizer, load_base, tiny_base
+from experiments.tasks.language.model_files import digests_of
 from experiments.tasks.language.packing import pack, token_losses
 from experiments.tasks.language.prompts import prompt_ids, target_ids
 
 CPU = torch.device("cpu")
+INDEX = "model.safetensors.index.json"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
-    """The tiny model, saved by transformers."""
-    base, folder = tiny_base(CPU), tmp_path_factory.mktemp("model")
-    base.model.save_pretrained(folder)
-    base.tokenizer.save_pretrained(folder)
-    return folder
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    base, made = tiny_base(CPU), tmp_path / "model"
+    base.model.save_pretrained(made)
+    base.tokenizer.save_pretrained(made)
+    load_base.cache_clear()
+    return made
 
 
-def local(folder: Path, **settings) -> BaseModel:
-    return BaseModel(name="local", path=str(folder), **settings)
+def load(folder: Path, **settings):
+    return load_base(BaseModel(name="local", path=str(folder), **settings), folder, CPU)
 
 
-def test_a_folder_is_loaded_frozen_with_its_digest(folder, tmp_path):
-    base = load_base(local(folder), tmp_path, CPU)
+def change(path: Path, **keys) -> None:
+    path.write_text(json.dumps({**(json.loads(path.read_text()) if path.exists() else {}), **keys}))
+
+
+def sharded(folder: Path, name: str) -> None:
+    """Move the weights to ``name``, which an index gives."""
+    weights = folder / "model.safetensors"
+    keys = tiny_base(CPU).model.state_dict()
+    (folder / name).parent.mkdir(exist_ok=True)
+    weights.rename(folder / name)
+    change(folder / INDEX, metadata={}, weight_map=dict.fromkeys(keys, name))
+
+
+def test_shards_and_their_index_are_part_of_the_digest(folder):
+    sharded(folder, "model-1.safetensors")
+    first = load(folder).info.sha256
+    assert {"model-1.safetensors", INDEX, "config.json"} <= digests_of(folder, folder).keys()
+    change(folder / INDEX, metadata={"total_size": 3})
+    load_base.cache_clear()
+    assert load(folder).info.sha256 != first
+
+
+@pytest.mark.parametrize("name", ["../outside.safetensors", "sub/x.safetensors", "pytorch_model.bin"])
+def test_an_index_names_files_of_the_folder_alone(folder, name):
+    sharded(folder, name)
+    with pytest.raises(DataError, match=rf"{INDEX}: names '{name}'"):
+        load(folder)
+
+
+def test_no_link_leads_out_of_the_folder(folder, tmp_path):
+    weights = folder / "model.safetensors"
+    weights.rename(tmp_path / "outside.safetensors")
+    weights.symlink_to(tmp_path / "outside.safetensors")
+    with pytest.raises(DataError, match=r"model\.safetensors: is a link to .*outside"):
+        load(folder)
+    for odd in ("model.safetensors", "nowhere", "/dev/zero"):  # a circle, nothing, an endless device
+        weights.unlink()
+        weights.symlink_to(odd)
+        with pytest.raises(DataError, match=r"model\.safetensors"):
+            load(folder)
+    weights.unlink()
+    os.mkfifo(weights)
+    with pytest.raises(DataError, match=r"model\.safetensors: is no ordinary file"):
+        load(folder)
+
+
+def test_a_snapshot_of_the_hub_s_cache_has_links_to_its_blobs(folder, tmp_path):
+    snapshot, blobs = tmp_path / "models--a" / "snapshots" / "f00", tmp_path / "models--a" / "blobs"
+    snapshot.mkdir(parents=True)
+    folder.rename(blobs)
+    for path in blobs.iterdir():
+        (snapshot / path.name).symlink_to(f"../../blobs/{path.name}")
+    assert load(snapshot).info.sha256
+
+
+@pytest.mark.parametrize(
+    ("file", "keys"),
+    [
+        ("adapter_config.json", {"base_model_name_or_path": "elsewhere"}),
+        ("config.json", {"transformers_weights": "../model.safetensors"}),
+        ("config.json", {"transformers_weights": "pytorch_model.bin"}),
+        ("tokenizer_config.json", {"fast_tokenizer_files": ["../tokenizer.5.json"]}),
+        ("config.json", {"num_hidden_layers": "2"}),
+        ("config.json", {"vocab_size": 10**9}),
+        ("config.json", {"model_type": "none"}),
+        ("config.json", {"max_position_embeddings": "x"}),
+    ],
+)
+def test_an_absurd_or_hostile_configuration_is_refused(folder, file, keys):
+    change(folder / file, **keys)
+    with pytest.raises(DataError, match=rf"{file}|cannot be loaded|cannot run"):
+        load(folder)
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, "[]", "\udcff"])
+@pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json"])
+def test_a_damaged_description_is_named(folder, file, content):
+    (folder / file).write_bytes(content.encode(errors="surrogateescape"))
+    with pytest.raises(DataError, match=r"local: |\.json"):
+        load(folder)
+
+
+def test_a_file_beside_the_fetched_model_is_not_read_unseen(tmp_path):
+    (tmp_path / "added_tokens.json").write_text("{}")
+    with pytest.raises(DataError, match=r"added_tokens\.json: is not a file of smollm2"):
+        smollm2.check_others(tmp_path, {"config.json": "0", "added_tokens.json": "1"})
+
+
+def test_a_folder_is_loaded_frozen_with_its_digest(folder):
+    base = load(folder)
     assert not base.model.training
     assert not any(p.requires_grad for p in base.model.parameters())
     assert base.info.name == "local"
@@ -42,35 +137,25 @@ def test_a_folder_is_loaded_frozen_with_its_digest(folder, tmp_path):
     assert torch.equal(token_losses(base.model, batch), token_losses(tiny_base(CPU).model, batch))
     (folder / "config.json").write_text((folder / "config.json").read_text() + "\n")
     load_base.cache_clear()
-    assert load_base(local(folder), tmp_path, CPU).info.sha256 != base.info.sha256
+    assert load(folder).info.sha256 != base.info.sha256
 
 
 def test_what_cannot_be_loaded_is_named(folder, tmp_path):
     with pytest.raises(DataError, match=r"no config\.json in"):
-        load_base(local(tmp_path / "nowhere"), tmp_path, CPU)
+        load(tmp_path / "nowhere")
     with pytest.raises(DataError, match=r"x\.gguf is not in"):
-        load_base(local(folder, file="x.gguf"), tmp_path, CPU)
-    damaged = copied(folder, tmp_path / "damaged")
-    (damaged / "model.safetensors").write_bytes(b"short")
+        load(folder, file="x.gguf")
+    (folder / "model.safetensors").write_bytes(b"short")
     with pytest.raises(DataError, match="cannot be loaded"):
-        load_base(local(damaged), tmp_path, CPU)
+        load(folder)
 
 
-def copied(folder: Path, to: Path) -> Path:
-    to.mkdir()
-    for path in folder.iterdir():
-        (to / path.name).write_bytes(path.read_bytes())
-    return to
-
-
-def test_a_model_of_which_something_is_missing_is_not_made_up(folder, tmp_path):
-    part = copied(folder, tmp_path / "part")
-    tensors = load_file(part / "model.safetensors")
-    save_file(
-        {name: t for name, t in tensors.items() if ".1.mlp" not in name}, part / "model.safetensors", {"format": "pt"}
-    )
+def test_a_model_of_which_something_is_missing_is_not_made_up(folder):
+    weights = folder / "model.safetensors"
+    left = {name: t for name, t in load_file(weights).items() if ".1.mlp" not in name}
+    save_file(left, weights, {"format": "pt"})
     with pytest.raises(DataError, match=r"lack 3 tensors of a LlamaForCausalLM, such as model\.layers\.1\.mlp"):
-        load_base(local(part), tmp_path, CPU)
+        load(folder)
 
 
 def test_an_encoder_is_no_decoder(tmp_path):
@@ -82,7 +167,7 @@ def test_an_encoder_is_no_decoder(tmp_path):
     BertLMHeadModel(BertConfig(**sizes, vocab_size=len(tokenizer))).save_pretrained(tmp_path / "bert")
     tokenizer.save_pretrained(tmp_path / "bert")
     with pytest.raises(DataError, match="attends to later tokens; choose a decoder"):
-        load_base(local(tmp_path / "bert"), tmp_path, CPU)
+        load(tmp_path / "bert")
 
 
 def test_a_folder_s_model_is_another_run_in_another_folder():
@@ -95,11 +180,10 @@ def test_a_folder_s_model_is_another_run_in_another_folder():
 
 
 def test_code_of_a_folder_is_not_run(folder, tmp_path):
-    odd = copied(folder, tmp_path / "odd")
-    (odd / "config.json").write_text('{"model_type": "mine", "auto_map": {"AutoConfig": "mine.Mine"}}')
-    (odd / "mine.py").write_text(f"open({str(tmp_path / 'run')!r}, 'w')")
+    (folder / "config.json").write_text('{"model_type": "mine", "auto_map": {"AutoConfig": "mine.Mine"}}')
+    (folder / "mine.py").write_text(f"open({str(tmp_path / 'run')!r}, 'w')")
     with pytest.raises(DataError, match="cannot be loaded"):
-        load_base(local(odd), tmp_path, CPU)
+        load(folder)
     assert not (tmp_path / "run").exists()
 
 
@@ -162,8 +246,6 @@ def with_start(tokenizer):
 
 @pytest.mark.parametrize("style", ["plain", "chat"])
 def test_there_is_one_start_of_text(style):
-    from experiments.tasks.language.base import byte_tokenizer
-
     tokenizer, start = with_start(byte_tokenizer())
     ids = prompt_ids(tokenizer, "hi", style)
     assert ids[0] == start

@@ -1,5 +1,6 @@
-"""Export learned models to peft, and to adapter files."""
+"""Export learned models to peft, and to adapter files; terms of the three maps that are one in GPT-NeoX."""
 
+import dataclasses
 import json
 
 import pytest
@@ -9,6 +10,8 @@ from torch import nn
 import ngn
 from experiments.models.adapter import attach_adapters
 from experiments.tasks.language import export
+from experiments.tasks.language.base import PretrainedModel, tiny_base
+from experiments.tasks.language.fused import FUSED, SplitMap, join_maps
 
 peft = pytest.importorskip("peft")
 transformers = pytest.importorskip("transformers")
@@ -18,14 +21,14 @@ COMMON = {"vocab_size": 50, "hidden_size": 16, "intermediate_size": 24, "num_hid
           "num_attention_heads": 4, "bos_token_id": None, "eos_token_id": None, "pad_token_id": None}  # fmt: skip
 
 
-def base(kind, dtype=torch.float32):
+def base(kind):
     with torch.random.fork_rng():
         torch.manual_seed(4)
         if kind == "llama":
             model = transformers.LlamaForCausalLM(transformers.LlamaConfig(num_key_value_heads=2, **COMMON))
         else:
             model = transformers.GPTNeoXForCausalLM(transformers.GPTNeoXConfig(**COMMON))
-        return model.to(dtype).requires_grad_(False).eval()
+        return model.requires_grad_(False).eval()
 
 
 TARGETS = {
@@ -35,15 +38,18 @@ TARGETS = {
 LAYERS = {"llama": "model.layers", "neox": "gpt_neox.layers"}
 
 
-def deployed(kind, counts, dtype=torch.float32, r=0.5):
-    model = base(kind, dtype)
-    t0 = [count + 0.1 for count in counts]
-    ngn.attach_low_rank(model, TARGETS[kind], lambda n: ngn.CountGate(4, t0=t0[n], delta=-0.5, r=r), seed=1)
+def with_terms(model, targets, counts):
+    """The model with as many low-rank terms as ``counts`` says, and none of them zero."""
+    ngn.attach_low_rank(model, targets, lambda n: ngn.CountGate(4, t0=counts[n] + 0.1, delta=-0.5, r=0.5), seed=1)
     source = torch.Generator().manual_seed(5)
-    for name in TARGETS[kind]:
+    for name in targets:
         up = model.get_submodule(name).up
         up.data.copy_(torch.randn(up.shape, generator=source))
     return ngn.deploy(model, share_frozen=True)
+
+
+def deployed(kind, counts):
+    return with_terms(base(kind), TARGETS[kind], counts)
 
 
 COUNTS = {"llama": [2, 0, 1, 4, 0, 3], "neox": [0, 3, 1]}
@@ -108,3 +114,46 @@ def test_adapters_are_read_back(kind, tmp_path):
     nothing = base(kind)
     export.write_adapters(nothing, tmp_path, "the/base")
     assert torch.equal(export.load_adapters(base(kind), tmp_path)(input_ids=IDS).logits, nothing(input_ids=IDS).logits)
+
+
+@pytest.fixture
+def neox() -> PretrainedModel:
+    model = base("neox")
+    for name, p in model.named_parameters():  # transformers starts them at zero
+        if name.endswith("bias"):
+            p.data.copy_(torch.linspace(-1, 1, len(p)))
+    return dataclasses.replace(tiny_base(torch.device("cpu")), model=model)
+
+
+@torch.no_grad()
+def test_maps_that_are_taken_apart_compute_the_same(neox):
+    apart = neox.taken_apart()
+    assert apart.maps(("q",)) == [f"gpt_neox.layers.{n}.attention.{FUSED}.q" for n in (0, 1, 2)]
+    expected = neox.model(IDS).logits
+    torch.testing.assert_close(apart.model(IDS).logits, expected, rtol=1e-6, atol=1e-6)
+    again = join_maps(apart.shared_copy())
+    assert again.state_dict().keys() == neox.model.state_dict().keys()
+    assert all(torch.equal(again.state_dict()[name], value) for name, value in neox.model.state_dict().items())
+    assert not any(isinstance(part, SplitMap) for part in neox.model.modules())  # the base itself stays
+
+
+@torch.no_grad()
+def test_rows_are_those_that_attention_reads(neox):
+    """Attention of transformers views the output as [heads, 3 size] and cuts it into q, k and v."""
+    fused = neox.model.gpt_neox.layers[0].attention.query_key_value
+    split, x = SplitMap(fused, heads=4), torch.randn(3, 16)
+    for part, read in zip("qkv", fused(x).view(3, 4, -1).chunk(3, -1), strict=True):
+        torch.testing.assert_close(split.get_submodule(part)(x), read.flatten(1))
+
+
+def test_models_without_fused_maps_stay_themselves():
+    base = tiny_base(torch.device("cpu"))
+    assert base.taken_apart() is base
+
+
+def test_stock_peft_reads_the_terms_as_those_of_one_map(neox, tmp_path):
+    apart = neox.taken_apart()
+    small = with_terms(apart.shared_copy(), apart.maps(("q", "k", "v")), [2, 0, 1, 0, 3, 0, 0, 0, 0])
+    ranks = export.write_peft(small, tmp_path, "the/base")
+    assert list(ranks.values()) == [3, 3]
+    assert export.check_peft(tmp_path, apart.shared_copy(), small, IDS) < 1e-6

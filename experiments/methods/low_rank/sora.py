@@ -114,7 +114,7 @@ class SoRALearner(CapacityLearner):
     after that, no gate shrinks. A training that ends earlier keeps more gates.
 
     Args:
-        model: a model whose axes have :class:`~experiments.methods.sora.capacity.SoRA` capacities.
+        model: a model whose axes have :class:`~experiments.methods.low_rank.sora.SoRA` capacities.
         target: gates to keep open, summed over the axes; None shrinks until the end.
 
     Raises:

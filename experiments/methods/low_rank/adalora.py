@@ -15,13 +15,13 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from experiments.methods.low_rank import AdaLoRA
 from ngn.components.low_rank import LowRankLinear, replace
 from ngn.contract import Learner
 from ngn.methods.fixed import FixedCount
@@ -33,36 +33,15 @@ AVERAGES = ("exp_avg_ipt", "exp_avg_unc")
 """peft's names for the moving averages of sensitivity and uncertainty."""
 
 
-@dataclass(frozen=True)
-class TripletBudget:
-    """How the number of triplets falls from ``start`` per map to ``total`` over all maps.
-
-    Attributes:
-        steps: optimiser steps of the training.
-        initial, final: steps before the budget begins to fall, and steps after it has reached the total.
-        every: steps between two allocations.
-        beta1, beta2: decay of the moving averages of sensitivity and of uncertainty.
-    """
-
-    total: int
-    start: int
-    steps: int
-    initial: int
-    final: int
-    every: int = 10
-    beta1: float = 0.85
-    beta2: float = 0.85
-
-
 class AdaLoRALearner(Learner):
     """Learn which triplets of the linear maps of a causal language model stay.
 
     Args:
         model: frozen; its maps are replaced.
         targets: names of the maps, in the order of the counts.
-        budget: how many triplets stay, and when.
-        alpha: lora_alpha.
-        orthogonality: weight of the penalty: the mean over all A and B of the Frobenius norms of A A' - I and B' B - I.
+        settings: how many triplets stay over all maps, and when they fall to that number.
+        start: triplets of each map at the start.
+        steps: optimiser steps of the training.
         seed: seeds A and B, together with the name of the map; their standard deviation is 0.02.
 
     Raises:
@@ -73,32 +52,33 @@ class AdaLoRALearner(Learner):
     """bool [maps, start]"""
 
     def __init__(
-        self, model: Any, targets: Sequence[str], budget: TripletBudget, alpha: int, orthogonality: float, seed: int
+        self, model: Any, targets: Sequence[str], settings: AdaLoRA, start: int, steps: int, seed: int
     ) -> None:
         from peft import AdaLoraConfig, get_peft_model
 
         super().__init__(model)
-        if not 0 <= budget.total < budget.start * len(targets):
+        self.targets, self.total, self.orthogonality = tuple(targets), settings.total, settings.orthogonality
+        initial, final = int(settings.initial * steps), int(settings.final * steps)
+        self.start, self.last = start, steps - final
+        if not 0 <= self.total < start * len(targets):
             raise ValueError(
-                f"a total of {budget.total} triplets is out of range: expected 0 to {budget.start * len(targets) - 1}"
+                f"a total of {self.total} triplets is out of range: expected 0 to {start * len(targets) - 1}"
             )
-        if budget.initial >= budget.steps - budget.final or budget.steps - budget.final < 2:
+        if initial >= self.last or self.last < 2:
             raise ValueError(
-                f"{budget.steps} steps are too few: the budget falls between the first {budget.initial} and the last "
-                f"{budget.final}"
+                f"{steps} steps are too few: the budget falls between the first {initial} and the last {final}"
             )
         config = AdaLoraConfig(
-            task_type="CAUSAL_LM", target_modules=list(targets), init_r=budget.start, lora_alpha=alpha,
-            tinit=budget.initial, tfinal=budget.final, deltaT=budget.every, beta1=budget.beta1, beta2=budget.beta2,
-            orth_reg_weight=orthogonality, total_step=budget.steps,
+            task_type="CAUSAL_LM", target_modules=list(targets), init_r=start, lora_alpha=settings.alpha,
+            tinit=initial, tfinal=final, deltaT=settings.every, beta1=settings.beta1, beta2=settings.beta2,
+            orth_reg_weight=self.orthogonality, total_step=steps,
         )  # fmt: skip
-        self.targets, self.budget, self.orthogonality = tuple(targets), budget, orthogonality
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # peft uses an old name of transformers
             tuner: Any = get_peft_model(model, config, ADAPTER).base_model
-        tuner.rankallocator.target_bgt = budget.total
+        tuner.rankallocator.target_bgt = self.total
         self._tuner = (tuner,)  # in a tuple: as a submodule it would register the model twice
-        self.register_buffer("kept", torch.ones(len(targets), budget.start, dtype=torch.bool))
+        self.register_buffer("kept", torch.ones(len(targets), start, dtype=torch.bool))
         for name in targets:
             for letter, weight in (("A", self._layer(name).lora_A), ("B", self._layer(name).lora_B)):
                 source = generator(seed, "init", name, letter)
@@ -111,7 +91,7 @@ class AdaLoRALearner(Learner):
         """Return the orthogonality weight times the mean over all A and B of the norm of A A' - I, or B' B - I."""
         maps = [self._layer(name) for name in self.targets]
         grams = [a @ a.T for layer in maps for a in (layer.lora_A[ADAPTER], layer.lora_B[ADAPTER].T)]
-        eye = torch.eye(self.budget.start, device=grams[0].device)
+        eye = torch.eye(self.start, device=grams[0].device)
         return self.orthogonality * torch.linalg.matrix_norm(torch.stack(grams) - eye).mean()
 
     def after_step(self, step: int) -> None:
@@ -126,8 +106,8 @@ class AdaLoRALearner(Learner):
         if pattern:
             rows = [pattern[f"{name}.lora_E.{ADAPTER}"] for name in self.targets]
             self.kept.copy_(torch.tensor(rows))
-        if now == self.budget.steps - self.budget.final and int(self.kept.sum()) != self.budget.total:
-            raise RuntimeError(f"AdaLoRA allocated {int(self.kept.sum())} triplets instead of {self.budget.total}")
+        if now == self.last and int(self.kept.sum()) != self.total:
+            raise RuntimeError(f"AdaLoRA allocated {int(self.kept.sum())} triplets instead of {self.total}")
 
     def count(self) -> Tensor:
         """Return how many triplets of each map the last allocation kept."""

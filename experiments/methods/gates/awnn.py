@@ -20,10 +20,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from experiments.models.widths import rounded_up
 from ngn.gate import ordering_weights, prefix, softplus_inverse
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity, Mode, Scalar, on_host, setting
+
+
+def rounded_up(width: Tensor, K: int) -> Tensor:
+    """Round a width up to a count from 1 to K: int64.
+
+    An excess of 1e-9 is ignored, so that an initial width of 16 stays 16 in spite of rounding errors.
+    """
+    return torch.ceil((width - 1e-9).clamp(1, K)).to(torch.int64)
 
 
 class AdaptiveWidth(Capacity):

@@ -16,9 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ngn.components.low_rank import LowRankLinear
+from experiments.methods.low_rank.svd import SharedTotal
 from ngn.gate import prefix
-from ngn.learner import CapacityLearner
 from ngn.methods.base import Mode
 from ngn.methods.fixed import Retained
 
@@ -30,42 +29,27 @@ class Allotted(Retained):
         return prefix(self.left, self.K).to(torch.float64)
 
 
-class ExplainedVarianceLearner(CapacityLearner):
+class ExplainedVarianceLearner(SharedTotal):
     """Allot terms to maps by the explained variance of their inputs, then train them.
 
     Args:
-        model: a model whose axes belong to :class:`~ngn.components.low_rank.LowRankLinear` modules, with
-            :class:`Allotted` capacities.
-        total: terms of all maps together.
+        model, total: see :class:`SharedTotal`.
         batches: number of training batches, from the first, whose activations are read.
         loss: (model, batch) → loss; it runs the model on a batch.
-
-    Raises:
-        ValueError: if an axis is of another kind, or the total is not between 0 and the number of terms.
     """
 
+    kind = Allotted
+
     def __init__(self, model: nn.Module, total: int, batches: int, loss: Callable[[nn.Module, Any], Tensor]) -> None:
-        super().__init__(model)
-        self.maps = [module for module in model.modules() if isinstance(module, LowRankLinear)]
-        self.capacities: list[Allotted] = [axis.capacity for axis in self.axes]  # type: ignore[misc]
-        allotted = all(isinstance(capacity, Allotted) for capacity in self.capacities)
-        if not allotted or [map_.axis for map_ in self.maps] != self.axes:
-            raise ValueError("every axis must belong to a LowRankLinear, with an Allotted capacity")
-        most = sum(capacity.K for capacity in self.capacities)
-        if not 0 <= total <= most:
-            raise ValueError(f"total must be between 0 and {most} terms, not {total}")
-        self.total, self.batches, self.loss = total, batches, loss
+        super().__init__(model, total)
+        self.batches, self.loss = batches, loss
 
     @torch.no_grad()
     def prepare(self, batches: Any) -> None:
         """Set the ranks, and the directions of the terms that are in use."""
         found = [_directions(*sums) for sums in self._sums(batches)]
-        parts = [ratios[: capacity.K] for (ratios, _), capacity in zip(found, self.capacities, strict=True)]
-        largest = torch.cat(parts).sort(descending=True, stable=True).indices[: self.total]
-        owner = torch.cat([torch.full_like(ratios, number) for number, ratios in enumerate(parts)])[largest]
-        for number, (map_, capacity, (_, directions)) in enumerate(zip(self.maps, self.capacities, found, strict=True)):
-            rank = int((owner == number).sum())
-            capacity.left.fill_(rank)
+        ranks = self.keep_largest([ratios[: c.K] for (ratios, _), c in zip(found, self.capacities, strict=True)])
+        for map_, rank, (_, directions) in zip(self.maps, ranks, found, strict=True):
             map_.down[:rank] = directions[:rank].to(map_.down)
 
     def _sums(self, batches: Any) -> list[tuple[int, Tensor, Tensor]]:

@@ -1,7 +1,7 @@
-"""Time functions in separate processes that start together and have their own peak memory.
+"""Time alternatives: in turns, or in processes of their own that start together and have their own peak memory.
 
-The parent calls :func:`measure`, which starts the benchmark's script with ``--child REQUEST``; the child calls
-:func:`serve`.
+For a process, the parent calls :func:`measure`, which starts the benchmark's script with ``--child REQUEST``; the child
+calls :func:`serve`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import argparse
 import contextlib
 import json
 import os
+import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -23,29 +24,50 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also where the p
 
 from experiments.runs.host import peak_mib
 
-Rate = Callable[[], dict[str, float]]
-"""Measures; returns at least "rate", which is summed over processes."""
+Measure = Callable[[dict[str, Any], Callable[[], None]], dict[str, float]]
+"""Prepares a request, calls its second argument, measures, and returns numbers; "rate" is summed over processes."""
 
 
 class TimedStepsDone(Exception):
     """Stops a training after the timed steps."""
 
 
-def serve(request: str, prepared: Callable[[dict[str, Any]], AbstractContextManager[Rate]]) -> None:
+def seconds(call: Callable[[], object], clock: Callable[[], float] = time.process_time) -> float:
+    """Call it, and return the seconds that it took."""
+    began = clock()
+    call()
+    return clock() - began
+
+
+def in_turns(each: Sequence[Callable[[], float]], rounds: int) -> list[list[float]]:
+    """Call each in turns, every round from another one on, and return what each returned."""
+    found: list[list[float]] = [[] for _ in each]
+    for n in range(rounds):
+        for at in range(len(each)):
+            found[(at + n) % len(each)].append(each[(at + n) % len(each)]())
+    return found
+
+
+def ratio(one: Sequence[float], other: Sequence[float]) -> float:
+    """The median of ratios within a round."""
+    return statistics.median(a / b for a, b in zip(one, other, strict=True))
+
+
+def serve(request: str, measured: Measure) -> None:
     """Prepare the requested measurement, wait for a line on the input, measure, and print the result as JSON."""
     asked = json.loads(request)
     torch.set_num_threads(asked["threads"])
     imported = peak_mib()
-    with prepared(asked) as rate:
+
+    def ready() -> None:
         print("ready", flush=True)
         sys.stdin.readline()
-        found = rate()
+
+    found = measured(asked, ready)
     print(json.dumps(found | {"peak_mib": peak_mib(), "imported_mib": imported}))
 
 
-def options(
-    what: str, arguments: Sequence[str] | None, prepared: Callable[[dict[str, Any]], AbstractContextManager[Rate]]
-) -> argparse.Namespace | None:
+def options(what: str, arguments: Sequence[str] | None, measured: Measure) -> argparse.Namespace | None:
     """Parse ``quick`` and ``rounds`` from the command line; in a child, answer the request and return None."""
     parser = argparse.ArgumentParser(description=what)
     parser.add_argument("--quick", action="store_true", help="seconds instead of minutes; the numbers mean little")
@@ -53,7 +75,7 @@ def options(
     parser.add_argument("--child", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.child:
-        serve(given.child, prepared)
+        serve(given.child, measured)
         return None
     given.rounds = given.rounds or (1 if given.quick else 3)
     return given

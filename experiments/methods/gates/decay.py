@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from experiments.models.widths import rounded_up
+from experiments.methods.gates.awnn import rounded_up
 from ngn.gate import ordering_weights, prefix
 from ngn.methods.base import Mode, Scalar, setting
 from ngn.methods.ngn import CountGate

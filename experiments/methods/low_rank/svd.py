@@ -1,0 +1,86 @@
+"""Keep a total of low-rank terms over all maps, by one value of each; here by singular values, after the training."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from ngn.components.low_rank import LowRankLinear
+from ngn.learner import CapacityLearner
+from ngn.methods.fixed import Retained
+
+
+class SharedTotal(CapacityLearner):
+    """Divide a total of plain low-rank terms among maps.
+
+    Args:
+        model: a model whose axes belong to :class:`~ngn.components.low_rank.LowRankLinear` modules, with capacities of
+            :attr:`kind` and weights of one.
+        total: terms to keep, summed over the maps.
+
+    Raises:
+        ValueError: if an axis is of another kind, or the total is not between 0 and the number of terms.
+    """
+
+    kind: ClassVar[type[Retained]] = Retained
+
+    def __init__(self, model: nn.Module, total: int) -> None:
+        super().__init__(model)
+        self.maps = [module for module in model.modules() if isinstance(module, LowRankLinear)]
+        self.capacities: list[Retained] = [axis.capacity for axis in self.axes]  # type: ignore[misc]
+        plain = all(isinstance(c, self.kind) and bool((c.w == 1).all()) for c in self.capacities)
+        if not plain or [map_.axis for map_ in self.maps] != self.axes:
+            what = f"with capacities of {self.kind.__name__} and weights of one"
+            raise ValueError(f"every axis must belong to a LowRankLinear, {what}")
+        most = sum(capacity.K for capacity in self.capacities)
+        if not 0 <= total <= most:
+            raise ValueError(f"total must be between 0 and {most} terms, not {total}")
+        self.total = total
+
+    def keep_largest(self, values: list[Tensor]) -> list[int]:
+        """Keep as many terms of each map as it has of the ``total`` largest values, float64 [at most K] each.
+
+        Returns:
+            The number of terms of each map.
+        """
+        largest = torch.cat(values).sort(descending=True, stable=True).indices[: self.total]
+        owner = torch.cat([torch.full_like(s, number) for number, s in enumerate(values)])[largest]
+        ranks = [int((owner == number).sum()) for number in range(len(values))]
+        for capacity, rank in zip(self.capacities, ranks, strict=True):
+            capacity.left.fill_(rank)
+        return ranks
+
+
+class SingularValueLearner(SharedTotal):
+    """Train plain low-rank terms, then keep the largest singular values of all products B A together.
+
+    After training, ``up`` and ``down`` of every map are replaced by the singular value decomposition of their product:
+    up diag(c) down = P S Q' → (P S^1/2) (S^1/2 Q'). This changes only the basis. Truncation then keeps the terms whose
+    singular values are among the ``total`` largest of the model. No other allocation of the total is closer to the
+    products in the Frobenius norm.
+
+    >>> import torch, ngn
+    >>> model = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.Linear(6, 6)).requires_grad_(False)
+    >>> _ = ngn.attach_low_rank(model, ["0", "1"], lambda number: ngn.Retained(4), seed=0)
+    >>> learner, x = SingularValueLearner(model, total=3), torch.randn(32, 6)
+    >>> _ = ngn.fit(learner, x, x.sin(), torch.nn.functional.mse_loss, ngn.TrainPlan(steps=9), progress="never")
+    >>> int(learner.count().sum())
+    3
+    """
+
+    @torch.no_grad()
+    def finish(self, batches: Any) -> None:
+        self.keep_largest([_rotate(map_) for map_ in self.maps])
+
+
+def _rotate(map_: LowRankLinear) -> Tensor:
+    """Rotate ``map_`` into the basis of its singular vectors. Return its singular values, float64 [K]."""
+    (q, upper), (p, lower) = torch.linalg.qr(map_.up.double()), torch.linalg.qr(map_.down.double().T)
+    left, s, right = torch.linalg.svd(upper @ lower.T, full_matrices=False)
+    up, down, values = (torch.zeros_like(value, dtype=torch.float64) for value in (map_.up, map_.down, map_.down[:, 0]))
+    up[:, : len(s)], down[: len(s)], values[: len(s)] = q @ left * s.sqrt(), s.sqrt()[:, None] * (p @ right.T).T, s
+    map_.up.copy_(up)
+    map_.down.copy_(down)
+    return values
