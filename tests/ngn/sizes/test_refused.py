@@ -8,8 +8,8 @@ from sizable import Fused, Gated, Layers, Plus, chain, convs
 from torch import Tensor, nn
 
 import ngn
-from experiments.methods.l0.capacity import HardConcrete
-from experiments.methods.sora.capacity import SoRA
+from experiments.methods.gates.l0 import HardConcrete
+from experiments.methods.low_rank.sora import SoRA
 from ngn.sizes.trial import _culprits
 
 
