@@ -62,6 +62,19 @@ class Layers(nn.Module):
         return x
 
 
+class Forward(nn.Module):
+    """Parts by their names, and a function of the module and its inputs as the forward pass."""
+
+    def __init__(self, function, **parts):
+        super().__init__()
+        self.function = function
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+    def forward(self, *args, **kwargs):
+        return self.function(self, *args, **kwargs)
+
+
 def chain(*parts: int | nn.Module) -> nn.Sequential:
     """Chain linear maps of these sizes, with an activation or a given module between two."""
     sizes, layers = [part for part in parts if isinstance(part, int)], []

@@ -8,7 +8,7 @@ import weakref
 import numpy as np
 import pytest
 import torch
-from sizable import Fused, Gated, Layers, Plus, chain, convs, cut_exactly
+from sizable import Forward, Fused, Gated, Layers, Plus, chain, convs, cut_exactly
 from torch import nn
 from torch.nn.utils.parametrizations import orthogonal, spectral_norm, weight_norm
 
@@ -56,31 +56,23 @@ class ViTAttention(nn.Module):
         return self.proj(h.transpose(1, 2).reshape(b, n, self.attn_dim))
 
 
-class WithTerms(nn.Module):
+def with_terms(base: nn.Linear) -> nn.Module:
     """A map with the terms of peft's LoRA."""
-
-    def __init__(self, base: nn.Linear) -> None:
-        super().__init__()
-        self.base_layer = base
-        self.lora_A = nn.ModuleDict({"default": nn.Linear(base.in_features, 4, bias=False)})
-        self.lora_B = nn.ModuleDict({"default": nn.Linear(4, base.out_features, bias=False)})
-
-    def forward(self, x):
-        return self.base_layer(x) + self.lora_B["default"](self.lora_A["default"](x))
+    return Forward(
+        lambda own, x: own.base_layer(x) + own.lora_B["default"](own.lora_A["default"](x)),
+        base_layer=base,
+        lora_A=nn.ModuleDict({"default": nn.Linear(base.in_features, 4, bias=False)}),
+        lora_B=nn.ModuleDict({"default": nn.Linear(4, base.out_features, bias=False)}),
+    )
 
 
 def adapted() -> nn.Module:
-    return nn.Sequential(nn.Sequential(WithTerms(nn.Linear(24, 48)), nn.GELU(), WithTerms(nn.Linear(48, 24))))
+    return nn.Sequential(nn.Sequential(with_terms(nn.Linear(24, 48)), nn.GELU(), with_terms(nn.Linear(48, 24))))
 
 
-class Recurrent(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.embed, self.rnn = nn.Linear(24, 12), nn.LSTM(12, 16, batch_first=True)
-        self.head = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 2))
-
-    def forward(self, x):
-        return self.head(self.rnn(self.embed(x))[0])
+def recurrent() -> nn.Module:
+    parts = {"embed": nn.Linear(24, 12), "rnn": nn.LSTM(12, 16, batch_first=True), "head": chain(16, 32, nn.ReLU(), 2)}
+    return Forward(lambda own, x: own.head(own.rnn(own.embed(x))[0]), **parts)
 
 
 def language(kind, **more):
@@ -149,15 +141,9 @@ class Named(Gated):
         return self.w2(input=nn.functional.silu(self.w1(input=x)) * self.w3(input=x))
 
 
-class Scaled(nn.Module):
+def scaled() -> nn.Module:
     """A layer that is called with a number first, and by name."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.f = nn.Linear(8, 8)
-
-    def forward(self, scale, x):
-        return x + scale * self.f(x)
+    return Forward(lambda own, scale, x: x + scale * own.f(x), f=nn.Linear(8, 8))
 
 
 class Stack(Layers):
@@ -167,15 +153,9 @@ class Stack(Layers):
         return x
 
 
-class Around(nn.Module):
+def around(output) -> nn.Module:
     """A feed-forward layer, and another output of it."""
-
-    def __init__(self, output) -> None:
-        super().__init__()
-        self.mlp, self.output = chain(8, 16, 8), output
-
-    def forward(self, x):
-        return self.output(self.mlp(x))
+    return Forward(lambda own, x: output(own.mlp(x)), mlp=chain(8, 16, 8))
 
 
 def old_weight_norm() -> nn.Module:
@@ -187,7 +167,7 @@ def old_weight_norm() -> nn.Module:
 
 
 def layers() -> nn.Module:
-    return Stack(Scaled(), Scaled(), Scaled())
+    return Stack(scaled(), scaled(), scaled())
 
 
 GATED = {"model": "6 slices"}, {"": ngn.Width(6)}
@@ -217,7 +197,7 @@ CUT = {
     ),
     "terms and the units between": (adapted, WIDE, None, {"0": ngn.Width(4)}),
     "units between maps with terms": (adapted, WIDE, None, {"0.0.base_layer": ngn.Width(16)}),
-    "beside a recurrent layer": (Recurrent, WIDE, {"head": "16 slices"}, {"*": ngn.Width(16)}),
+    "beside a recurrent layer": (recurrent, WIDE, {"head": "16 slices"}, {"*": ngn.Width(16)}),
     "grouped queries in one map": (
         lambda: language("Falcon", new_decoder_architecture=True, num_kv_heads=3),
         IDS,
@@ -226,9 +206,9 @@ CUT = {
     ),
     "layers called by name": (layers, X, {"layers": "3 layers"}, {"layers": ngn.Depth()}),
     "an old weight norm": (old_weight_norm, X, *GATED),
-    "complex numbers": (lambda: Around(lambda h: torch.view_as_complex(h.unflatten(-1, (4, 2)))), X, *MLP),
+    "complex numbers": (lambda: around(lambda h: torch.view_as_complex(h.unflatten(-1, (4, 2)))), X, *MLP),
     "rows without numbers, as where every key is masked": (
-        lambda: Around(lambda h: torch.cat([h, torch.full_like(h, torch.nan)])),
+        lambda: around(lambda h: torch.cat([h, torch.full_like(h, torch.nan)])),
         X,
         *MLP,
     ),
@@ -348,18 +328,13 @@ def test_parametrised_maps_are_cut_saved_and_loaded(norm, way, tmp_path):
 
 
 def test_an_example_is_left_as_it_is_and_may_be_written_into():
-    class Centred(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.mlp = chain(8, 16, 8)
-
-        def forward(self, x, held):
-            x -= x.mean()
-            held["seen"] = held.get("seen", 0) + 1
-            return self.mlp(x) * held["seen"]
+    def centred(own, x, held):
+        x -= x.mean()
+        held["seen"] = held.get("seen", 0) + 1
+        return own.mlp(x) * held["seen"]
 
     x, held = X.clone() + 1.0, {}
-    learner = ngn.learn_sizes(Centred(), {"mlp": ngn.Width(16, t0=5.0)}, example=(x, held))
+    learner = ngn.learn_sizes(Forward(centred, mlp=chain(8, 16, 8)), {"mlp": ngn.Width(16, t0=5.0)}, example=(x, held))
     learner.deploy(example=(x, held), unsettled="allow")
     assert torch.equal(x, X + 1.0)
     assert held == {}
@@ -394,7 +369,7 @@ def test_a_map_with_terms_has_the_weight_of_both(grad):
     ("make", "sizes", "x", "message", "followed"),
     [
         (
-            Recurrent,
+            recurrent,
             {"rnn": ngn.Width(4)},
             WIDE,
             r"operation .*rnn.* in rnn.* has slices in head\.\d",
