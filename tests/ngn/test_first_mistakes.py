@@ -60,6 +60,8 @@ MISTAKES = {
     "OrderedSum(bank, capacity), not (CountGate, MLPBank)": lambda: ngn.OrderedSum(
         ngn.CountGate(4), MLPBank([1, 3, 1], K=4, seeds=0)
     ),
+    "K=3": lambda: ngn.OrderedSum(MLPBank([1, 3, 1], K=3, seeds=0), ngn.CountGate(4)),
+    "no OrderedAxis": lambda: ngn.CapacityLearner(nn.Linear(1, 1)),
     "OrderedAxis(capacity, cuts), not Linear": lambda: ngn.OrderedAxis(nn.Linear(1, 1), []),
     "lr must be at least 0, not -1": lambda: ngn.TrainPlan(steps=1, lr=-1),
     "lr_boundary must be at least 0": lambda: ngn.TrainPlan(steps=1, lr_boundary=torch.tensor([1.0, -1.0])),

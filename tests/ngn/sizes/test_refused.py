@@ -191,7 +191,7 @@ REFUSED = [
     (lambda: small(Hidden(), 1.0), MLP, "mlp: cut to half, .*differs"),
     (lambda: small(nn.Softmax(-1), 0.0), MLP, "mlp: no slices to cut inside it. 16 entries .*: softmax over it in mlp"),
     (
-        lambda: Layers(*(small(Hidden(), 0.0) for _ in range(3))),
+        lambda: Layers(small(Hidden(), 0.0), small(Hidden(), 0.0)),
         {"layers": ngn.Depth(t0=0.6), "layers.*.mlp": ngn.Width(16)},
         r"layers.\d.mlp: cut to half, .*differs",
     ),
