@@ -130,6 +130,8 @@ def cut_exactly(make, x, folder, wanted=None, sizes=None, **given):
         count = int(torch.randint(1, axis.K, (), generator=source))
         axis.capacity.tau.data.fill_(softplus_inverse(max(1e-4, count - 1) / axis.capacity.stride))
     small = learner.deploy(example=x, unsettled="allow")
+    assert not any(isinstance(part, (ngn.OrderedAxis, ngn.Capacity)) for part in small.modules())
+    assert hooks_of(small) == hooks_of(make())
     assert sum(p.numel() for p in small.parameters()) < sum(p.numel() for p in learner.parameters())
     again = learner_of(1)
     again.load_state_dict(learner.state_dict())
@@ -149,6 +151,10 @@ def cut_exactly(make, x, folder, wanted=None, sizes=None, **given):
             p.zero_()
         close(called(small, other), outputs[0])
     return small
+
+
+def hooks_of(model):
+    return sum(len(part._forward_pre_hooks) + len(part._forward_hooks) for part in model.modules())
 
 
 def close(got, wanted):
