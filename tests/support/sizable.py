@@ -101,7 +101,7 @@ def called(model, x):
     return parts_of(model(*x) if isinstance(x, tuple) else model(**x) if isinstance(x, dict) else model(x))
 
 
-def cut_exactly(make, x, folder, wanted=None, sizes=None, **given):
+def cut_exactly(make, x, folder, wanted, sizes=None):
     """Check a structure from its sizes to its file, and return the cut model.
 
     With all components it is the model. At counts drawn at random, the cut model is the masked one on other values, in
@@ -119,13 +119,13 @@ def cut_exactly(make, x, folder, wanted=None, sizes=None, **given):
             if isinstance(part, nn.modules.batchnorm._BatchNorm):  # that maps zero to something else
                 nn.init.normal_(part.running_mean), nn.init.normal_(part.bias)
         before = called(model, x)
-        learner = ngn.learn_sizes(model, sizes, example=x, **given)
+        learner = ngn.learn_sizes(model, sizes, example=x)
         close(called(learner, x), before)
         return learner
 
     learner, source = learner_of(0), torch.Generator().manual_seed(2)
     found = {axis.name: f"{axis.K} {axis.unit}" for axis in learner.axes}
-    assert wanted in (None, found), found
+    assert found == wanted, found
     for axis in learner.axes:
         count = int(torch.randint(1, axis.K, (), generator=source))
         axis.capacity.tau.data.fill_(softplus_inverse(max(1e-4, count - 1) / axis.capacity.stride))
