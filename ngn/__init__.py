@@ -10,11 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # for editors and type checkers
     from ngn.allocation import BudgetLearner as BudgetLearner
-    from ngn.axis import Cut as Cut
     from ngn.axis import OrderedAxis as OrderedAxis
-    from ngn.axis import Stacked as Stacked
-    from ngn.axis import inputs as inputs
-    from ngn.axis import outputs as outputs
     from ngn.budget import Budget as Budget
     from ngn.components.base import Bank as Bank
     from ngn.components.base import OrderedSum as OrderedSum
@@ -22,6 +18,10 @@ if TYPE_CHECKING:  # for editors and type checkers
     from ngn.components.low_rank import attach_low_rank as attach_low_rank
     from ngn.components.low_rank import merge as merge
     from ngn.contract import Learner as Learner
+    from ngn.cuts import Cut as Cut
+    from ngn.cuts import Stacked as Stacked
+    from ngn.cuts import inputs as inputs
+    from ngn.cuts import outputs as outputs
     from ngn.learner import CapacityLearner as CapacityLearner
     from ngn.methods.base import Capacity as Capacity
     from ngn.methods.fixed import FixedCount as FixedCount
@@ -54,7 +54,8 @@ _NAMES = {
     "ngn.components.base": "OrderedSum Bank",
     "ngn.components.low_rank": "LowRankLinear attach_low_rank merge",
     "ngn.methods.base": "Capacity",
-    "ngn.axis": "Cut OrderedAxis Stacked inputs outputs",
+    "ngn.axis": "OrderedAxis",
+    "ngn.cuts": "Cut Stacked inputs outputs",
     "ngn.truncation": "deploy",
     "ngn.sizes.attach": "learn_sizes",
     "ngn.tracing.groups": "find_sizes",

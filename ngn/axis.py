@@ -7,97 +7,18 @@ axis by w_k g_k. Truncation (``ngn/truncation.py``) cuts every tensor that has t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ngn.cuts import Counts, Cut, by_place, kind_of, ranks_of
 from ngn.methods.base import Capacity, Mode
 
-Counts = Sequence[tuple[Any, str]]
-GONE = "gone"
-"""A child of an axis that has cut layers: the capacities of the axes in them, whose sizes are still reported."""
-
-
-@dataclass(frozen=True)
-class Cut:
-    """Name a tensor that has the axis.
-
-    Component k has the entries start + k width ... start + (k + 1) width - 1 of dimension ``dim``.
-
-    Attributes:
-        module, name: the tensor is ``module.name``: a parameter, a buffer, or a ``ModuleList`` of K modules.
-        dim: the dimension; for a stacked module, the dimension of one replica's tensor.
-        width: entries per component.
-        start: index at which component 0 begins. A negative start means that the leading components have no entries:
-            with -1 and width 1, component 0 (an identity, say) has none.
-        fold: truncation multiplies these entries by the components' coefficients, permanently.
-        merge: truncation sums the entries over the axis and keeps length 1, as for the output bias of a sum of blocks.
-
-    >>> import torch, ngn
-    >>> cut = ngn.Cut(torch.nn.RMSNorm(8), "weight", dim=0, width=2)
-    >>> cut.module.weight.shape[cut.dim] // cut.width  # components
-    4
-    """
-
-    module: nn.Module
-    name: str
-    dim: int
-    width: int = 1
-    start: int = 0
-    fold: bool = False
-    merge: bool = False
-
-
-def inputs_first(module: nn.Module) -> bool:
-    """Whether a weight is [in, out, ...], as in transposed convolutions and ``Conv1D`` (the map of GPT-2)."""
-    return bool(getattr(module, "transposed", False)) or is_conv1d(module)
-
-
-def kind_of(part: object) -> str:
-    """The name of the class of ``part``; with its package where torch.nn has another class of this name."""
-    kind = type(part)
-    return kind.__name__ if getattr(nn, kind.__name__, kind) is kind else f"{kind.__module__}.{kind.__name__}"
-
-
-def is_conv1d(module: nn.Module) -> bool:
-    """Whether a module is the ``Conv1D`` of transformers; checked by name, since transformers may not be installed."""
-    return type(module).__name__ == "Conv1D" and hasattr(module, "nf")
-
-
-def outputs(module: nn.Module, width: int = 1, start: int = 0, fold: bool = False) -> list[Cut]:
-    """Return the cuts of a module whose output has the axis: linear map, convolution, normalisation or embedding.
-
-    ``fold`` multiplies the output of the module by the coefficients. Do not use it before a nonlinear function.
-
-    >>> import torch, ngn
-    >>> [(cut.name, cut.dim, cut.width) for cut in ngn.outputs(torch.nn.Linear(3, 8), width=2)]
-    [('weight', 0, 2), ('bias', 0, 2)]
-    """
-    names = ("weight", "bias", "running_mean", "running_var")
-    dim = 1 if isinstance(module, nn.Embedding) or inputs_first(module) else 0
-    cuts = []
-    for name in names:
-        value = getattr(module, name, None)
-        if isinstance(value, Tensor):
-            folds = fold and not name.startswith("running")
-            cuts.append(Cut(module, name, dim if name == "weight" else 0, width, start, folds))
-    return cuts
-
-
-def inputs(module: nn.Module, width: int = 1, start: int = 0, fold: bool = True) -> list[Cut]:
-    """Return the cut of a linear map or convolution whose input has the axis; ``fold`` puts the coefficients into it.
-
-    Use ``fold`` if this map is the only one that reads the axis. The bias does not change.
-
-    >>> import torch, ngn
-    >>> [(cut.name, cut.dim, cut.fold) for cut in ngn.inputs(torch.nn.Linear(8, 3))]
-    [('weight', 1, True)]
-    """
-    return [Cut(module, "weight", 0 if inputs_first(module) else 1, width, start, fold)]
+GONE = "gone"  # a child of an axis that has cut layers: the capacities of the axes in them, whose sizes are reported
 
 
 class OrderedAxis(nn.Module):
@@ -122,45 +43,19 @@ class OrderedAxis(nn.Module):
         ValueError: if the capacity has replicas, allocates components or normalises them (use :class:`OrderedSum`); if
             ``by_importance`` is not a permutation of 0 ... n K - 1.
 
-    Example: the neurons between two linear maps.
-
-        >>> import torch, ngn
-        >>> up, down = torch.nn.Linear(3, 8), torch.nn.Linear(8, 2)
-        >>> axis = ngn.OrderedAxis(ngn.CountGate(4, t0=1.0), [*ngn.outputs(up, 2), *ngn.inputs(down, 2)])
-        >>> learner = ngn.CapacityLearner(torch.nn.Sequential(up, torch.nn.Tanh(), axis, down))
-        >>> learner.deploy(example=torch.randn(5, 3))[0]
-        Linear(in_features=3, out_features=4, bias=True)
+    >>> import torch, ngn
+    >>> up, down = torch.nn.Linear(3, 8), torch.nn.Linear(8, 2)
+    >>> axis = ngn.OrderedAxis(ngn.CountGate(4, t0=1.0), [*ngn.outputs(up, 2), *ngn.inputs(down, 2)])  # the neurons
+    >>> learner = ngn.CapacityLearner(torch.nn.Sequential(up, torch.nn.Tanh(), axis, down))
+    >>> learner.deploy(example=torch.randn(5, 3))[0]
+    Linear(in_features=3, out_features=4, bias=True)
     """
 
     capacity: Capacity
     """None once truncated."""
     scale: Tensor | None
-    ranks: Tensor | None = None
-    """The component at each place, int64 [places], on the CPU. Not a buffer: averages of models would average it."""
-    order: Tensor | None = None
-    """``ranks`` before any cut. States have it, in float64 like all of an axis, so that averages by name work."""
-    chosen = False
-    """Whether the user gave the order."""
-    per = 1
-    """Places of one component; ``width`` of a cut counts the entries of one place."""
-    name, unit = "", "components"
-    _ranks: Tensor | None = None
-    """A copy of ``ranks`` on the device of the last call."""
-    hooked = False
-    """Whether hooks call the axis (truncation then removes both) and not the forward pass of a module."""
-    called = False
-    """Whether a forward pass has ever used the axis."""
-    calibrating = False
-    """Whether the next forward pass fixes the rms of normalised components."""
-    rms: Tensor | None = None
-    """The fixed rms of normalised components, [*R, K]."""
-    cuttable = True
-    """Whether training can go on without components whose coefficient is 0."""
-    costs: Mapping[str, Any] = {}
-    """By kind, the cost of the model as a function of all sizes; empty if no trace has found them."""
-    held: dict[Mode, Tensor] | None = None
-    """Coefficients by mode, while sizes do not move; None computes them in every pass."""
-    whole: Any = None  # the model before its first cut, for reports
+    hooked = False  # whether hooks call the axis (truncation then removes both) and not the forward pass of a module
+    cuttable = True  # whether training can go on without components whose coefficient is 0
 
     def __init__(
         self,
@@ -181,16 +76,24 @@ class OrderedAxis(nn.Module):
                 )
             if capacity.replicas is not None or capacity.rms_eps is not None or capacity.growing:
                 raise ValueError("replicas, growth and normalised components need a bank: use OrderedSum")
-            self._K = capacity.K
-            self.order = torch.arange(capacity.K, device="cpu")
         self.capacity = capacity  # type: ignore[assignment]
-        self._cuts: tuple[Cut, ...] | None = tuple(cuts)
+        self._K = 0 if capacity is None else capacity.K
+        self._cuts: tuple[Cut, ...] = tuple(cuts)
         self.counts, self.dim, self.name, self.unit = tuple(counts), dim, name, unit
-        self.mode: Mode = "soft"
         self.register_buffer("scale", None)
-        if by_importance is not None and capacity is not None:
-            self.sort(by_importance)
-            self.chosen = True
+        self.mode: Mode = "soft"
+        self.held: dict[Mode, Tensor] | None = None  # coefficients by mode, while sizes do not move
+        self.called = False  # whether a forward pass has ever used the axis
+        self.whole: Any = None  # the model before its first cut, for reports
+        self.per = 1  # places of one component; ``width`` of a cut counts the entries of one place
+        self.order = None if capacity is None else torch.arange(capacity.K, device="cpu")
+        """``ranks`` before any cut. States have it, in float64 like all of an axis, so that averages by name work."""
+        self.ranks: Tensor | None = None
+        """The component at each place, int64 [places], on the CPU; None for its own. No buffer: those are averaged."""
+        self._ranks: Tensor | None = None  # a copy of ``ranks`` on the device of the last call
+        self.chosen = by_importance is not None and capacity is not None  # whether the user gave the order
+        if self.chosen:
+            self.sort(by_importance)  # type: ignore[arg-type]
 
     @property
     def K(self) -> int:
@@ -208,17 +111,12 @@ class OrderedAxis(nn.Module):
         Raises:
             ValueError: if it is not a permutation of 0 ... n K - 1, or a component's entries are no n equal parts.
         """
-        order = [*by_importance]
-        per, rest = divmod(len(order), max(1, self.K))
-        if rest or sorted(order) != [*range(len(order))] or not order:
-            raise ValueError(
-                f"by_importance must be a permutation of 0 to K - 1, or of the units of K equal components, not {order}"
-            )
+        ranks = ranks_of(by_importance, self.K)
+        per = len(ranks) // max(1, self.K)
         if any(cut.width * self.per % per or (cut.start < 0 and per > 1) for cut in self.cuts):
-            raise ValueError(f"{self.name}: by_importance orders {len(order)} units, which its tensors do not have")
+            raise ValueError(f"{self.name}: by_importance orders {len(ranks)} units, which its tensors do not have")
         self._cuts = tuple(replace(cut, width=cut.width * self.per // per) for cut in self.cuts)
-        self.per, self.ranks = per, torch.tensor(order, device="cpu").argsort() // per
-        self._ranks = self.order = self.ranks
+        self.per, self.ranks, self._ranks, self.order = per, ranks, ranks, ranks
 
     def take_order(self, order: Tensor) -> None:
         """Take over the ``order`` of a state, for the components that are not cut yet.
@@ -256,7 +154,7 @@ class OrderedAxis(nn.Module):
     @property
     def cuts(self) -> tuple[Cut, ...]:
         """All tensors that have the axis; empty after truncation."""
-        return self._cuts or ()
+        return self._cuts
 
     def extra_repr(self) -> str:
         return "" if self.capacity is None else f"K={self.K}"
@@ -325,16 +223,12 @@ class OrderedAxis(nn.Module):
 
     def component_parameters(self) -> Iterator[Tensor]:
         """Yield the parameters of the components, each as [*R, K, ...]; one that several modules hold once."""
-        held: set[tuple[int, int, int]] = set()
-        for cut in self.cuts:
-            value = getattr(cut.module, cut.name)
-            place = id(value), cut.dim, cut.start
-            if isinstance(value, nn.Parameter) and place not in held:
-                held.add(place)
-                span = value.narrow(cut.dim, cut.start, self.places * cut.width)
-                span = span.movedim(cut.dim, 0).unflatten(0, (self.places, cut.width))
-                span = span if self.ranks is None else span[self.ranks.argsort()]
-                yield span.unflatten(0, (self.K, self.per)).flatten(1, 2)
+        held = ((cut, getattr(cut.module, cut.name)) for cut in self.cuts)
+        own = {(id(p), cut.dim, cut.start): (cut, p) for cut, p in held if isinstance(p, nn.Parameter)}
+        for cut, value in own.values():
+            span = by_place(cut, value, self.places)
+            span = span if self.ranks is None else span[self.ranks.argsort()]
+            yield span.unflatten(0, (self.K, self.per)).flatten(1, 2)
 
     def activity_penalty(self) -> Tensor | None:
         """A penalty on activations of the last forward pass, [*R]; None if there is none."""
@@ -356,48 +250,49 @@ class OrderedAxis(nn.Module):
         """Which components truncation keeps, bool [*R, K], and their coefficients, float64 [*R, k <= K]."""
         return self.capacity.kept(), self.capacity.coefficients("hard").detach()
 
-    def truncated(self, kept: Tensor, scale: Tensor | None) -> None:
-        """Update the deployed copy after its tensors were cut to the places ``kept``, bool [places]."""
-        self._count(kept)
+    def shrunk(self, kept: Tensor) -> None:
+        """Update the axis after its tensors were cut to the places ``kept``, bool [places]."""
+        before, left = len(kept), int(kept.sum())
+        for module, name in self.counts:
+            value = getattr(module, name)
+            if isinstance(value, int):
+                setattr(module, name, value // before * left)
+            else:
+                setattr(module, name, [part for part, stays in zip(value, kept.tolist(), strict=True) if stays])
+        self._K = left // self.per
+        if self.capacity is not None:
+            self.capacity.shrink(self._K)
+        self.ranks = self._ranks = None if self.ranks is None else self.ranks[kept]
+
+    def closed(self, scale: Tensor | None) -> None:
+        """In a deployed copy without capacity: have no tensors any more, and multiply by ``scale``."""
         self._cuts, self.counts, self.scale, self.ranks = (), (), scale, None
         self._ranks, self.per = None, 1
         self._modules.pop(GONE, None)
 
-    def shrunk(self, kept: Tensor) -> None:
-        """Update the axis after its tensors were cut in place to the places ``kept``, bool [places]."""
-        self._count(kept)
-        self._K //= self.per
-        self.capacity.shrink(self._K)
-        self.ranks = self._ranks = None if self.ranks is None else self.ranks[kept]
-
     def moved(self) -> None:
         """Renew notes of shapes: tensors of the model were cut in place, those of this axis or of others."""
 
-    def _count(self, kept: Tensor) -> None:
-        """Update what counts the components."""
-        before, self._K = len(kept), int(kept.sum())
-        for module, name in self.counts:
-            value = getattr(module, name)
-            if isinstance(value, int):
-                setattr(module, name, value // before * self._K)
-            else:
-                setattr(module, name, [part for part, stays in zip(value, kept.tolist(), strict=True) if stays])
+    def start_at(self, start: Callable[[Cut], int]) -> None:
+        """Let each cut start where ``start`` says, before its tensor is cut in place."""
+        self._cuts = tuple(replace(cut, start=start(cut)) for cut in self._cuts)
 
+    def note_whole(self, whole: Any) -> None:
+        """Keep the model before its first cut, for reports."""
+        self.whole = whole
 
-class Stacked(nn.Module):
-    """A module whose parameters have a leading replica axis; deployment selects one replica.
+    def without_tensors(self) -> None:
+        """Have no tensor any more, as the layer around them is removed."""
+        self._cuts, self.counts = (), ()
 
-    Attributes:
-        replicas: length of the replica axis; None for one model, which has no such axis.
+    def keep_capacities(self, gone: Sequence[Capacity]) -> None:
+        """Keep the capacities of removed layers, whose sizes are still reported."""
+        if self.capacity is not None:
+            if GONE not in self._modules:
+                self.add_module(GONE, nn.ModuleList())
+            self.get_submodule(GONE).extend(gone)  # type: ignore[operator]
 
-    >>> import torch, ngn
-    >>> class Scale(ngn.Stacked):  # a x
-    ...     def __init__(self, replicas):
-    ...         super().__init__()
-    ...         self.replicas, self.a = replicas, torch.nn.Parameter(torch.ones(replicas, 3))
-    ...     def forward(self, x): return self.a * x
-    >>> Scale(replicas=2)(torch.ones(3)).shape
-    torch.Size([2, 3])
-    """
-
-    replicas: int | None
+    def without_capacity(self) -> dict[int, Any]:
+        """What is only needed to learn, by its id, for a ``deepcopy`` that leaves it out."""
+        parts = (self.capacity, self._modules.get(GONE), self.whole)
+        return dict.fromkeys(id(part) for part in parts if part is not None)

@@ -8,7 +8,7 @@ import random
 import sys
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,7 +19,8 @@ from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ngn.axis import Cut, OrderedAxis
+from ngn.axis import OrderedAxis
+from ngn.cuts import Cut
 
 
 def arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -267,6 +268,21 @@ def untouched(model: nn.Module) -> Iterator[Written]:
             set_modes(modes)
         put_back()
         written.put_back()
+
+
+@contextmanager
+def having(axes: Iterable[Any], **values: Callable[[Any], Any]) -> Iterator[None]:
+    """Give attributes of each of ``axes``, such as its capacity, other values within the context: functions of it."""
+    before = [(axis, {name: getattr(axis, name) for name in values}) for axis in axes]
+    try:
+        for axis, _ in before:
+            for name, value in values.items():
+                setattr(axis, name, value(axis))
+        yield
+    finally:
+        for axis, own in before:
+            for name, value in own.items():
+                setattr(axis, name, value)
 
 
 def calls_of(example: Any, also: Mapping[str, Sequence[Any]]) -> list[tuple[str, Any]]:

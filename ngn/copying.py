@@ -9,7 +9,7 @@ import gc
 import operator
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import BuiltinFunctionType, CellType, CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -29,9 +29,7 @@ class CopyError(ValueError):
     """A model holds something that cannot be copied."""
 
 
-def duplicate(
-    model: nn.Module, memo: Mapping[int, Any], first: Callable[[dict[int, Any]], None] = lambda memo: None
-) -> tuple[nn.Module, dict[int, Any]]:
+def duplicate(model: nn.Module, memo: Mapping[int, Any]) -> tuple[nn.Module, dict[int, Any]]:
     """Copy ``model`` deeply, with the functions that hold parts or state of it.
 
     A hook that is a closure over a dictionary of the model then reads and writes that of the copy. What the classes of
@@ -39,7 +37,6 @@ def duplicate(
 
     Args:
         memo: the copies of some parts, by their ids.
-        first: copies some parts in advance, into the memo that it gets.
 
     Returns:
         The copy, and the memo with the copies of all parts.
@@ -49,7 +46,6 @@ def duplicate(
     """
     copies = _Copies(model, memo)
     try:
-        first(copies)
         return copy.deepcopy(model, copies), copies
     except Exception as fault:
         raise CopyError(

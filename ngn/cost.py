@@ -28,10 +28,10 @@ from ngn.axis import OrderedAxis
 from ngn.checks import FAULTS, arguments, called, own_randomness
 from ngn.comparison import varied
 from ngn.copying import duplicate
-from ngn.cutting import Choice, is_stack, owned
+from ngn.cut import cut_to
+from ngn.cuts import is_stack, owned
 from ngn.measuring import AGREED, multiply_adds, shortest
 from ngn.tracing.lengths import Polynomial
-from ngn.truncation import truncated
 
 BLOCK = 16
 """Models that are timed in turns, each time together with the largest one."""
@@ -105,14 +105,17 @@ class Cost:
             self.saved, self.together = self.saved * scale, self.together * scale
 
     def _traced(self) -> bool:
-        """Take the cost from a trace that found all axes, if it agrees with both ends measured."""
-        exact = traced_cost(self.axes, self.kind)
-        if exact is not None:
-            for counts in (self.largest, self.smallest):
-                if float(exact(torch.tensor(counts, dtype=torch.float64))[0]) != self.measured(counts):
-                    return False
+        """Take the cost from the trace that found all axes, if it agrees with both ends measured."""
+        costs = [getattr(axis, "costs", {}).get(self.kind) for axis in self.axes]
+        traced = costs[0]
+        if traced is None or any(cost is not traced for cost in costs):
+            return False
+        exact = traced.of([a.name for a in self.axes], [round(traced.units(a.name) / a.K) for a in self.axes])
+        ends = ((counts, torch.tensor(counts, dtype=torch.float64)) for counts in (self.largest, self.smallest))
+        if any(float(exact(n)[0]) != self.measured(counts) for counts, n in ends):
+            return False
         self.exact = exact
-        return exact is not None
+        return True
 
     def __call__(self, count: Tensor) -> tuple[Tensor, Tensor]:
         """C, float64 [...], and dC/dn, [..., G], at continuous counts [..., G]; extrapolated linearly."""
@@ -192,15 +195,6 @@ class Cost:
         return float(multiply_adds(lambda: small(*args, **named)))
 
 
-def traced_cost(axes: Sequence[OrderedAxis], kind: str) -> Polynomial | None:
-    """The cost of sizes that one trace has found."""
-    costs = [axis.costs.get(kind) for axis in axes]
-    first = costs[0]
-    if first is None or any(cost is not first for cost in costs):
-        return None
-    return first.of([axis.name for axis in axes], [round(first.units(axis.name) / axis.K) for axis in axes])
-
-
 def refuse_changing(model: nn.Module, axes: Sequence[OrderedAxis], example: Any) -> None:
     """Refuse a model whose multiply-adds depend on values, such as those of a router: they have no limit to keep.
 
@@ -231,22 +225,6 @@ def refuse_changing(model: nn.Module, axes: Sequence[OrderedAxis], example: Any)
             for p in small.parameters():
                 flat = p.flatten()
                 p.copy_((flat.flip(0) if strength else flat.roll(1)).view_as(p))
-
-
-def cut_to(model: nn.Module, axes: Sequence[OrderedAxis], counts: Sequence[int]) -> nn.Module:
-    """Copy ``model`` (of a stack, its first) with ``counts`` leading components per axis, without weights.
-
-    Tensors that are not cut are shared with ``model``.
-
-    Raises:
-        ValueError: if an axis has fewer components, as after a cut.
-    """
-    parts = [(axis, n) for axis, n in zip(axes, counts, strict=True) if axis.cuts]  # others were in removed layers
-    if more := [(axis.name, n, axis.K) for axis, n in parts if n > axis.K]:
-        raise ValueError(f"{more[0][0] or 'the axis'} has {more[0][2]} components, not {more[0][1]}")
-    kept = {axis: Choice(axis.in_place(torch.arange(axis.K) < n), None, None) for axis, n in parts}
-    stacked = any(axis.capacity.replicas is not None for axis in axes)
-    return truncated(model, kept, 0 if stacked else None, share="all").eval()
 
 
 def _cut_tensors(axis: OrderedAxis) -> set[int]:

@@ -13,9 +13,10 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
-from ngn.axis import OrderedAxis, is_conv1d
+from ngn.axis import OrderedAxis
 from ngn.checks import evaluating
 from ngn.components.attention import Attention
+from ngn.cuts import is_conv1d
 from ngn.methods.batch import GateBatch
 
 

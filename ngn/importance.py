@@ -14,19 +14,18 @@ A cut keeps what is in front, so units are sorted by a score. The best of them t
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, distributed, nn
 
-from ngn.axis import Cut, OrderedAxis, inputs_first
-from ngn.checks import arguments, evaluating
+from ngn.axis import OrderedAxis
+from ngn.checks import arguments, evaluating, having
 from ngn.cut_modules import value_of
-from ngn.cutting import is_stack, owned
-from ngn.sizes.hooked import HookedAxis, divided, taken_by
+from ngn.cuts import Cut, by_place, inputs_first, is_stack, owned
+from ngn.hooked import HookedAxis, divided, taken_by
 from ngn.tracing.found import listed
 from ngn.train.losses import Loss, as_loss
 
@@ -66,7 +65,8 @@ def sort(
         scores = [_magnitude(axis) for axis in own]
     else:
         method = _taylor if by_importance == "taylor" else _wanda
-        with _open(axes), evaluating(model), torch.random.fork_rng():
+        hooked = [axis for axis in axes if isinstance(axis, HookedAxis)]
+        with having(hooked, capacity=lambda axis: None), evaluating(model), torch.random.fork_rng():  # no gates
             scores = method(model, own, islice(calibration, BATCHES), loss)
         if distributed.is_available() and distributed.is_initialized():
             for score in scores:
@@ -98,7 +98,7 @@ def _magnitude(axis: OrderedAxis) -> Tensor:
         if is_stack(held):
             total += torch.tensor([sum(float(p.float().square().sum()) for p in part.parameters()) for part in held])
         else:
-            total += _by_place(axis, cut, _floats(cut).square()).double().cpu()
+            total += by_place(cut, _floats(cut).square(), axis.places).flatten(1).sum(1).double().cpu()
     return total.sqrt()
 
 
@@ -110,41 +110,19 @@ def _floats(cut: Cut) -> Tensor:
     return value.float() if plain else torch.full(value.shape, torch.nan)
 
 
-def _by_place(axis: OrderedAxis, cut: Cut, values: Tensor) -> Tensor:
-    """Sums of ``values``, shaped as the tensor of ``cut``, over what each place of the axis has, [places]."""
-    span = values.narrow(cut.dim, cut.start, axis.places * cut.width).movedim(cut.dim, 0)
-    return span.reshape(axis.places, -1).sum(1)
-
-
-@contextmanager
-def _open(axes: Sequence[OrderedAxis]) -> Iterator[None]:
-    """Take the gates off, as if no size were learned."""
-    hooked = [axis for axis in axes if isinstance(axis, HookedAxis)]
-    capacities = [axis.capacity for axis in hooked]
-    try:
-        for axis in hooked:
-            axis.capacity = None  # type: ignore[assignment]
-        yield
-    finally:
-        for axis, capacity in zip(hooked, capacities, strict=True):
-            axis.capacity, axis.scale = capacity, None
-
-
 def _taylor(model: nn.Module, axes: Sequence[HookedAxis], batches: Iterable[Any], loss: Loss | None) -> list[Tensor]:
     """The sum of |dL/dc| over batches, [places] for each of the ``axes``."""
     device = next(model.parameters()).device
-    for axis in axes:
-        axis.scale = torch.ones(axis.places, device=device, requires_grad=True)
-    factors: list[Any] = [axis.scale for axis in axes]
+    ones = {axis: torch.ones(axis.places, device=device, requires_grad=True) for axis in axes}
     totals: list[Any] = [None for axis in axes]
-    with torch.enable_grad():
+    with torch.enable_grad(), having(axes, scale=ones.__getitem__):
         for batch in batches:
             value = _run(model, batch, loss)
             if loss is None:
                 value = value.get("loss") if isinstance(value, Mapping) else getattr(value, "loss", None)
             if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
                 raise ValueError("'taylor' needs a loss, one number with a gradient: pass loss=, as to ngn.fit")
-            slopes = torch.autograd.grad(value.sum(), factors, allow_unused=True)
+            slopes = torch.autograd.grad(value.sum(), [*ones.values()], allow_unused=True)
             totals = [
                 t if d is None else d.abs() + (0 if t is None else t) for t, d in zip(totals, slopes, strict=True)
             ]
@@ -190,6 +168,7 @@ def _wanda(model: nn.Module, axes: Sequence[HookedAxis], batches: Iterable[Any],
             scores.append(torch.full((axis.places,), torch.nan, device=next(model.parameters()).device))
             continue
         weights = [_floats(cut).abs().movedim(cut.dim, -1) * squares[axis, cut.module].sqrt() for cut in cuts]
-        parts = [_by_place(axis, cut, w.movedim(-1, cut.dim)) for cut, w in zip(cuts, weights, strict=True)]
+        pairs = zip(cuts, weights, strict=True)
+        parts = [by_place(cut, w.movedim(-1, cut.dim), axis.places).flatten(1).sum(1) for cut, w in pairs]
         scores.append(torch.stack(parts).sum(0))
     return scores

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -12,16 +12,15 @@ import torch
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
-from ngn.checks import axes_of
+from ngn.checks import axes_of, having
 from ngn.contract import Averages, Learner, Optimizers
-from ngn.cost import cut_to
-from ngn.cuttable import kept_whole, optimizers_in, uncuttable
+from ngn.cut import axes_in, cut_to
 from ngn.importance import Importance, Loss, sort
 from ngn.methods.base import Mode
 from ngn.methods.batch import penalty as of_gates
 from ngn.methods.batch import sizes
 from ngn.report import SizeReport, WholeModel, size_reports
-from ngn.shrinking import InPlaceCut, axes_in, load_cut_states, shrink
+from ngn.shrinking import InPlaceCut, kept_whole, load_cut_states, optimizers_in, shrink, uncuttable
 from ngn.tracing.found import listed
 from ngn.watching import LoopWatch
 
@@ -80,23 +79,13 @@ class CapacityLearner(Learner):
 
     @contextmanager
     def mode(self, mode: Mode) -> Iterator[None]:
-        for axis in self.axes:
-            axis.mode = mode
-        try:
+        with having(self.axes, mode=lambda axis: mode):
             yield
-        finally:
-            for axis in self.axes:
-                axis.mode = "soft"
 
     @contextmanager
     def steady(self) -> Iterator[None]:
-        for axis in self.axes:
-            axis.held = {}
-        try:
+        with having(self.axes, held=lambda axis: {}):
             yield
-        finally:
-            for axis in self.axes:
-                axis.held = None
 
     def set_progress(self, progress: float) -> None:
         self.watch.progressed(progress)
@@ -251,15 +240,12 @@ class CapacityLearner(Learner):
 
         The next training step drops it. Without normalised components this does nothing.
         """
-        sums = [axis for axis in self.axes if axis.capacity.rms_eps is not None]
-        for axis in sums:
-            axis.calibrating, axis.rms = True, None
-        try:
+        sums: list[Any] = [axis for axis in self.axes if axis.capacity.rms_eps is not None]
+        with ExitStack() as calibrations:
+            for axis in sums:
+                calibrations.enter_context(axis.calibration())
             if sums:
                 self(x)
-        finally:
-            for axis in sums:
-                axis.calibrating = False
 
     def count(self) -> Tensor:
         return torch.stack([axis.capacity.count() for axis in self.axes], -1)

@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from ngn.axis import OrderedAxis
 from ngn.checks import arguments, evaluating
 from ngn.copying import duplicate
-from ngn.cost import cut_to
-from ngn.cutting import distinct, is_stack, owned
+from ngn.cut import cut_to, distinct
+from ngn.cuts import is_stack, owned
 from ngn.measuring import in_turns
+from ngn.tracing.found import aligned
 
 MODE_WORDS = {"soft": "as trained", "kept": "with gates on what is kept", "hard": "as deployed"}
 """What the modes of a score are."""
@@ -130,15 +131,7 @@ def _table(groups: Sequence[SizeReport]) -> list[str]:
         columns["benefit"] = [f"{group.evidence or 0.0:+.1f}" for group in groups]
     elif any(group.even is None for group in groups):
         columns["t"] = [f"{group.t:.2f}" for group in groups]
-    texts = ("size", "before -> after", "entries")
-    rows = [[*columns], *map(list, zip(*columns.values(), strict=True))]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = zip(columns, row, widths, strict=True)
-        each = (cell.ljust(width) if name in texts else cell.rjust(width) for name, cell, width in cells)
-        lines.append("  ".join(each).rstrip())
-    return lines
+    return aligned([[*columns], *zip(*columns.values(), strict=True)])
 
 
 def _number(value: Any) -> str:

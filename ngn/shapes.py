@@ -14,12 +14,13 @@ from ngn.axis import OrderedAxis
 from ngn.checks import axes_of, is_frozen, tensors_of
 from ngn.components.low_rank import Bottleneck
 from ngn.contract import Learner
+from ngn.cut import cut_copy, distinct
 from ngn.cut_modules import value_of, with_stock_attention
-from ngn.cutting import Choice, distinct, is_stack, owned
+from ngn.cuts import Choice, is_stack, owned
 from ngn.files import FileError
 from ngn.tensor_files import read_checked, tensors_digest, write_checked
 from ngn.tracing.found import listed
-from ngn.truncation import truncated, without_tensors
+from ngn.truncation import without_tensors
 
 FROZEN, TIED = "frozen_sha256", "tied"
 """Metadata of a file: the digest of the frozen parameters that it leaves out; further names of tensors, as JSON."""
@@ -210,4 +211,4 @@ def _shaped(model: nn.Module, axes: list[OrderedAxis], stored: dict[str, Tensor]
                 "of a tensor that no other axis cuts in that dimension"
             )
         choices[axis] = Choice(axis.in_place(mask), None, scale)
-    return with_stock_attention(truncated(model, choices, share="frozen"))
+    return with_stock_attention(cut_copy(model, choices, share="frozen"))

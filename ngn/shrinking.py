@@ -1,40 +1,109 @@
-"""Cut a model in place, so that a training step costs what that of the small model costs.
+"""Cut a model in place in training, so that a step costs what that of the small model costs.
 
-Parameters stay the same objects with smaller values, so optimisers and schedules keep them. Everything that notes
-shapes is told of a cut: the states of optimisers, all axes (:meth:`~ngn.axis.OrderedAxis.moved`), averages, and
-callbacks (:class:`InPlaceCut`). Nothing is folded: the axes multiply by their coefficients as before.
+Everything that notes shapes is told of a cut: the states of optimisers, all axes (:meth:`~ngn.axis.OrderedAxis.moved`),
+averages, and callbacks (:class:`InPlaceCut`). Nothing is folded: the axes multiply by their coefficients as before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves
 
-from ngn.axis import GONE, Cut, OrderedAxis
+from ngn.axis import OrderedAxis
 from ngn.checks import axes_of
-from ngn.cut_modules import TrainingHook, renumber_layers, update_adapters, update_attributes
-from ngn.cuttable import held_by, why_whole
-from ngn.cutting import (
-    Choice,
-    TensorCuts,
-    by_dimension,
-    cut_tensor,
-    is_stack,
-    kept_entries,
-    kept_layers,
-    owned,
-    plans_of,
-    stacked_tensors,
-)
-from ngn.methods.base import Capacity
+from ngn.cut import axes_in, cut_in_place, cutters, leading
+from ngn.cut_modules import TrainingHook, breaks_groups
+from ngn.cuts import Choice, held_by, is_stack
 from ngn.report import WholeModel
+
+_OWN = ("state", "param_groups", "defaults")
+"""What torch's optimisers keep; others are searched for optimisers that they wrap, and for tensors."""
+
+
+def optimizers_in(given: Any) -> list[Optimizer]:
+    """The optimisers in one or several, with those that they wrap, such as the base of SAM; [] for None.
+
+    Raises:
+        TypeError: if something else is given.
+    """
+    found: list[Optimizer] = []
+
+    def search(value: Any) -> None:
+        if isinstance(value, Optimizer) and not any(value is other for other in found):
+            found.append(value)
+            for name, part in vars(value).items():
+                if name not in _OWN:
+                    search(part)
+        elif isinstance(value, (list, tuple, dict)):
+            for part in value.values() if isinstance(value, dict) else value:
+                search(part)
+
+    given = [] if given is None else list(given) if isinstance(given, (list, tuple)) else [given]
+    if wrong := [type(each).__name__ for each in given if not isinstance(each, Optimizer)]:
+        raise TypeError(f"expected an optimiser or several, not a {wrong[0]}: call learner.step(progress, [a, b])")
+    search(given)
+    return found
+
+
+def uncuttable(axes: Sequence[OrderedAxis], optimizers: Sequence[Optimizer]) -> dict[OrderedAxis, str]:
+    """The axes that the states of ``optimizers`` cannot follow when they are cut in place, each with the reason."""
+    cuttable = {id(value) for axis in axes for cut in axis.cuts if isinstance(value := held_by(cut), nn.Parameter)}
+    held = {id(p): p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
+    shapes = {p.shape for p in held.values() if id(p) in cuttable}
+    for optimizer in optimizers:
+        name = type(optimizer).__name__
+        aside = _tensors([part for key, part in vars(optimizer).items() if key not in _OWN])
+        if any(part.shape in shapes and id(part) not in held for part in aside):
+            return dict.fromkeys(axes, f"{name} keeps tensors outside of its state")
+        if any(part.numel() > max(1, p.numel()) for p in held.values() for part in _tensors(optimizer.state.get(p))):
+            return dict.fromkeys(axes, f"{name} keeps a state that is larger than its parameter")
+    states = {id(optimizer.state): optimizer for optimizer in optimizers}  # of wrappers, the one inside
+    reasons: dict[OrderedAxis, str] = {}
+    for axis, cut in [(each, cut) for each in axes for cut in each.cuts]:
+        value, what = held_by(cut), f"{type(cut.module).__name__}.{cut.name}"
+        if not isinstance(value, nn.Parameter):
+            continue
+        if value.requires_grad and id(value) not in held:
+            reasons.setdefault(axis, f"no optimiser holds {what}; pass all of them: learner.step(progress, [a, b])")
+        for optimizer in states.values():
+            for part in _tensors(optimizer.state.get(value)):
+                if part.numel() > 1 and (part.shape != value.shape or type(part) is not Tensor):
+                    kind, shape = "" if type(part) is Tensor else f"{type(part).__name__} ", list(part.shape)
+                    other = f"a {kind}state of shape {shape} for {what} of shape {list(value.shape)}"
+                    reasons.setdefault(axis, f"{type(optimizer).__name__} keeps {other}")
+    return reasons
+
+
+def _tensors(state: Any) -> list[Tensor]:
+    return [part for part in tree_leaves(state) if isinstance(part, Tensor)]
+
+
+def kept_whole(axes: Sequence[OrderedAxis]) -> dict[OrderedAxis, str]:
+    """The axes that cannot be cut in place because of their tensors, each with the reason."""
+    reasons = {axis: why_whole(axis, axis.K - 1) for axis in axes if axis.K > 1}
+    return {axis: reason for axis, reason in reasons.items() if reason is not None}
+
+
+def why_whole(axis: OrderedAxis, n: int) -> str | None:
+    """What forbids to train on with ``n`` components of ``axis``; None if every tensor of it is a plain one."""
+    for cut in axis.cuts:
+        value, what = held_by(cut), f"{type(cut.module).__name__}.{cut.name}"
+        if value is None:
+            if cut.name in getattr(cut.module, "parametrizations", {}) or vars(cut.module).get(cut.name) is not None:
+                return f"{what} is computed from other tensors (a parametrisation, a hook)"
+        elif not is_stack(value):
+            if type(value) not in (nn.Parameter, Tensor) or not value.is_floating_point():
+                return f"{what} is divided among processes, or quantised"
+            gone = (axis.K - n) * axis.per * cut.width
+            if cut.name == "weight" and breaks_groups(cut.module, cut.dim, len(value) - gone):
+                return f"{what} would lose a part of a group"
+    return None if axis.cuttable else "closed components still matter in training"
 
 
 class InPlaceCut:
@@ -48,9 +117,9 @@ class InPlaceCut:
     def __init__(self, model: nn.Module, wanted: Sequence[int], choices: Mapping[OrderedAxis, Choice]) -> None:
         self._model, self._wanted = model, wanted
         self._before = dict(model.named_modules(remove_duplicate=False))
-        cutters = _cutters(model, choices)
+        to_cut = cutters(model, choices)
         self._tensors = {
-            (module, name): (value.shape, cutters.get(id(value)))
+            (module, name): (value.shape, to_cut.get(id(value)))
             for module in model.modules()
             for held in (module._parameters, module._buffers)
             for name, value in held.items()
@@ -68,7 +137,7 @@ class InPlaceCut:
             axes = axes_in(held)
             if len(axes) != len(self._wanted):
                 raise ValueError(f"a {type(held).__name__} has {len(axes)} sizes, the model {len(self._wanted)}")
-            _cut(held, _choices(dict(zip(axes, self._wanted, strict=True))), [])
+            cut_in_place(held, _choices(dict(zip(axes, self._wanted, strict=True))))
             return
         now: dict[nn.Module, list[str]] = {}
         for path, module in self._model.named_modules(remove_duplicate=False):
@@ -136,17 +205,12 @@ def shrink(
     if present[0].whole is None:
         whole = WholeModel.of(model, present)
         for axis in present:
-            axis.whole = whole
+            axis.note_whole(whole)
     cut = InPlaceCut(model, wanted, choices)
-    _cut(model, choices, optimizers)
+    cut_in_place(model, choices, optimizers)
     for follow in followers:
         follow(cut)
     return True
-
-
-def axes_in(copy: nn.Module) -> list[OrderedAxis]:
-    """The axes of a copy of a model, or of its learner, which keeps those of removed layers for reports."""
-    return [part for part in copy.modules() if isinstance(part, OrderedAxis) and part.capacity is not None]
 
 
 def _choices(counts: Mapping[OrderedAxis, int]) -> dict[OrderedAxis, Choice]:
@@ -161,105 +225,7 @@ def _choices(counts: Mapping[OrderedAxis, int]) -> dict[OrderedAxis, Choice]:
     pairs = (pair for held in spans.values() for pair in combinations(held, 2))
     clashing = {span[2] for a, b in pairs if a[0] < b[1] and b[0] < a[1] for span in (a, b)}
     fewer = {axis: n for axis, n in fewer.items() if axis not in clashing}
-    return {axis: Choice(axis.in_place(torch.arange(axis.K) < n), None, None) for axis, n in fewer.items()}
-
-
-def _cutters(model: nn.Module, choices: Mapping[OrderedAxis, Choice]) -> dict[int, Callable[[Any], Any]]:
-    """For each tensor that is cut, by its id, what cuts tensors of its shape and leaves all else as it is."""
-    stacked = stacked_tensors(model)
-    cutters: dict[int, Callable[[Any], Any]] = {}
-    for key, (cut, parts) in plans_of(choices).items():
-        if is_stack(value := owned(cut)):
-            continue
-        plain = [(replace(c, fold=False, merge=False), choice) for c, choice in parts]
-
-        def smaller(held: Any, shape: Any = value.shape, parts: TensorCuts = plain, lead: int = key in stacked) -> Any:
-            return cut_tensor(held, parts, lead) if isinstance(held, Tensor) and held.shape == shape else held
-
-        cutters[key] = smaller
-    return cutters
-
-
-def _cut(model: nn.Module, choices: Mapping[OrderedAxis, Choice], optimizers: Sequence[Optimizer]) -> None:
-    """Cut ``model`` in place, and the states of its optimisers."""
-    plans, cutters = plans_of(choices), _cutters(model, choices)
-    for axis in axes_in(model):
-        axis._cuts = None if axis._cuts is None else tuple(_moved(cut, plans) for cut in axis._cuts)
-    buffers: dict[int, Tensor] = {}
-    for key, smaller in cutters.items():
-        value = owned(plans[key][0])
-        new = smaller(value.detach())
-        if not isinstance(value, nn.Parameter):
-            buffers[key] = new
-            continue
-        for state in {id(optimizer.state): optimizer.state for optimizer in optimizers}.values():
-            if value in state:
-                state[value].update(tree_map(smaller, dict(state[value])))
-        value.grad = None
-        # A graph that is still alive has fixed the shape of the gradient. A change of type makes torch forget it.
-        value.data = new.new_empty(0, dtype=torch.float32 if new.dtype == torch.float16 else torch.float16)
-        value.data = new
-    for module in model.modules():
-        for held in (module._parameters, module._buffers):
-            for name, value in held.items():
-                if id(value) in plans:
-                    held[name] = buffers.get(id(value), value)  # type: ignore[assignment]
-                    update_attributes(module, name, plans[id(value)][0].dim)
-    _remove_layers(model, choices, optimizers)
-    update_adapters(model)
-    for axis, choice in choices.items():
-        axis.shrunk(choice.kept)
-    for axis in axes_in(model):
-        axis.moved()
-
-
-def _moved(cut: Cut, plans: Mapping[int, tuple[Cut, TensorCuts]]) -> Cut:
-    """``cut`` with its start where it will be after the cuts of ``plans``."""
-    value = held_by(cut)
-    if cut.start <= 0 or id(value) not in plans:
-        return cut
-    dim = cut.dim % value.dim()
-    here = by_dimension(value, plans[id(value)][1]).get(dim, [])
-    return replace(cut, start=int(kept_entries(value.shape[dim], here)[: cut.start].sum()))
-
-
-def _remove_layers(model: nn.Module, choices: Mapping[OrderedAxis, Choice], optimizers: Sequence[Optimizer]) -> None:
-    """Remove closed layers from their lists and the optimisers. The axes that cut them keep the capacities within.
-
-    Those have buffers instead of parameters, so that an optimiser that is made later numbers its parameters alike.
-    """
-    removed: list[nn.Module] = []
-    gates: list[nn.Parameter] = []
-    for axis in choices:
-        for layers, parts in ((owned(cut), parts) for cut, parts in plans_of({axis: choices[axis]}).values()):
-            if not is_stack(layers):
-                continue
-            stay = kept_layers(layers, parts)
-            lost = [layer for layer in layers if layer not in stay]
-            inside = [part for layer in lost for part in layer.modules()]
-            capacities = [part for part in inside if isinstance(part, Capacity)]
-            if GONE not in axis._modules:
-                axis.add_module(GONE, nn.ModuleList())
-            axis.get_submodule(GONE).extend(capacities)  # type: ignore[operator]
-            for part in (part for capacity in capacities for part in capacity.modules()):
-                for name, p in [*part.named_parameters(recurse=False)]:  # nothing trains them any more
-                    delattr(part, name)
-                    part.register_buffer(name, p.detach())
-                    gates.append(p)
-            for part in inside:
-                if isinstance(part, OrderedAxis):
-                    part._cuts, part.counts = (), ()
-            layers._modules.clear()
-            layers.extend(stay)
-            renumber_layers(layers)
-            removed += lost
-    left = {id(p) for p in model.parameters()}
-    dead = {p for layer in removed for p in layer.parameters() if id(p) not in left} | {*gates}
-    for optimizer in optimizers:
-        for p in dead:
-            optimizer.state.pop(p, None)
-        for group in optimizer.param_groups:
-            group["params"] = [p for p in group["params"] if p not in dead]
+    return {axis: leading(axis, n) for axis, n in fewer.items()}
 
 
 def cut_to_state(model: nn.Module, state: Mapping[str, Tensor], prefix: str, *others: Any) -> None:

@@ -31,13 +31,14 @@ _BEGAN = time.monotonic()
 
 
 @pytest.fixture(autouse=True)
-def same_environment() -> Iterator[None]:
-    """Give the next test the environment and the arguments of this one: ``run.py`` sets them for its jobs."""
+def alike() -> Iterator[None]:
+    """What a test draws, and the environment and arguments that it finds, depend on no test before it."""
     environment, arguments = dict(os.environ), [*sys.argv]
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
     yield
-    if dict(os.environ) != environment:
-        os.environ.clear()
-        os.environ.update(environment)
+    os.environ.clear()  # run.py sets it for its jobs
+    os.environ.update(environment)
     sys.argv[:] = arguments
 
 
@@ -67,10 +68,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(f"{item.nodeid}: slow, and the {minutes:g} minutes for slow tests are over")
 
 
-def _has_cuda() -> bool:
-    import torch  # only once a test asks for a GPU
-
-    return torch.cuda.is_available()
+NEEDED: dict[str, tuple[Callable[[], object], str]] = {
+    "gpu": (lambda: importlib.import_module("torch").cuda.is_available(), "a CUDA device"),
+    "slurm": (lambda: shutil.which("sinfo"), "Slurm"),
+    "checkout": ((Path(__file__).parents[1] / ".git").exists, "a git checkout, and this is a source archive"),
+    "browser": (
+        lambda: shutil.which("chromium") and importlib.util.find_spec("playwright"),
+        "Chromium (apt install chromium) and playwright (pip)",
+    ),
+}
+"""Marker → whether what its tests need is there, and what that is."""
 
 
 @pytest.fixture(scope="session")
@@ -88,34 +95,13 @@ def _turn(item: pytest.Item) -> tuple[bool, float]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Slow tests last, the slowest of them first, so that no process trains alone at the end.
-
-    Those that need a GPU, Slurm, a git checkout, or a browser (Chromium and playwright) are skipped where it lacks.
-    """
+    """Slow tests last, the slowest of them first, so that no process trains alone at the end; skip what cannot run."""
     items.sort(key=_turn)
-    needing_gpu = [item for item in items if item.get_closest_marker("gpu")]
-    if needing_gpu and not _has_cuda():
-        for item in needing_gpu:
-            item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
-    needing_slurm = [item for item in items if item.get_closest_marker("slurm")]
-    if needing_slurm and shutil.which("sinfo") is None:
-        for item in needing_slurm:
-            item.add_marker(pytest.mark.skip(reason="needs Slurm"))
-    needing_checkout = [item for item in items if item.get_closest_marker("checkout")]
-    if needing_checkout and not (Path(__file__).parents[1] / ".git").exists():
-        for item in needing_checkout:
-            item.add_marker(pytest.mark.skip(reason="needs a git checkout, and this is a source archive"))
-    needing_browser = [item for item in items if item.get_closest_marker("browser")]
-    if needing_browser and not (shutil.which("chromium") and importlib.util.find_spec("playwright")):
-        for item in needing_browser:
-            item.add_marker(pytest.mark.skip(reason="needs Chromium (apt install chromium) and playwright (pip)"))
-
-
-@pytest.fixture(autouse=True)
-def _seeded() -> None:
-    """What a test draws depends on no test before it."""
-    if "torch" in sys.modules:
-        sys.modules["torch"].manual_seed(0)
+    for name, (there, why) in NEEDED.items():
+        needing = [item for item in items if item.get_closest_marker(name)]
+        if needing and not there():
+            for item in needing:
+                item.add_marker(pytest.mark.skip(reason=f"needs {why}"))
 
 
 @pytest.fixture

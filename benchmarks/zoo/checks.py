@@ -28,7 +28,7 @@ from zoo.models import Model
 import ngn
 from ngn.checks import arguments, copied, floating
 from ngn.gate import softplus_inverse
-from ngn.sizes.found import FoundAxis
+from ngn.hooked import HookedAxis
 from ngn.tracing.found import FoundSizes
 
 STEPS, RATE, KEPT = 20, 1e-4, 4
@@ -52,7 +52,7 @@ def zeroed(whole: nn.Module, learner: ngn.CapacityLearner) -> nn.Module:
     paths = {id(module): path for path, module in learner.model.named_modules()}
     for axis in learner.axes:
         removed = (~axis.in_place(axis.retained()[0])).nonzero().flatten()
-        assert isinstance(axis, FoundAxis)
+        assert isinstance(axis, HookedAxis)
         for consumer in axis.consumers:
             holder = result.get_submodule(paths[id(consumer.holder)])
             weight = getattr(holder, consumer.name)

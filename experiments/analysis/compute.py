@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from experiments.analysis.collect import Reader
 from experiments.analysis.selection import Selection
 
 
-class StudyCost(NamedTuple):
-    """The cost of one study on one kind of hardware.
-
-    Attributes:
-        study: its name; empty for the sum over studies.
-        hardware: processor and visible cores, or the accelerator's name.
-        run_steps: optimiser steps of single models. Phases taken from another record count only there.
-        hours: wall time of the processes. The time of a stack is divided among its runs.
-    """
-
-    study: str
-    hardware: str
-    runs: int
-    run_steps: int
-    hours: float
-
-
-def costs(reader: Reader, studies: Mapping[str, Iterable[Selection]]) -> tuple[StudyCost, ...]:
+def costs(reader: Reader, studies: Mapping[str, Iterable[Selection]]) -> list[Any]:
     """Return the cost of each study, then of all together, from usable records, diverged ones and companions included.
 
     A run that belongs to two studies counts in both, and once in the sum.
 
     Args:
         studies: name → the selections of a study.
+
+    Returns:
+        tuples for each study and kind of hardware: ``study`` (empty for the sum), ``hardware`` (processor and visible
+        cores, or the accelerator's name), ``runs``, ``run_steps`` (optimiser steps of single models; phases taken from
+        another record count only there) and ``hours`` (wall time; that of a stack is divided among its runs).
     """
     import pandas as pd  # imported here: it takes longer than most commands need
 
@@ -42,14 +30,11 @@ def costs(reader: Reader, studies: Mapping[str, Iterable[Selection]]) -> tuple[S
         by_id = {one.run_id: one.record for run in found for one in (run, *run.companions.values())}
         for name, record in by_id.items():
             rows.append((study, hardware(record), name, _steps(record), record["time"]["seconds"] / 3600))
-    table = pd.DataFrame(rows, columns=["study", "hardware", "runs", "steps", "hours"])
+    table = pd.DataFrame(rows, columns=["study", "hardware", "runs", "run_steps", "hours"])
     each = pd.concat([table, table.drop_duplicates("runs").assign(study="")]).groupby(["study", "hardware"])
-    sums = each.agg({"runs": "count", "steps": "sum", "hours": "sum"})
+    sums = each.agg({"runs": "count", "run_steps": "sum", "hours": "sum"}).reset_index()
     places = [*studies, ""]
-    made = (
-        StudyCost(at[0], at[1], int(runs), int(steps), float(hours)) for at, runs, steps, hours in sums.itertuples()
-    )
-    return tuple(sorted(made, key=lambda cost: (places.index(cost.study), cost.hardware)))
+    return sorted(sums.itertuples(index=False, name="Cost"), key=lambda cost: (places.index(cost.study), cost.hardware))
 
 
 def hardware(record: Mapping[str, Any]) -> str:

@@ -12,14 +12,14 @@ import numpy as np
 
 from experiments.analysis.collect import Collected, Problem, Reader, alike
 from experiments.analysis.figures import Curve, Data, Line, Point
-from experiments.analysis.reduce import Sample, sample
+from experiments.analysis.reduce import RunSample, sample
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.store.records import NO_CURVES
 
 Key = TypeVar("Key", bound=Hashable)
 
 
-def points_of(group: Sample, series: str, x: str, y: str, panel: str = "") -> list[Point]:
+def points_of(group: RunSample, series: str, x: str, y: str, panel: str = "") -> list[Point]:
     """Return a point for each run, at two of its quantities."""
     numbers = zip(group.run_ids, group.of(x), group.of(y), strict=True)
     return [Point(series, float(at), float(value), (run,), panel) for run, at, value in numbers]
@@ -29,7 +29,7 @@ def points_of(group: Sample, series: str, x: str, y: str, panel: str = "") -> li
 class Gathered(Generic[Key]):
     """The groups of a figure by key, all its run ids, and the problems of runs that are left out."""
 
-    groups: Mapping[Key, Sample]
+    groups: Mapping[Key, RunSample]
     runs: tuple[str, ...]
     problems: tuple[Problem, ...]
     unit: str
@@ -68,7 +68,7 @@ class Gathered(Generic[Key]):
         return [f"partial: {self.found} of {len(self.runs)} {self.unit} ({lacking})"]
 
 
-def boundaries(reader: Reader, group: Sample, panel: str) -> tuple[list[Curve], list[Line]]:
+def boundaries(reader: Reader, group: RunSample, panel: str) -> tuple[list[Curve], list[Line]]:
     """Return the boundary over training of each run with curves, and the median over runs of equal steps."""
     found = ((run, reader.store.curves(run.run_id)) for run in group.runs)
     curves = [
@@ -115,7 +115,7 @@ def gather(
     sets = [list(one.runs) for one in collected.values()]
     odd = [p for runs in (sets if own_data else [list(chain(*sets))]) for p in alike(runs, "data")[1]]
     strangers = {problem.where for problem in odd}
-    groups: dict[Key, Sample] = {}
+    groups: dict[Key, RunSample] = {}
     problems: dict[str, Problem] = {problem.where: problem for problem in odd}
     for key, one in collected.items():
         own = tuple(run for run in one.runs if run.run_id not in strangers)

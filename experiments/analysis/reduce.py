@@ -16,7 +16,7 @@ from experiments.analysis.tables import Row, Table
 
 
 @dataclass(frozen=True)
-class Sample:
+class RunSample:
     """Quantities of those runs that have all of them.
 
     Attributes:
@@ -44,7 +44,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Cell(Sample):
+class Cell(RunSample):
     """One cell, reduced from records.
 
     Attributes:
@@ -67,7 +67,7 @@ class Cell(Sample):
         return self.text if self.complete else DASH
 
 
-def sample(collected: Collected, quantities: Iterable[str], several: Collection[str] = ()) -> Sample:
+def sample(collected: Collected, quantities: Iterable[str], several: Collection[str] = ()) -> RunSample:
     """Return the quantities of all runs that have them.
 
     Args:
@@ -96,7 +96,7 @@ def sample(collected: Collected, quantities: Iterable[str], several: Collection[
             used.append(run)
             found.append(measured)
     numbers = {name: np.array([each[name] for each in found], dtype=np.float64).T for name in quantities if found}
-    return Sample(tuple(used), numbers, tuple(dict.fromkeys(problems)))
+    return RunSample(tuple(used), numbers, tuple(dict.fromkeys(problems)))
 
 
 def apply_slot(slot: Slot, samples: Array) -> Number | list[Number]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments.analysis.formats import Format, Number, Slot, Value, half_unit
-from experiments.analysis.reduce import Cell, Sample
+from experiments.analysis.reduce import Cell, RunSample
 from experiments.analysis.statistics import (
     NO,
     PARTIAL,
@@ -146,7 +146,7 @@ def _first(entry: Number | Sequence[Number]) -> float | None:
     return float(entry)
 
 
-def _one_gate(ours: Sample, quantity: str) -> Array | None:
+def _one_gate(ours: RunSample, quantity: str) -> Array | None:
     """Return the numbers of a quantity, shape [seeds]; None if the runs have several gates."""
     gates = ours.numbers.get(quantity)
     return gates[0] if gates is not None and len(gates) == 1 else None
@@ -188,7 +188,7 @@ def _parts_of(slot: Slot, quantity: str, ours: Array, known: Value, seeds: int, 
     return [_part(slot, published, own, interval, _narrow(quantity, *interval))]
 
 
-def _placed(form: Format, value: Value, quantity: str, seeds: Sample) -> tuple[list[TestedNumber], bool]:
+def _placed(form: Format, value: Value, quantity: str, seeds: RunSample) -> tuple[list[TestedNumber], bool]:
     """Place a single published run among our seeds; return parts, and whether it could reject.
 
     Values with several gates are not placed.

@@ -104,7 +104,7 @@ class Budgeted(Method):
     def _limited(self, model: nn.Module, stack: Replicas, task: Task[Any]) -> Budget:
         from ngn.budget import Budget
         from ngn.checks import axes_of
-        from ngn.cost import cut_to
+        from ngn.cut import cut_to
 
         if self.macs is not None:
             if task.timed_samples is None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from ngn.axis import Cut
 from ngn.components.base import Bank, OrderedSum, Seeds, uniform
+from ngn.cuts import Cut
 
 
 class TanhBank(Bank):

@@ -122,8 +122,8 @@ class GatedBottleneck(OrderedSum):
         deviation = (1.0 + excess).sqrt().to(mean.dtype).unsqueeze(-2)
         return self.bank.decode(mean + deviation * self.noise(mean, mean.shape[-2]), self.capacity.weights())
 
-    def truncated(self, kept: Tensor, scale: Tensor | None) -> None:
-        super().truncated(kept, scale)
+    def closed(self, scale: Tensor | None) -> None:
+        super().closed(scale)
         self.log_variance = None
 
     def activity_penalty(self) -> Tensor | None:

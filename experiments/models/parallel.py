@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ngn.axis import Stacked
 from ngn.components.base import OrderedSum, Seeds, uniform
+from ngn.cuts import Stacked
 from ngn.streams import generator
 
 

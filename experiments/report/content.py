@@ -14,7 +14,7 @@ from experiments.analysis.build import problems_of
 from experiments.analysis.claims import Judged
 from experiments.analysis.collect import Problem, Reader, RecordedRun
 from experiments.analysis.compare import Comparison, Totals, compare_all, totals, verdict_counts
-from experiments.analysis.compute import StudyCost, costs, hardware
+from experiments.analysis.compute import costs, hardware
 from experiments.analysis.figures import Data
 from experiments.analysis.reduce import Cell, reduce_row
 from experiments.analysis.selection import Selection, selected_runs
@@ -158,7 +158,7 @@ class ReportContent:
     disagreements: tuple[Group, ...]
     problems: tuple[tuple[Problem, tuple[str, ...]], ...]
     figures: Mapping[str, Data]
-    compute: tuple[StudyCost, ...]
+    compute: Sequence[Any]
     origin: Origin | None
     data_notes: Callable[[Iterable[str]], tuple[str, ...]]
     kernel_notes: Mapping[str, str]

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ngn.axis import Cut, OrderedAxis, Stacked
-from ngn.methods.base import Capacity, Mode
+from ngn.axis import OrderedAxis
+from ngn.cuts import Cut, Stacked
+from ngn.methods.base import Capacity
 from ngn.streams import generator
 
 Seeds = int | Sequence[int]
@@ -151,7 +153,6 @@ class OrderedSum(OrderedAxis):
     """
 
     def __init__(self, bank: Bank, capacity: Capacity | None) -> None:
-        nn.Module.__init__(self)
         if not isinstance(bank, Bank) or not isinstance(capacity, Capacity | None):
             given = f"({type(bank).__name__}, {type(capacity).__name__})"
             raise TypeError(f"the arguments are OrderedSum(bank, capacity), not {given}")
@@ -160,11 +161,12 @@ class OrderedSum(OrderedAxis):
                 f"the bank has K={bank.K}, replicas={bank.replicas}, but its capacity has K={capacity.K}, "
                 f"replicas={capacity.replicas}: make them equal"
             )
+        super().__init__(None, bank.cuts())
         self.bank = bank
         self.capacity = capacity  # type: ignore[assignment]
-        self.mode: Mode = "soft"
-        self._cuts = None
-        self.register_buffer("scale", None)
+        self.rms: Tensor | None = None
+        """The fixed rms of normalised components, [*R, K]."""
+        self._calibrating = False
 
     @property
     def K(self) -> int:
@@ -173,10 +175,6 @@ class OrderedSum(OrderedAxis):
     @property
     def origin(self) -> tuple[str, str | int] | None:
         return (str(self.bank.seeds), self.bank.name) if self.bank.drawn else None
-
-    @property
-    def cuts(self) -> tuple[Cut, ...]:
-        return tuple(self.bank.cuts()) if self._cuts is None else self._cuts
 
     def component_parameters(self) -> Iterator[Tensor]:
         return self.bank.parameters()
@@ -201,7 +199,7 @@ class OrderedSum(OrderedAxis):
         :meth:`CapacityLearner.calibrate` the rms is a constant, which truncation folds into the last maps.
         """
         k = c.shape[-1]
-        if self.calibrating:
+        if self._calibrating:
             f = self.bank.components(x)
             self.rms = _rms(f, eps).detach()
             f = f.narrow(-3, 0, k)
@@ -209,6 +207,15 @@ class OrderedSum(OrderedAxis):
             f = self.bank.components(x, k)
         rms = _rms(f, eps) if self.rms is None else self.rms[..., :k].to(f)
         return (f * (c.to(f) / rms)[..., None, None]).sum(-3)
+
+    @contextmanager
+    def calibration(self) -> Iterator[None]:
+        """Fix the rms of normalised components by the forward pass within the context."""
+        self.rms, self._calibrating = None, True
+        try:
+            yield
+        finally:
+            self._calibrating = False
 
     def before_step(self, step: int | None) -> None:
         self.capacity.before_step(step)
@@ -227,13 +234,10 @@ class OrderedSum(OrderedAxis):
             c = c / self.rms[..., : c.shape[-1]].to(c)
         return self.bank.needed(kept), c
 
-    def truncated(self, kept: Tensor, scale: Tensor | None) -> None:
-        self._cuts, self.scale = (), scale
-        self.bank.truncated(kept)
-
     def shrunk(self, kept: Tensor) -> None:
         self.bank.truncated(kept)
-        self.capacity.shrink(self.bank.K)
+        if self.capacity is not None:
+            self.capacity.shrink(self.bank.K)
         self.rms = None if self.rms is None else self.rms[..., : self.bank.K]
 
 

@@ -17,8 +17,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ngn.axis import Cut, OrderedAxis, kind_of
+from ngn.axis import OrderedAxis
 from ngn.components.base import uniform
+from ngn.cuts import Cut, kind_of
 from ngn.methods.base import Capacity
 from ngn.streams import generator
 

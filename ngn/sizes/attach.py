@@ -13,17 +13,18 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from ngn.allocation import BudgetLearner
-from ngn.axis import OrderedAxis, kind_of
+from ngn.axis import OrderedAxis
 from ngn.budget import BUDGET_COMMIT, Budget
 from ngn.checks import ExampleError, axes_of, evaluating, outputs_on
+from ngn.cuts import kind_of
+from ngn.hooked import HookedAxis, divided
 from ngn.importance import Importance, check, sort
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
 from ngn.methods.batch import GateBatch
 from ngn.methods.ngn import CountGate
 from ngn.sizes.base import Maker, Size, refuse_unknown, usual_gate
-from ngn.sizes.found import FoundAxis, attach_found, without_failed
-from ngn.sizes.hooked import HookedAxis, divided
+from ngn.sizes.found import attach_found, without_failed
 from ngn.sizes.named import TracedSize
 from ngn.sizes.refusals import refuse_uncuttable, unchanged_on_error
 from ngn.sizes.trial import failed_trials, parts_of
@@ -183,7 +184,7 @@ def _attach(
     matched = _matched(model, sizes) if isinstance(sizes, Mapping) else []
     named = [(name, size) for size, names, _ in matched if not isinstance(size, TracedSize) for name in names]
     found: FoundSizes | None = None
-    axes: list[FoundAxis] = []
+    axes: list[HookedAxis] = []
     wanted: list[set[str]] = []
     if not isinstance(sizes, Mapping) or len(named) < sum(len(names) for _, names, _ in matched):
         given = next((each for each in (sizes, example) if isinstance(each, FoundSizes)), None)

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from ngn.axis import Counts, Cut
+from ngn.cuts import Counts, Cut
+from ngn.hooked import HookedAxis
 from ngn.methods.base import Capacity
 from ngn.methods.ngn import COMMIT, CountGate
-from ngn.sizes.hooked import HookedAxis, call_before
 
 SATURATED = 16.0
 """Logit at which a gate counts as open: sigmoid(16) = 1 - 1e-7, one up to float32 rounding."""
@@ -132,10 +132,10 @@ class Size(ABC):
         Raises:
             ValueError: if a consumer already has an axis.
         """
-        axis = HookedAxis(make(name, K), cuts, counts, dim, self.order(name, K), name or "model", self.unit)
-        axis.units = K if units is None else units
+        order = self.order(name, K)
+        axis = HookedAxis(make(name, K), cuts, counts, dim, order, name or "model", self.unit, units=units or K)
         if consumers:
-            call_before(axis, *consumers)
+            axis.attach(*consumers)
         return axis
 
     def order(self, name: str, K: int) -> Sequence[int] | None:

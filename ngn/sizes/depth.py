@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from ngn.axis import Cut, kind_of
+from ngn.cuts import Cut, kind_of
 from ngn.sizes.base import ByImportance, Maker, Size
 
 

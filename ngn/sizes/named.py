@@ -11,7 +11,7 @@ from typing import Any
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
-from ngn.axis import inputs_first, kind_of
+from ngn.cuts import inputs_first, kind_of
 from ngn.sizes.base import ByImportance, Indivisible, Maker, Size
 from ngn.tracing.found import FoundSizes, SizeGroup, Uncut, listed
 

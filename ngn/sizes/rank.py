@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import nn
 
-from ngn.axis import kind_of
 from ngn.components.low_rank import LowRankLinear, replace
+from ngn.cuts import kind_of
 from ngn.methods.ngn import COMMIT, CountGate
 from ngn.sizes.base import Maker, Size
 

@@ -11,7 +11,7 @@ from ngn.axis import OrderedAxis
 from ngn.checks import snapshot
 from ngn.components.low_rank import Bottleneck
 from ngn.cut_modules import value_of
-from ngn.cutting import owned
+from ngn.cuts import owned
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
-from ngn.checks import FAULTS, ExampleError, calls_of, enter, outputs_on, summary, untouched
+from ngn.checks import FAULTS, ExampleError, calls_of, enter, having, outputs_on, summary, untouched
 from ngn.comparison import (
     DifferentError,
     apart,
@@ -25,10 +25,10 @@ from ngn.comparison import (
     rounding_bounds,
 )
 from ngn.copying import CopyError
-from ngn.cutting import is_stack, owned
+from ngn.cuts import is_stack, owned
+from ngn.hooked import taken_by
 from ngn.methods.base import Capacity
 from ngn.methods.fixed import Retained
-from ngn.sizes.hooked import taken_by
 from ngn.truncation import deploy_axes
 
 Pairs = Callable[[], list[tuple[str, Tensor, Tensor]]]  # activations by name, of the model and of its cut copy
@@ -60,7 +60,8 @@ def failed_trials(
     Raises:
         ValueError: if the uncut model fails, or cannot be copied.
     """
-    with untouched(model) as written:
+    # only calls in training count as such
+    with untouched(model) as written, having(axes, called=lambda axis: False):
         with written:
             enter(model, training=False)
         failed, calls = _failed(model, axes, example, also), calls_of(example, also)
@@ -76,8 +77,6 @@ def failed_trials(
                     "adds a parameter to the layer that reads it. Does the model pair parameters by their order? Pair "
                     "them by name"
                 )
-    for axis in axes:
-        axis.called = False  # only calls in training count
     return failed
 
 
@@ -99,41 +98,28 @@ def _failed(model: nn.Module, axes: Sequence[OrderedAxis], example: Any, also: A
 
 
 def _culprits(
-    axes: Sequence[OrderedAxis], differs: Callable[[Sequence[OrderedAxis]], str | None]
+    axes: Sequence[OrderedAxis],
+    differs: Callable[[Sequence[OrderedAxis]], str | None],
+    sound: Sequence[OrderedAxis] = (),
+    known: bool = False,
 ) -> dict[OrderedAxis, str]:
-    """The axes whose cuts are wrong; of axes that are wrong only together, the later ones."""
-    if not axes or differs(axes) is None:
-        return {}
-    failed = _wrong_alone(axes, differs)
-    left = [axis for axis in axes if axis not in failed]
-    if differs(left) is None:
-        return failed
-    sound: list[OrderedAxis] = []
-    for axis in left:
-        if (reason := differs([*sound, axis])) is None:
-            sound.append(axis)
-        else:
-            failed[axis] = reason
-    return failed
+    """The axes whose cuts are wrong, found by halving; of axes that are wrong only together, the later ones.
 
-
-def _wrong_alone(
-    axes: Sequence[OrderedAxis], differs: Callable[[Sequence[OrderedAxis]], str | None], known: str | None = None
-) -> dict[OrderedAxis, str]:
-    """The axes of which each is wrong by itself, found by halving; ``known`` says how ``axes`` differ, if it is known.
-
-    If the first half is right, the second is taken to be wrong, without a trial of all of it.
+    Args:
+        sound: axes whose cuts are right, and which are cut, too.
+        known: whether some of ``axes`` are known to be wrong, since all before them are right.
     """
-    if len(axes) == 1:
-        reason = known or differs(axes)
-        return {} if reason is None else {axes[0]: reason}
-    half = len(axes) // 2
-    first = differs(axes[:half])
-    second = None if first is None else differs(axes[half:])
-    failed = {} if first is None else _wrong_alone(axes[:half], differs, first)
-    if first is None or second is not None:
-        failed |= _wrong_alone(axes[half:], differs, second)
-    return failed
+    if not axes:
+        return {}
+    reason = None
+    if (not known or len(axes) == 1) and (reason := differs([*sound, *axes])) is None:
+        return {}
+    if reason is not None and len(axes) == 1:
+        return {axes[0]: reason}
+    first, second = axes[: len(axes) // 2], axes[len(axes) // 2 :]
+    failed = _culprits(first, differs, sound)
+    right = [axis for axis in first if axis not in failed]
+    return failed | _culprits(second, differs, [*sound, *right], known=not failed)
 
 
 def parts_of(model: nn.Module, axis: OrderedAxis) -> str:
@@ -227,14 +213,8 @@ def difference(
 @contextmanager
 def _at(axes: Sequence[OrderedAxis], count: Callable[[OrderedAxis], int]) -> Iterator[None]:
     """Let each axis retain its leading components, ``count`` of them."""
-    learned = [axis.capacity for axis in axes]
-    try:
-        for axis in axes:
-            axis.capacity, axis.mode = _leading(axis.capacity, count(axis)), "hard"
+    with having(axes, capacity=lambda axis: _leading(axis.capacity, count(axis)), mode=lambda axis: "hard"):
         yield
-    finally:
-        for axis, capacity in zip(axes, learned, strict=True):
-            axis.capacity, axis.mode = capacity, "soft"
 
 
 def _compare_activations(small: nn.Module, call: tuple[str, Any], pairs: Pairs, forget: Callable[[], None]) -> None:

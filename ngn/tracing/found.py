@@ -9,8 +9,11 @@ from typing import Any
 
 from torch import nn
 
-from ngn.axis import Cut
+from ngn.cuts import Cut
 from ngn.tracing.lengths import Polynomial
+
+TEXTS = ("size", "members", "not cut", "why", "before -> after", "entries")
+"""Titles of the columns of a table that are no numbers."""
 
 
 @dataclass(frozen=True)
@@ -145,11 +148,11 @@ class FoundSizes:
         for g in self.groups:
             length = f"{g.length:,} {g.unit}"
             rows.append((g.name or "model", length, f"{g.parameters:.1%}", f"{g.macs:.1%}", listed(_tails(g.members))))
-        lines = _aligned(rows)
+        lines = aligned(rows)
         if self.fixed:
             lines += [
                 "",
-                *_aligned(
+                *aligned(
                     [
                         ("not cut", "length", "why"),
                         *((listed(f.members), f"{f.length:,}", f.reason) for f in self.fixed),
@@ -184,11 +187,12 @@ def _tails(names: Sequence[str]) -> list[str]:
     return [".".join(part[shared:]) for part in parts]
 
 
-def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table whose first row has the titles: texts are aligned to the left, numbers to the right."""
+    texts = {n for n, title in enumerate(rows[0]) if title in TEXTS}
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    numbers = {n for n, title in enumerate(rows[0]) if title in ("length", "parameters", "multiply-adds")}
     cells = (
-        [c.rjust(w) if n in numbers else c.ljust(w) for n, (c, w) in enumerate(zip(row, widths, strict=True))]
+        [c.ljust(w) if n in texts else c.rjust(w) for n, (c, w) in enumerate(zip(row, widths, strict=True))]
         for row in rows
     )
     return ["  ".join(row).rstrip() for row in cells]

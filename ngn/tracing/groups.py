@@ -13,7 +13,7 @@ from typing import Any
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
-from ngn.axis import Cut, inputs_first, is_conv1d, kind_of
+from ngn.cuts import Cut, inputs_first, is_conv1d, kind_of
 from ngn.tracing.counted import attributes_of
 from ngn.tracing.dims import Dim, Leaf, Product, fix, leaves, positions, resolved
 from ngn.tracing.found import Consumer, FoundSizes, SizeGroup, Uncut, listed

@@ -1,6 +1,6 @@
 """Parts from a folder outside the suite: what their records say, and what is refused.
 
-tests/project/test_extending.py adds one of each, as docs/extending.md says.
+tests/project/test_walkthroughs.py adds one of each, as docs/extending.md says.
 """
 
 from __future__ import annotations

@@ -14,17 +14,12 @@ from torch.nn.utils import parametrizations
 
 import ngn
 from experiments.models.mlp import MLPBank
-from ngn.axis import OrderedAxis, inputs, outputs
+from ngn.axis import OrderedAxis
 from ngn.comparison import check_equal
 from ngn.components.base import OrderedSum
 from ngn.copying import reached
+from ngn.cuts import inputs, outputs
 from ngn.methods.ngn import CountGate
-
-
-def test_sizes_are_those_of_the_tensors():
-    small = ngn.deploy(model_of("channels", CountGate(K, t0=1.2)))
-    assert (small.first.out_channels, small.norm.num_features, small.last.in_channels) == (4, 4, 4)
-    assert (small.each.groups, small.each.in_channels, small.each.out_channels) == (4, 4, 4)
 
 
 def test_two_axes_cut_one_tensor():

@@ -9,7 +9,7 @@ from torch import nn
 
 import ngn
 from ngn.allocation import BudgetLearner
-from ngn.cost import cut_to
+from ngn.cut import cut_to
 from ngn.measuring import multiply_adds
 from ngn.train.trainer import Trainer
 

@@ -1,8 +1,12 @@
-"""Every extra by itself runs what it promises, and a missing package is a sentence with its extra."""
+"""Every extra by itself runs what it promises, and a missing package is a sentence with its extra.
+
+The wheel holds only the library. With only torch, numpy and safetensors it runs the examples of the README.
+"""
 
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import re
 import shlex
@@ -10,12 +14,12 @@ import subprocess
 import sys
 import tomllib
 import venv
-from importlib.metadata import PackageNotFoundError
+import zipfile
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
 import yaml
-from environments import CORE, closure, link
 from packaging.requirements import Requirement
 
 from experiments.cli import machine
@@ -23,6 +27,7 @@ from experiments.config.compose import compose
 from experiments.core import packages
 from experiments.core.paths import ROOT
 
+CORE = {"torch", "numpy", "safetensors"}
 DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 MODULES = {
     "hydra-core": "hydra", "PyYAML": "yaml", "Jinja2": "jinja2", "hydra-submitit-launcher": "submitit",
@@ -74,9 +79,14 @@ def test_workflows_and_image_name_what_they_run_by_commit_and_digest() -> None:
     assert {".git", "runs", "scratch"} <= {*(ROOT / ".dockerignore").read_text().split()}
 
 
+@functools.cache
+def _parsed(path: Path) -> list[ast.stmt]:
+    return ast.parse(path.read_text()).body
+
+
 def imported(path: Path, lazy: bool) -> set[str]:
     """The packages that a file imports, at once or also in functions; not those for types alone."""
-    body = [node for node in ast.parse(path.read_text()).body if "TYPE_CHECKING" not in ast.unparse(node)[:20]]
+    body = [node for node in _parsed(path) if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))]
     nodes = [node for part in body for node in ast.walk(part)] if lazy else body
     found = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     found |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
@@ -137,6 +147,33 @@ def test_a_run_that_lacks_a_package_is_refused(
         machine.check_packages(compose(choices, overrides))
 
 
+def closure(names: set[str]) -> dict[str, Distribution]:
+    """Return distributions of this environment by name, with all their requirements.
+
+    Raises:
+        importlib.metadata.PackageNotFoundError: if one is not installed here.
+    """
+    found: dict[str, Distribution] = {}
+    left = set(names)
+    while left:
+        name = left.pop()
+        found[name] = distribution(name)
+        needed = (Requirement(line) for line in found[name].requires or ())
+        left |= {r.name for r in needed if r.marker is None or r.marker.evaluate({"extra": ""})} - set(found)
+    return found
+
+
+def environment(folder: Path, packages: dict[str, Distribution]) -> tuple[Path, Path]:
+    """Make an environment with these packages, linked with files and metadata; return its python and where they are."""
+    venv.create(folder, with_pip=False)
+    (site,) = (folder / "lib").glob("python3*/site-packages")
+    for package in packages.values():
+        for top in {file.parts[0] for file in package.files or () if ".." not in file.parts} - {"__pycache__"}:
+            if not (site / top).exists():
+                (site / top).symlink_to(Path(str(package.locate_file(top))))
+    return folder / "bin" / "python", site
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("extra", sorted({name for name, _ in PROMISES}))
 def test_an_extra_by_itself_runs_what_it_promises(extra: str, tmp_path: Path) -> None:
@@ -144,12 +181,63 @@ def test_an_extra_by_itself_runs_what_it_promises(extra: str, tmp_path: Path) ->
         found = closure(CORE | {"setuptools"} | names_of("suite") | names_of(extra))
     except PackageNotFoundError as missing:
         pytest.skip(f"{missing} is not installed here; CI installs it (.ci/extra {extra})")
-    venv.create(tmp_path / "env", with_pip=False)
-    (site,) = (tmp_path / "env" / "lib").glob("python3*/site-packages")
-    link(found, site)
+    python, _ = environment(tmp_path / "env", found)
     env = {**os.environ, "NGN_OUTPUT": str(tmp_path / "out"), "PYTHONPATH": "", "OMP_NUM_THREADS": "1"}
     (tmp_path / "out").mkdir()
     for words in (words for name, words in PROMISES if name == extra):
-        line = [str(tmp_path / "env" / "bin" / "python"), *shlex.split(words.replace("OUT", str(tmp_path / "out")))]
+        line = [str(python), *shlex.split(words.replace("OUT", str(tmp_path / "out")))]
         done = subprocess.run(line, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{words}: {done.stderr[-2000:]}"
+
+
+@pytest.mark.checkout
+@pytest.mark.slow(seconds=15)
+def test_a_clean_environment_needs_the_wheel_alone(tmp_path: Path) -> None:
+    """sdist → wheel → pip, without an index → the examples of the README, unchanged, away from the checkout."""
+    source, dist, work = tmp_path / "source", tmp_path / "dist", tmp_path / "work"
+    source.mkdir()
+    files = subprocess.run(["git", "ls-files", "ngn", "pyproject.toml", "README.md", "LICENSE"],
+                           cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()  # fmt: skip
+    for file in files:
+        (source / file).parent.mkdir(parents=True, exist_ok=True)
+        (source / file).write_bytes((ROOT / file).read_bytes())
+    subprocess.run([sys.executable, "-m", "build", "--no-isolation", "--outdir", dist, source],
+                   check=True, capture_output=True)  # fmt: skip
+    (sdist,), (wheel,) = dist.glob("*.tar.gz"), dist.glob("*.whl")
+    assert sdist.name.removesuffix(".tar.gz") == "-".join(wheel.name.split("-")[:2])
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"ngn"}
+    packaged = {name for name in names if ".dist-info/" not in name}
+    assert packaged == {file for file in files if file.startswith("ngn/")}, "py.typed, too"
+
+    python, site = environment(tmp_path / "env", closure(CORE))
+    install = [sys.executable, "-m", "pip", "--python", python, "install", "--no-index", "--quiet", wheel]
+    without = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}  # there pip would find ngn
+    done = subprocess.run(install, capture_output=True, text=True, check=False, env=without)
+    assert done.returncode == 0, f"the core needs more than {CORE}: {done.stderr}"
+
+    work.mkdir()
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    assert max(len([line for line in block.splitlines() if line.strip()]) for block in blocks) <= 20
+    blocks = [block for block in blocks if "transformers" not in block]  # test_walkthroughs.py runs that one
+    (work / "examples.py").write_text("\n".join([*blocks, "print(ngn.__file__)"]))
+    ran = subprocess.run([python, "-I", "-W", "error", "examples.py"], cwd=work, capture_output=True, text=True,
+                         check=False, env={"OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"})  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines()[-1] == str(site / "ngn" / "__init__.py")
+    _do_what_they_say(ran.stdout)
+    assert (work / "small.safetensors").exists()
+
+
+def _do_what_they_say(printed: str) -> None:
+    """The learned sizes of both examples are smaller than the candidates, and the deployed models as good."""
+    units, before, after = re.search(r"64 -> (\d+) units(?:.*\n)+?parameters: (\d+) -> (\d+)", printed).groups()
+    assert 1 <= int(units) < 0.95 * 64
+    assert int(after) <= 0.6 * int(before)
+    t, kept, soft, deployed = re.search(
+        r"t = ([\d.]+), kept (\d+) of 16 components\nsoft MSE (\S+), deployed MSE (\S+)", printed
+    ).groups()
+    assert int(kept) == int(float(t) + 0.5) + 1
+    assert 1 <= int(kept) < 0.95 * 16
+    assert float(soft) < 0.05
+    assert float(deployed) < 0.05

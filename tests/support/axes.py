@@ -1,7 +1,7 @@
 """Small ordinary models with one ordered axis, for learned sizes without a bank.
 
-``forward`` is ordinary code with the axis in its place. ``plain(x, c)`` is its reference: it sums the components one by
-one with the coefficients c_k, and uses no axis.
+``forward`` is ordinary code with the axis in its place, and :func:`plain` the reference of each. Where code of the
+library or of the suite computes components, it sums them one by one with the coefficients c_k.
 """
 
 from collections.abc import Callable
@@ -9,12 +9,15 @@ from functools import partial
 
 import torch
 import torch.nn.functional as F
-from bank_axes import HeadSum, SliceSum, StateSum
 from torch import Tensor, nn
 
 from experiments.models.adapter import Adapter
-from ngn.axis import Cut, OrderedAxis, inputs, outputs
+from experiments.models.state_space import StateBank
+from experiments.models.transformer import HeadBank, SliceBank
+from ngn.axis import OrderedAxis
+from ngn.components.base import Bank, OrderedSum
 from ngn.components.low_rank import Bottleneck, LowRankLinear
+from ngn.cuts import Cut, inputs, outputs
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
 from ngn.methods.fixed import FixedCount
@@ -63,16 +66,6 @@ class GroupedHeads(nn.Module):
         h = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(-2, -3).flatten(-2)
         return self.out(self.axis(h))
 
-    def plain(self, x: Tensor, c: Tensor) -> Tensor:
-        q, k, v = self.projections(x)
-        later = torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).triu(1)
-        y = self.out.bias
-        for n in range(len(c)):
-            scores = [part @ k[..., n, :].mT / 3**0.5 for part in q[..., n, :].split(3, -1)]
-            heads = [part.masked_fill(later, -torch.inf).softmax(-1) @ v[..., n, :] for part in scores]
-            y = y + c[n] * (torch.cat(heads, -1) @ self.out.weight[:, 6 * n : 6 * n + 6].T)
-        return y
-
 
 class Slices(nn.Module):
     """A feed-forward layer in K slices of three units: gated without biases (SwiGLU), or with biases."""
@@ -87,15 +80,6 @@ class Slices(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         h = F.gelu(self.up(x)) if self.gate is None else self.up(x) * F.silu(self.gate(x))
         return self.down(self.axis(h))
-
-    def plain(self, x: Tensor, c: Tensor) -> Tensor:
-        y = torch.zeros_like(x) if self.gate is not None else self.down.bias
-        for n in range(len(c)):
-            rows = slice(3 * n, 3 * n + 3)
-            h = x @ self.up.weight[rows].T
-            h = F.gelu(h + self.up.bias[rows]) if self.gate is None else h * F.silu(x @ self.gate.weight[rows].T)
-            y = y + c[n] * (h @ self.down.weight[:, rows].T)
-        return y
 
 
 def awake(model: Bottleneck) -> None:
@@ -154,18 +138,6 @@ class States(nn.Module):
             ys.append((state * C[:, t, None]).sum(-1))
         return torch.stack(ys, 1)
 
-    def plain(self, x: Tensor, c: Tensor) -> Tensor:
-        weight, y = self.x_proj.weight, torch.zeros_like(x)
-        delta = F.softplus(self.dt_proj(x @ weight[:2].T))
-        for n in range(len(c)):
-            state = torch.zeros_like(x[:, 0])
-            for t in range(x.shape[1]):
-                state = torch.exp(-delta[:, t] * torch.exp(self.A_log[:, n])) * state
-                state = state + delta[:, t] * (x[:, t] @ weight[2 + n])[:, None] * x[:, t]
-                here = torch.arange(x.shape[1])[:, None] == t
-                y = y + here * (c[n] * (x[:, t] @ weight[2 + len(c) + n])[:, None] * state)[:, None]
-        return y
-
 
 class ConvChannels(nn.Module):
     """Channels between two existing convolutions, with their normalisation and a depthwise convolution."""
@@ -182,16 +154,6 @@ class ConvChannels(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.last(self.axis(torch.relu(self.each(self.norm(self.first(x))))))
-
-    def plain(self, x: Tensor, c: Tensor) -> Tensor:
-        y, norm = self.last.bias[:, None], self.norm
-        for i in range(2 * len(c)):
-            one = slice(i, i + 1)
-            h = F.conv1d(x, self.first.weight[one], self.first.bias[one], padding=1)
-            h = (h - norm.running_mean[i]) / torch.sqrt(norm.running_var[i] + norm.eps) * norm.weight[i] + norm.bias[i]
-            h = torch.relu(F.conv1d(h, self.each.weight[one], self.each.bias[one], padding=1))
-            y = y + c[i // 2] * h * self.last.weight[:, i]
-        return y
 
 
 class Residuals(nn.Module):
@@ -224,12 +186,49 @@ class Neurons(nn.Sequential):
         up, down = nn.Linear(8, 2 * K), nn.Linear(2 * K, 8)
         super().__init__(up, nn.Tanh(), OrderedAxis(capacity, [*outputs(up, 2), *inputs(down, 2)]), down)
 
+
+class Sum(nn.Module):
+    """The sum of a bank of the suite."""
+
+    def __init__(
+        self, capacity: Capacity | None, K: int = K, *, bank: Callable[[int], Bank], naive: Callable[..., Tensor]
+    ) -> None:
+        super().__init__()
+        self.sum, self.naive = OrderedSum(bank(K), capacity), naive
+        nn.init.normal_(self.sum.bank.get_parameter(self.sum.bank.last[0]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.sum((x, F.softplus(x)) if self.naive is _states else x)
+
     def plain(self, x: Tensor, c: Tensor) -> Tensor:
-        up, _, _, down = self
-        return down.bias + sum(
-            c[i // 2] * torch.tanh(x @ up.weight[i] + up.bias[i])[..., None] * down.weight[:, i]
-            for i in range(2 * len(c))
-        )
+        return self.naive(self.sum.bank, x, c)
+
+
+def _heads(bank: HeadBank, x: Tensor, c: Tensor) -> Tensor:
+    later, y = torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).triu(1), torch.zeros_like(x)
+    for n in range(len(c)):
+        q, k, v = (x @ part.T for part in bank.qkv[n].split(3))
+        y = y + c[n] * ((q @ k.mT / 3**0.5).masked_fill(later, -torch.inf).softmax(-1) @ v @ bank.O[n])
+    return y
+
+
+def _slices(bank: SliceBank, x: Tensor, c: Tensor) -> Tensor:
+    y = torch.zeros_like(x)
+    for n in range(len(c)):
+        y = y + c[n] * (F.gelu(x @ bank.up[n].T + bank.bias[n]) @ bank.down[n])
+    return y
+
+
+def _states(bank: StateBank, x: Tensor, c: Tensor) -> Tensor:
+    delta, y = F.softplus(x), torch.zeros_like(x)
+    for n in range(len(c)):
+        h, ys = torch.zeros_like(x[:, 0]), []
+        for t in range(x.shape[1]):
+            h = torch.exp(-delta[:, t] * torch.exp(bank.A_log[n])) * h
+            h = h + delta[:, t] * (x[:, t] @ bank.B[n])[:, None] * x[:, t]
+            ys.append((x[:, t] @ bank.C[n])[:, None] * h)
+        y = y + c[n] * torch.stack(ys, 1)
+    return y
 
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
@@ -244,10 +243,31 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "channels": ConvChannels,
     "residuals": Residuals,
     "neurons": Neurons,
-    "head-bank": HeadSum,
-    "slice-bank": SliceSum,
-    "state-bank": StateSum,
+    "head-bank": partial(Sum, bank=lambda K: HeadBank(8, 3, K, 0, "heads"), naive=_heads),
+    "slice-bank": partial(Sum, bank=lambda K: SliceBank(8, 3, K, 0, "slices"), naive=_slices),
+    "state-bank": partial(Sum, bank=lambda K: StateBank(8, K, 0, "states"), naive=_states),
 }
+LAST = {
+    "heads": ("out.weight", 1, 6, 0), "heads-fused": ("out.weight", 1, 6, 0),
+    "heads-interleaved": ("out.weight", 1, 6, 0), "slices": ("down.weight", 1, 3, 0),
+    "slices-gated": ("down.weight", 1, 3, 0), "states": ("x_proj.weight", 0, 1, 2 + K),
+    "channels": ("last.weight", 1, 2, 0), "neurons": ("3.weight", 1, 2, 0),
+}  # fmt: skip
+"""Of ordinary models, the map that only multiplies each component's part: its dimension, their width, their start."""
+
+
+def plain(name: str, model: nn.Module, x: Tensor, c: Tensor) -> Tensor:
+    """The reference of a model of K components: without an axis, from sums or from a last map times c."""
+    if name not in LAST:
+        summed: Tensor = model.plain(x, c)
+        return summed
+    last, dim, width, start = LAST[name]
+    bare, p = model_of(name, None), dict(model.named_parameters())
+    factors = torch.cat([c.new_ones(start), c.repeat_interleave(width)])
+    scaled = p[last] * factors.view([-1 if n == dim else 1 for n in range(p[last].dim())])
+    kept = {own: p[own] for own, _ in bare.named_parameters()}
+    computed: Tensor = torch.func.functional_call(bare, kept | {last: scaled}, (x,))
+    return computed
 
 
 def model_of(name: str, capacity: Capacity | None, size: int = K) -> nn.Module:

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import shutil
-import signal
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import fault_kills
-import faulty
 import numpy as np
 import record_samples as samples
-from faulty import KILL, Count, Hook, child, configs, found, lost, train, undisturbed
+from faulty import KILL, Count, Trial, child, found, left, lost
 
 import ngn
 from experiments.cli import app
-from experiments.config import run_files
-from experiments.core import paths
 from experiments.runs import phases
 from experiments.runs.models import load_model
 from experiments.runs.sweeps import plan as plans
@@ -49,7 +45,7 @@ RESUMED = tuple(place for place in PLACES if place != "unreadable")
 
 
 def harm(path: Path, random: np.random.Generator, places: Sequence[str] = PLACES) -> str:
-    """Damage a file in a random way; return a description."""
+    """Damage a file, or put something else in its place, in a random way; return a description."""
     how = str(random.choice([*DAMAGE, *places]))
     content = path.read_bytes()
     path.unlink()
@@ -57,91 +53,59 @@ def harm(path: Path, random: np.random.Generator, places: Sequence[str] = PLACES
         path.write_bytes(DAMAGE[how](content, int(random.integers(max(1, len(content))))))
     elif how == "a folder":
         (path / "below").mkdir(parents=True)
+    elif how == "a pipe":
+        os.mkfifo(path)
     elif how in LINKS:
         path.symlink_to(LINKS[how] or path.name)
     return how
 
 
-KINDS = (
-    *(("1d", 2), ("1d, every phase", 1), ("1d", 3), ("cora", 2), ("kernel", 3)),
-    *(("ste", 2), ("l0", 2), ("awnn", 2), ("decay", 1)),
-)
-
-
-def killed_and_damaged(folder: Path, count: int) -> Count:
+def damaged_files(folder: Path, count: int) -> Count:
     """Kill at a random step; then damage a random remaining file or, every fourth time, change the code."""
-    result = Count("resumed or trained anew; record and curves bit-equal, nothing left behind")
-    random = np.random.default_rng(count)
-    for index, (kind, seeds) in enumerate(KINDS):
-        tries = range(index, count, len(KINDS))
-        if not tries:
-            continue
-        own = folder / str(index)
-        total = faulty.events(own / "counting", configs(own / "counting", kind, seeds), writes=False)
-        expected = undisturbed(own, kind, seeds)
-        for number in tries:
-            place, at = own / str(number), int(random.integers(1, total + 1))
-            wanted = configs(place, kind, seeds)
 
-            def dies(at: int = at, place: Path = place, wanted: list = wanted) -> None:
-                Hook(at, KILL).at_steps()
-                train(place, wanted)
+    def program(kind: str, seeds: int) -> fault_kills.Program:
+        killed = fault_kills.runs(kind, seeds, ("steps",))
 
-            def resumes(other: bool, place: Path = place, wanted: list = wanted) -> None:
-                if other:
-                    phases.sources_digest = lambda: "0" * 64
-                train(place, wanted)
-
-            first = child(dies)
-            kept = (".json", ".safetensors", ".lease")
-            files = [p for p in sorted(place.rglob("*")) if p.is_file() and p.suffix in kept]
-            if number // len(KINDS) % 4 == 3:
-                how, harmed = "the code", None
+        def again(place: Path, number: int) -> None:
+            random = np.random.default_rng(number)
+            if number // len(kinds) % 4 == 3:
+                phases.sources_digest = lambda: "0" * 64
             else:
+                kept = (".json", ".safetensors", ".lease")
+                files = [path for path in sorted(place.rglob("*")) if path.is_file() and path.suffix in kept]
                 harmed = files[random.integers(len(files))]
-                how = harm(harmed, random, RESUMED)
-            again = child(lambda how=how, resumes=resumes: resumes(how == "the code"), place / "log")
-            got, remains = found(place, wanted), faulty.left(place)
-            missing = lost(expected, got)
-            good = (first, again, missing, remains) == (-signal.SIGKILL, 0, 0, [])
-            said = (place / "log").read_text()
-            told = f"{kind} at {at}, {how} {harmed}: {first}, {again}, {missing}, {remains}\n{said}"
-            result.add(missing, good, told)
-    return result
+                print(harm(harmed, random, RESUMED), harmed)
+            killed.work(place)
 
+        return replace(killed, again=again)
 
-def _command(words: Sequence[str], scratch: Path, log: Path) -> tuple[int, str]:
-    """Run ``run.py`` with these arguments in a forked process; return its status and output."""
-
-    def program() -> None:
-        run_files.SCRATCH = paths.SCRATCH = scratch
-        raise SystemExit(app.main(words))
-
-    status = child(program, log)
-    return status, log.read_text()
+    kinds = {"1d": 2, "1d, every phase": 1, "cora": 2, "kernel": 3, "ste": 2, "l0": 2, "awnn": 2, "decay": 1}
+    programs = [program(kind, seeds) for kind, seeds in [*kinds.items(), ("1d", 3)]]
+    means = "resumed or trained anew; record and curves bit-equal, nothing left behind"
+    return fault_kills.kill_anywhere(folder, count, programs, means)
 
 
 def damaged_records(folder: Path, count: int) -> Count:
     """Damage one of two records or its curves: the command names the file and a remedy, and the remedy works."""
     result = Count("record named with the way out, curves left out; force=true made all bit-equal")
-    random, kind = np.random.default_rng(count), "1d"
-    expected = undisturbed(folder, kind, 2)
+    random, calm = np.random.default_rng(count), Trial(folder / "calm")
+    expected = calm.undisturbed()
     for number in range(count):
-        place = folder / str(number)
-        shutil.copytree(folder / "calm" / "results", place / "results")
-        harmed = sorted((place / "results" / "regression1d").iterdir())[number % 4]
+        trial = Trial(folder / str(number))
+        shutil.copytree(calm.place / "results", trial.place / "results")
+        harmed = sorted((trial.place / "results" / "regression1d").iterdir())[number % 4]
         how = harm(harmed, random, () if harmed.suffix == ".npz" else PLACES)
         own = "task=regression1d profile=smoke engine=torch phases=[grown] train.steps=12 gate.K=4 seed=0,1 threads=1"
-        words = [*own.split(), "progress=never", f"results={place / 'results'}"]
-        status, said = _command(words, place / "scratch", place / "log")
+        words = [*own.split(), "progress=never", f"results={trial.place / 'results'}"]
+        status, said = trial.program(app.main, *words), trial.told()
         named = status == 1 and str(harmed) in said and "force=true" in said and "Traceback" not in said
         # a flipped bit in a number gives a valid record: git checks committed records, not a digest
         legal = status == 0 and (harmed.suffix == ".npz" or how in ("missing", "a bit"))
         if harmed.is_dir():
             shutil.rmtree(harmed)  # no command does this
-        forced, _ = _command([*words, "force=true"], place / "scratch", place / "again")
-        missing = lost(expected, found(place, configs(place, kind, 2)))
-        good = (named or legal) and (forced, missing, faulty.left(place)) == (0, 0, [])
+        forced = trial.program(app.main, *words, "force=true")
+        missing = lost(expected, found(trial.place))
+        good = (named or legal) and (forced, missing, left(trial.place)) == (0, 0, [])
         result.add(missing, good, f"{how} {harmed}: {status}, {forced}, {missing}\n{said}")
     return result
 
@@ -167,21 +131,21 @@ def _readers(place: Path, harmed: Path, turn: int) -> list[tuple[Callable[[list[
     """Return the commands that read a kind of file; the three slow ones take turns."""
     from scripts import build_figures, build_paper_data, build_report, sweep, table
 
-    results, paper = str(place / "results"), place / "paper"
-    tiny = ["tiny", f"--results={results}"]
+    results, paper = f"--results={place / 'results'}", place / "paper"
+    tiny = ["tiny", results]
     sweeps = [["status", *tiny], ["plan", *tiny, "--again=refused"], ["run", *tiny]]
     if harmed.suffix == ".jsonl":
         sweeps.append(["run", *tiny, f"--plan={place}/results/.sweeps/tiny/plan-0001.jsonl"])
     commands = [(sweep.main, words) for words in sweeps]
-    if harmed.parent.parent != place / "results" and harmed.parent != place / "results":
+    if place / "results" not in (harmed.parent, harmed.parent.parent):
         return commands
     slow = [
-        (build_paper_data.main, [f"--results={results}", "--table=dataeightbody"]),
-        (build_figures.main, [f"--results={results}", f"--output={paper / 'figures'}", "--only=figure1"]),
-        (build_report.main, [f"--results={results}", f"--output={paper}"]),
+        (build_paper_data.main, [results, "--table=dataeightbody"]),
+        (build_figures.main, [results, f"--output={paper / 'figures'}", "--only=figure1"]),
+        (build_report.main, [results, f"--output={paper}"]),
     ]
-    data = [f"--results={results}", f"--output={paper / 'data_generated.tex'}"]
-    return [*commands, (table.main, [results]), (build_paper_data.main, data), slow[turn % 3]]
+    data = [results, f"--output={paper / 'data_generated.tex'}"]
+    return [*commands, (table.main, [str(place / "results")]), (build_paper_data.main, data), slow[turn % 3]]
 
 
 def damaged_beside(folder: Path, count: int) -> Count:
@@ -189,8 +153,10 @@ def damaged_beside(folder: Path, count: int) -> Count:
     result = Count("no command ended in a traceback; damaged records and plans were named")
     random = np.random.default_rng(count)
     STUDIES["tiny"] = Study("tiny", "ten", lambda: [BASELINE])
-    place, sound = folder / "place", folder / "sound"
+    trial, sound = Trial(folder / "place"), folder / "sound"
+    place = trial.place
     _beside(place)
+    os.environ["PATH"] = f"{place}{os.pathsep}{os.environ['PATH']}"
     shutil.copytree(place, sound)
     files = [p for p in sorted(place.rglob("*")) if p.is_file() and p.suffix and p.name != ".lock"]
     kinds: dict[str, list[Path]] = {}
@@ -201,16 +167,9 @@ def damaged_beside(folder: Path, count: int) -> Count:
         shutil.copytree(sound, place)
         of_kind = list(kinds.values())[number % len(kinds)]  # every kind equally often
         harmed = of_kind[random.integers(len(of_kind))]
-        how, log, ended = harm(harmed, random), folder / f"{number}.log", []
-        for main, words in _readers(place, harmed, number // len(kinds)):
-
-            def program(main: Callable[[list[str]], int] = main, words: list[str] = words) -> None:
-                os.environ["PATH"] = f"{place}{os.pathsep}{os.environ['PATH']}"
-                print("$", shlex.join(words), flush=True)
-                raise SystemExit(main(words))
-
-            ended.append(child(program, log))
-        said = log.read_text()
+        how = harm(harmed, random, (*PLACES, "a pipe"))
+        ended = [trial.program(main, *words) for main, words in _readers(place, harmed, number // len(kinds))]
+        said = trial.told()
         counts = harmed.suffix in (".json", ".jsonl", ".zip") and harmed.parent.name != "failures"
         # a ledger may be empty or end after any line
         counts = counts and how in DAMAGE and how not in ("a bit", *(("empty", "cut") * (harmed.name == "jobs.jsonl")))
@@ -247,25 +206,20 @@ def damaged_saves(folder: Path, count: int) -> Count:
 def damaged_models(folder: Path, count: int) -> Count:
     """Damage a model beside its record: loading names it and a remedy, and the remedy works."""
     result = Count("named with the way out; force=true wrote the same model again")
-    random, own = np.random.default_rng(count), {"save": "deployed"}
-    expected = undisturbed(folder, "1d", 1, **own)
+    random = np.random.default_rng(count)
     for number in range(count):
-        place = folder / str(number)
-        wanted = configs(place, "1d", 1, **own)
-        child(lambda place=place, wanted=wanted: train(place, wanted))
-        (model,), (record,) = place.rglob("*.grown.safetensors"), (place / "results").rglob("*.json")
-        how, said = harm(model, random), ""
+        trial, said = Trial(folder / str(number), seeds=1, save="deployed"), ""
+        expected = trial.undisturbed()
+        (model,), (record,) = trial.place.rglob("*.grown.safetensors"), (trial.place / "results").rglob("*.json")
+        how = harm(model, random)
         try:
             load_model(record)
         except RecordError as fault:
             said = str(fault)
         named = str(model) in said and "save=deployed" in said
         if model.is_dir() and not model.is_symlink():
-            os.rename(model, place / "aside")  # no command removes a folder
-        by_force = configs(place, "1d", 1, **own, force=True)
-        again = child(lambda place=place, by_force=by_force: train(place, by_force), place / "log")
-        missing = lost(expected, found(place, wanted))
-        good = (named, again, missing) == (True, 0, 0)
-        result.add(missing, good, f"{how} {model}: {said}; {again}, {missing}")
-        run_files.SCRATCH = folder / "scratch"
+            os.rename(model, trial.place / "aside")  # no command removes a folder
+        trial.wanted = [config.model_copy(update={"force": True}) for config in trial.wanted]
+        again, missing = trial.again(expected)
+        result.add(missing, (named, again, missing) == (True, 0, 0), f"{how} {model}: {said}; {again}, {missing}")
     return result

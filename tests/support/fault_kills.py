@@ -11,7 +11,7 @@ import shutil
 import signal
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,9 @@ from torch import nn
 import ngn
 from experiments.cli import app
 from experiments.config import run_files
+from experiments.config.identity import run_id
 from experiments.core import paths
-from experiments.store.records import Store
+from experiments.runs.phases import fixed_configuration
 from experiments.tasks.language.folders import check_sums, new_folder
 from ngn.tensor_files import write_checked
 
@@ -52,15 +53,15 @@ class Program:
     Attributes:
         work: does it, in a folder.
         ready: makes the files before it.
-        again: does it again after a kill; None for ``work``.
-        read: returns what is compared. By default all files, each of which must be the old or the new one, whole.
+        again: does it again after a kill, of which it gets the number; None for ``work``.
+        read: returns what is compared, all files by default. After a kill each must be the old or the new one, whole.
         kinds: of :data:`KINDS` or "steps".
     """
 
     name: str
     work: Callable[[Path], object]
     ready: Callable[[Path], object] = lambda place: None
-    again: Callable[[Path], object] | None = None
+    again: Callable[[Path, int], object] | None = None
     read: Callable[[Path], dict[str, Any]] = _files
     kinds: Sequence[str] = KINDS[:2]
 
@@ -111,6 +112,7 @@ def kill_anywhere(folder: Path, count: int, programs: Sequence[Program], means: 
             if calm and program.read(place) != calm:
                 raise RuntimeError(f"{program.name} writes other bytes each time: {_differ(calm, program.read(place))}")
             calm = program.read(place)
+        again = program.again or (lambda place, number, program=program: program.work(place))
         for number in range(index, count, len(programs)):
             kind = program.kinds[number // len(programs) % len(program.kinds)]
             at = int(random.integers(1, totals[kind] + 1))
@@ -118,54 +120,71 @@ def kill_anywhere(folder: Path, count: int, programs: Sequence[Program], means: 
             log.write_text("")
             if (first := child(partial(hooked, kind, at), log)) == 0:
                 continue  # it ended before: the number of calls depends on the machine
-            torn: list[str] = []
-            if program.read is _files:
-                there = _files(place)
-                torn = [name for name in before if name in calm and name not in there]
-                torn += [n for n, content in there.items() if n in calm and content not in (before.get(n), calm[n])]
-            again = child(partial(program.again or program.work, place), log)
+            there = program.read(place)
+            torn = [name for name in before if name in calm and name not in there]
+            torn += [n for n, content in there.items() if n in calm and content not in (before.get(n), calm[n])]
+            second = child(partial(again, place, number), log)
             wrong = _differ(calm, program.read(place))
-            good = (first, torn, again, wrong) == (-(signal.SIGXFSZ if kind == "halves" else signal.SIGKILL), [], 0, [])
-            said = f"{program.name} at {kind} {at} of {totals[kind]}: {first}, torn {torn}, {again}, wrong {wrong}"
+            killed = -(signal.SIGXFSZ if kind == "halves" else signal.SIGKILL)
+            said = f"{program.name} at {kind} {at} of {totals[kind]}: {first}, torn {torn}, {second}, wrong {wrong}"
+            good = (first, torn, second, wrong) == (killed, [], 0, [])
             result.add(len(torn) + len(wrong), good, f"{said}\n{log.read_text()}")
     return result
 
 
-def _run(kind: str, seeds: int, kinds: Sequence[str] = ("writes", "steps", "halves"), **own: Any) -> Program:
-    def read(place: Path) -> dict[str, Any]:
-        remains = {str(path): "is left" for path in faulty.left(place)}
-        return faulty.found(place, configs(place, kind, seeds, **own)) | remains
+def _recorded(place: Path) -> dict[str, Any]:
+    return faulty.found(place) | {str(path): "is left" for path in faulty.left(place)}
+
+
+def runs(kind: str, seeds: int, kinds: Sequence[str] = ("writes", "steps", "halves"), **own: Any) -> Program:
+    """A training of these runs: its records, curves and models are compared, and nothing else may be left."""
 
     def work(place: Path) -> None:
         train(place, configs(place, kind, seeds, **own))
 
-    return Program(f"{kind} x{seeds}", work, read=read, kinds=kinds)
+    return Program(f"{kind} x{seeds}", work, read=_recorded, kinds=kinds)
 
 
-def _command() -> Program:
-    """``run.py`` from its first line on, with Hydra."""
+def _command(place: Path) -> None:
+    """Do what ``run.py`` does from its first line on, with Hydra."""
     words = "task=regression1d profile=smoke engine=torch phases=[grown,from_high] train.steps=12 gate.K=4 seed=0..2"
-
-    def work(place: Path) -> None:
-        run_files.SCRATCH = paths.SCRATCH = place / "scratch"
-        more = [f"results={place / 'results'}", "checkpoint_seconds=1e-9", "progress=never", "threads=1"]
-        raise SystemExit(app.main([*words.split(), *more]))
-
-    def read(place: Path) -> dict[str, Any]:
-        names = [path.stem for path in Store(place / "results").paths()]
-        return faulty.recorded(place / "results", names) | {str(path): "is left" for path in faulty.left(place)}
-
-    return Program("run.py", work, read=read)
+    run_files.SCRATCH = paths.SCRATCH = place / "scratch"
+    more = [f"results={place / 'results'}", "checkpoint_seconds=1e-9", "progress=never", "threads=1"]
+    raise SystemExit(app.main([*words.split(), *more]))
 
 
 def kill_runs(folder: Path, count: int) -> Count:
     """Kill trainings of every kind."""
     programs = [
-        _command(),
-        *(_run("1d, every phase", 1), _run("cora", 3), _run("kernel", 3, ("writes", "steps"))),
-        *(_run("1d", 2, save="deployed"), *(_run(name, 2) for name in faulty.LEARNERS)),
+        Program("run.py", _command, read=_recorded),
+        *(runs("1d, every phase", 1), runs("cora", 3), runs("kernel", 3, ("writes", "steps"))),
+        *(runs("1d", 2, save="deployed"), *(runs(name, 2) for name in faulty.LEARNERS)),
     ]
     means = "the same command resumed; records, curves and models bit-equal, nothing left behind"
+    return kill_anywhere(folder, count, programs, means)
+
+
+def kill_and_ask_otherwise(folder: Path, count: int) -> Count:
+    """Kill anywhere; then run another command first, a member's ``method=fixed`` run, or the runs with force."""
+    own = {"phases": ["grown", "fixed"]}
+    plain, forced = (runs("1d", 3, ("writes",), **own, **more) for more in ({}, {"force": True}))
+
+    def member_first(place: Path, number: int) -> None:
+        member = configs(place, "1d", 3, **own)[number // 3 % 3]
+        train(place, [fixed_configuration(member, 1 + number % 3)])
+        plain.work(place)
+
+    def present(place: Path) -> dict[str, Any]:
+        """Map names alone, as the runs that are left form other stacks, with other last bits."""
+        wanted = {run_id(config) for config in configs(place, "1d", 3, **own)}
+        return {name: True for name in _recorded(place) if name in wanted or Path(name).is_absolute()}
+
+    programs = [
+        replace(plain, name="a member's fixed model first", again=member_first, read=present),
+        replace(forced, name="forced"),
+        replace(forced, name="forced, over records", ready=plain.work),
+    ]
+    means = "every run has its record, that of the undisturbed run where its stack was the same; nothing left"
     return kill_anywhere(folder, count, programs, means)
 
 

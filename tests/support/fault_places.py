@@ -1,95 +1,120 @@
-"""Faults around a training: the disk, other processes, the clock. ``tests/support/faults.py`` runs them."""
+"""Faults around a training: signals, a replica, the disk, other processes. ``tests/support/faults.py`` runs them."""
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import json
 import os
 import resource
 import signal
 import sys
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import faulty
 import numpy as np
 import page_samples
-from faulty import KILL, Count, Hook, child, configs, found, in_any_stack, lost, train, undisturbed
+from faulty import KILL, Count, Hook, Trial, child, found, in_any_stack, left, lost, send, train
 from waiting import until
 
 from experiments.config import run_files
+from experiments.config.identity import run_id
 from experiments.core import paths
-from experiments.runs import sharing
-from experiments.runs.phases import fixed_configuration
-from experiments.runs.training import StorageError
+from experiments.runs import phases, sharing
 from experiments.store.records import Store
+from ngn.train import interrupt
+
+
+def signals(folder: Path) -> Count:
+    """Send each signal at five steps: check the checkpoint's step, the exit status, and bit-equal results."""
+    expected = Trial(folder / "calm").undisturbed()
+    result = Count("saved at that very step, left with 128 + signal, resumed bit-equal")
+    for signum, at in product(interrupt.SIGNALS, (1, 2, 6, 10, 11)):
+        trial = Trial(folder / f"{signum}-{at}", checkpoint_seconds=1e9)
+        status = trial.train(Hook(at, send(signum)).at_steps)
+        saved = [path.stem for path in trial.place.rglob("step-*.json")]
+        again, missing = trial.again(expected)
+        good = (status, saved, again, missing) == (128 + signum, [f"step-{at:010d}"], 0, 0)
+        result.add(missing, good, f"{signum} at {at}: {status}, {saved}, {again}, {missing}")
+    return result
+
+
+def _poison(victim: int) -> None:
+    """Make the gradients of one replica NaN."""
+    real = phases.learner_of
+
+    def learner_of(*arguments: object, **named: object) -> object:
+        learner = real(*arguments, **named)  # type: ignore[arg-type]
+        parameter = learner.body_parameters()[0]
+        parameter.register_hook(lambda g: g.index_fill(0, g.new_tensor([victim]).long(), float("nan")))
+        return learner
+
+    phases.learner_of = learner_of  # type: ignore[assignment]
+
+
+def nan_in_a_replica(folder: Path) -> Count:
+    """Make one replica's gradients NaN at some step: it is recorded as diverged, the others unchanged."""
+    expected = Trial(folder / "calm", seeds=4).undisturbed()
+    result = Count("recorded as diverged without numbers, the others bit-equal")
+    for victim in range(4):
+        trial = Trial(folder / str(victim), seeds=4)
+        status = trial.train(partial(_poison, victim))
+        got, name = found(trial.place), run_id(trial.wanted[victim])
+        told = json.loads(got[name][0])
+        phase = told["phases"]["grown"]
+        missing = lost({k: v for k, v in expected.items() if k != name}, got)
+        as_diverged = told["status"] == "diverged" and not {"t", "soft", "truncated"} & set(phase)
+        result.add(missing, (status, missing) == (0, 0) and as_diverged, f"{victim}: {status}, {missing}, {told}")
+    return result
+
+
+def _small_disk(size: int) -> None:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+def _full() -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def disk_full(folder: Path) -> Count:
     """Limit the size of files, from a checkpoint's size to a note's, or fail the n-th flush for lack of space."""
-    expected = undisturbed(folder, "1d", 2)
+    expected = Trial(folder / "calm").undisturbed()
     result = Count("stopped with a message that names the file, went on when there was room")
-    for kind, at in [
-        *(("limit", size) for size in (20_000, 8_000, 1_000, 500)),
-        *(("flush", n) for n in (2, 15, 60, 91)),
-    ]:
-        place = folder / f"{kind}-{at}"
-        wanted = configs(place, "1d", 2)
-
-        def starved(kind: str = kind, at: int = at, place: Path = place, wanted: list = wanted) -> None:
-            def full() -> None:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-            if kind == "limit":
-                signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-                resource.setrlimit(resource.RLIMIT_FSIZE, (at, resource.RLIM_INFINITY))
-            else:
-                Hook(at, full).at_writes(["fsync"])
-            try:
-                train(place, wanted)
-            except StorageError as error:
-                # short, because the log is a file too
-                print("StorageError", str(error)[-250:], file=sys.stderr)
-                raise SystemExit(1) from None
-
-        status = child(starved, folder / f"{place.name}.log")
-        told = (folder / f"{place.name}.log").read_text()
-        again = child(lambda place=place, wanted=wanted: train(place, wanted))
-        missing = lost(expected, found(place, wanted))
+    limits = {f"limit {size}": partial(_small_disk, size) for size in (20_000, 8_000, 1_000, 500)}
+    flushes = {f"flush {n}": partial(Hook(n, _full).at_writes, ["fsync"]) for n in (2, 15, 60, 91)}
+    for name, starve in (limits | flushes).items():
+        trial = Trial(folder / name)
+        status, told = trial.train(starve), trial.told()
+        again, missing = trial.again(expected)
         good = (status, again, missing) == (1, 0, 0) and "StorageError" in told and "continues from them" in told
-        result.add(missing, good, f"{place.name}: {status}, {again}, {missing}\n{told}")
+        result.add(missing, good, f"{name}: {status}, {again}, {missing}\n{told}")
     return result
 
 
 def read_only_results(folder: Path) -> Count:
     """Make the folder of records unwritable, before the run (an immediate error) or from its middle on."""
-    expected = undisturbed(folder, "1d", 2)
+    expected = Trial(folder / "calm").undisturbed()
     result = Count("refused before training, or kept the training; went on when it was writable")
-    for when in ("before", "middle"):
-        place = folder / when
-        wanted = configs(place, "1d", 2)
-        place.mkdir()
+    for when, reason in {"before": "Nothing was started", "middle": "cannot be written"}.items():
+        trial = Trial(folder / when)
+        results = trial.place / "results"
         # a file in place of a folder also stops root, whom permissions do not
-        results = place / "results"
+        blocked = results if when == "before" else results / "regression1d"
 
-        def refused(when: str = when, place: Path = place, wanted: list = wanted, results: Path = results) -> None:
-            if when == "before":
-                results.write_text("")
-            else:
-                results.mkdir()
-                Hook(6, lambda: (results / "regression1d").write_text("")).at_steps()  # type: ignore[arg-type]
-            train(place, wanted)
+        def block(blocked: Path = blocked) -> None:
+            blocked.write_text("")
 
-        status = child(refused, place / "log")
-        told = (place / "log").read_text()
-        trained = list(place.rglob("finished.json"))
-        (results if when == "before" else results / "regression1d").unlink()
-        again = child(lambda place=place, wanted=wanted: train(place, wanted))
-        missing = lost(expected, found(place, wanted))
-        reason = "Nothing was started" if when == "before" else "cannot be written"
-        clear = reason in told and bool(trained) == (when == "middle")
-        good = (status, again, missing) == (1, 0, 0) and clear
+        if when == "middle":
+            results.mkdir()
+        status, told = trial.train(block if when == "before" else Hook(6, block).at_steps), trial.told()
+        trained = list(trial.place.rglob("finished.json"))
+        blocked.unlink()
+        again, missing = trial.again(expected)
+        good = (status, again, missing) == (1, 0, 0) and reason in told and bool(trained) == (when == "middle")
         result.add(missing, good, f"{when}: {status}, {again}, {missing}\n{told}")
     return result
 
@@ -99,106 +124,64 @@ def two_hosts(folder: Path, count: int) -> Count:
 
     The second leaves a living or suspended one its runs, and waits for them. It trains those of a killed one at once.
     """
-    expected = in_any_stack(undisturbed(folder, "1d", 2))
+    expected = in_any_stack(Trial(folder / "calm").undisturbed())
     result = Count("runs of a living or suspended one respected, of a killed one taken at once; same bytes")
     random = np.random.default_rng(count)
     for number in range(count):
         what = ("alive", "killed", "suspended, resumed", "suspended, killed")[number % 4]
-        place, at, shared = folder / str(number), int(random.integers(1, 13)), number // 4 % 2 == 0
-        wanted = configs(place, "1d", 2)
-        place.mkdir()
+        trial, at, shared = Trial(folder / str(number)), int(random.integers(1, 13)), number // 4 % 2 == 0
+        place, log = trial.place, trial.log
 
-        def host(name: str, at: int, act: Callable[[], None], place: Path = place, wanted: list = wanted,
-                 shared: bool = shared) -> None:  # fmt: skip
+        def host(name: str, at: int, act: Callable[[], None], trial: Trial = trial, shared: bool = shared) -> None:
             sharing.POLL = 0.02
             Hook(at, act).at_steps()
-            outcomes = train(place if shared else place / name, wanted)
-            (place / f"{name}.told").write_text(" ".join(outcome.status for outcome in outcomes))
+            outcomes = train(trial.place if shared else trial.place / name, trial.wanted)
+            (trial.place / f"{name}.told").write_text(" ".join(outcome.status for outcome in outcomes))
 
         acts = {"alive": (place / "goes").touch, "killed": KILL}
-        one = faulty.start(partial(host, "one", at, acts.get(what, faulty.send(signal.SIGSTOP))), place / "log")
+        one = faulty.start(partial(host, "one", at, acts.get(what, send(signal.SIGSTOP))), log)
         if what == "alive":
             until((place / "goes").exists, "a step")
         elif what != "killed":
             os.waitpid(one, os.WUNTRACED)
         else:
             faulty.wait(one)
-        two = faulty.start(partial(host, "two", 0, KILL), place / "log")
+        two = faulty.start(partial(host, "two", 0, KILL), log)
         if "suspended" in what:
-            until(lambda place=place: "waiting for 2 runs" in (place / "log").read_text(), "that it waits")
+            until(lambda log=log: "waiting for 2 runs" in log.read_text(), "that it waits")
             os.kill(one, signal.SIGCONT if "resumed" in what else signal.SIGKILL)
         ended = [faulty.wait(two), *([] if what == "killed" else [faulty.wait(one)])]
         told = (place / "two.told").read_text().split()
         killed = "killed" in what
         good = ended == [0, *({"suspended, killed": [-signal.SIGKILL], "killed": []}.get(what, [0]))]
         good = good and told == ["complete" if killed else "present"] * 2 and not list(place.rglob("*.lease"))
-        missing = lost(expected, in_any_stack(found(place, wanted)))
-        said = f"{number} {what} at {at}, shared {shared}: {ended}, {told}, {missing}, {faulty.left(place)}"
-        result.add(missing, good and not missing, f"{said}\n{(place / 'log').read_text()}")
+        missing = lost(expected, in_any_stack(found(place)))
+        said = f"{number} {what} at {at}, shared {shared}: {ended}, {told}, {missing}, {left(place)}"
+        result.add(missing, good and not missing, f"{said}\n{trial.told()}")
     return result
 
 
 def one_run_many_processes(folder: Path) -> Count:
     """Start sixteen processes on the same run at once: one trains it, and one record results."""
-    expected = undisturbed(folder, "1d", 1)
+    expected = Trial(folder / "calm", seeds=1).undisturbed()
     result = Count("one process trained, the others found its record")
     for attempt in range(3):
-        place = folder / str(attempt)
-        wanted = configs(place, "1d", 1)
-        place.mkdir()
+        trial = Trial(folder / str(attempt), seeds=1)
+        place = trial.place
 
-        def one(place: Path = place, wanted: list = wanted) -> None:
+        def one(trial: Trial = trial, place: Path = place) -> None:
             while not (place / "go").exists():
                 os.sched_yield()
-            (outcome,) = train(place, wanted)
+            (outcome,) = train(place, trial.wanted)
             (place / f"{outcome.status}-{os.getpid()}").touch()
 
-        children = []
-        for _ in range(16):
-            if (pid := os.fork()) == 0:
-                os._exit(child(one))
-            children.append(pid)
+        children = [faulty.start(one) for _ in range(16)]
         (place / "go").touch()
-        statuses = [faulty.wait(pid) for pid in children]
-        missing = lost(expected, found(place, wanted))
+        statuses = {faulty.wait(pid) for pid in children}
+        missing = lost(expected, found(place))
         trained, present = len(list(place.glob("complete-*"))), len(list(place.glob("present-*")))
-        good = (set(statuses), trained, present, missing) == ({0}, 1, 15, 0) and not faulty.left(place)
+        good = (statuses, trained, present, missing) == ({0}, 1, 15, 0) and not left(place)
         result.add(missing, good, f"{attempt}: {statuses}, {trained}, {present}, {missing}")
-    return result
-
-
-def killed_and_asked_otherwise(folder: Path, count: int) -> Count:
-    """Kill anywhere; then run another command first: a member's ``method=fixed`` run, or the runs with force."""
-    result = Count("every run has its record, that of the undisturbed run where its stack was the same; nothing left")
-    kind, seeds, own = "1d", 3, {"phases": ["grown", "fixed"]}
-    expected = undisturbed(folder, kind, seeds, **own)
-    total = faulty.events(folder / "counting", configs(folder / "counting", kind, seeds, **own), writes=True)
-    for number, at in enumerate(faulty.moments(total, count, seed=total)):
-        place, forced = folder / str(number), bool(number % 2)
-        wanted = configs(place, kind, seeds, **own)
-        by_force = configs(place, kind, seeds, **own, force=True)
-
-        def dies(place: Path = place, at: int = at, asked: list = by_force if forced else wanted) -> None:
-            Hook(at, KILL).at_writes()
-            train(place, asked)
-
-        if forced and number % 4 == 1:  # the records exist, and must exist at every moment
-            child(lambda place=place, wanted=wanted: train(place, wanted))
-        before = len(found(place, wanted))
-        first = child(dies)
-        kept = len(found(place, wanted)) >= before
-        if forced:
-            again = child(lambda place=place, by_force=by_force: train(place, by_force))
-            missing = lost(expected, found(place, wanted))
-        else:
-            alone = [fixed_configuration(wanted[number // 2 % seeds], 1 + number % 3)]
-            other = child(lambda place=place, alone=alone: train(place, alone))
-            again = child(lambda place=place, wanted=wanted: train(place, wanted)) or other
-            missing = seeds - len(found(place, wanted))
-        remains = faulty.left(place)
-        good = (first, again, missing, remains, kept) == (-signal.SIGKILL, 0, 0, [], True)
-        told = f"{at} of {total}, force {forced}: {first}, {again}, {missing}, {remains}, {kept}"
-        result.add(missing, good, told)
     return result
 
 

@@ -7,7 +7,7 @@ import json
 import logging
 import shutil
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,10 @@ from typing import Any
 import data_samples
 import page_samples
 import record_samples as samples
-import torch
+import trainers
 from data_server import CONTENT, origin_of, serving
 from fault_kills import Program, done, kill_anywhere
 from faulty import Count, child
-from torch import nn
 
 import ngn
 from experiments.cli import app
@@ -32,98 +31,35 @@ from experiments.data.source import Folder
 from experiments.store.records import Store
 from experiments.studies.one_d import BASELINE
 from experiments.tasks.language.folders import check_sums
-
-STEPS = 12
-
-
-class _Model(nn.Module):
-    """A model that returns loss and output, as transformers' ``Trainer`` expects."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.mlp = nn.Sequential(nn.Linear(1, 12), nn.Tanh(), nn.Linear(12, 1))
-
-    def forward(self, x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
-        output = self.mlp(x)
-        return {"loss": nn.functional.mse_loss(output, y), "output": output}
-
-
-def _learner() -> tuple[Any, torch.Tensor]:
-    warnings.simplefilter("ignore")  # of the trainers
-    logging.disable(logging.CRITICAL)
-    x = torch.linspace(-2, 2, 64).unsqueeze(-1)
-    sizes = {"mlp": ngn.Width(12)}
-    return ngn.learn_sizes(_Model(), sizes, example={"x": x, "y": x.sin()}, lambda0=1.0, t0=8.0), x
-
-
-def _transformers(place: Path, start: str | None) -> Any:
-    import transformers
-
-    from ngn.integrations.transformers import SizesCallback
-
-    learner, x = _learner()
-    settings = transformers.TrainingArguments(
-        str(place / "saved"), max_steps=STEPS, save_steps=1, per_device_train_batch_size=16, report_to=[],
-        train_sampling_strategy="sequential", learning_rate=1e-3, disable_tqdm=True, use_cpu=True,
-        dataloader_pin_memory=False,
-    )  # fmt: skip
-    data = [{"x": one, "y": one.sin()} for one in x]
-    trainer = transformers.Trainer(learner.model, settings, train_dataset=data, callbacks=[SizesCallback(learner)])
-    trainer.train(resume_from_checkpoint=start)
-    return learner
-
-
-def _lightning(place: Path, start: str | None) -> Any:
-    import lightning.pytorch as lightning
-
-    from ngn.integrations.lightning import SizesCallback
-
-    class Module(lightning.LightningModule):
-        def __init__(self, model: nn.Module) -> None:
-            super().__init__()
-            self.model = model
-
-        def training_step(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
-            return self.model(*batch)["loss"]
-
-        def configure_optimizers(self) -> torch.optim.Optimizer:
-            return torch.optim.Adam(self.parameters(), lr=1e-3)
-
-    learner, x = _learner()
-    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, x.sin()), batch_size=64)  # a step an epoch
-    kept = lightning.callbacks.ModelCheckpoint(place / "saved", "{step:02d}", every_n_train_steps=1, save_top_k=-1)
-    trainer = lightning.Trainer(
-        max_steps=STEPS, callbacks=[SizesCallback(learner), kept], logger=False, enable_progress_bar=False,
-        accelerator="cpu", enable_model_summary=False,
-    )  # fmt: skip
-    trainer.fit(Module(learner.model), loader, ckpt_path=start)
-    return learner
+from ngn.files import write_atomically
 
 
 def kill_trainers(folder: Path, count: int) -> Count:
     """Kill transformers' and Lightning's trainer; resume from the newest checkpoint, or the one before if it is cut."""
 
-    def program(name: str, train: Callable[[Path, str | None], Any]) -> Program:
-        def work(place: Path, start: str | None = None) -> None:
-            learned = train(place, start).state()
-            (place / "learned").write_text(json.dumps({name: value.tolist() for name, value in learned.items()}))
+    def program(name: str, train: Callable[..., Any]) -> Program:
+        __import__(f"ngn.integrations.{name}")  # the children need not import it again
 
-        def again(place: Path) -> None:
-            saved = sorted((place / "saved").glob("*"), key=lambda p: -int("".join(filter(str.isdigit, p.name))))
-            starts = [*map(str, saved[:2]), None, None]
-            if child(lambda: work(place, starts[0])) and child(lambda: work(place, starts[1])):
+        def work(place: Path, at: int | None = None) -> None:
+            warnings.simplefilter("ignore")  # of the trainers
+            logging.disable(logging.CRITICAL)
+            learner = ngn.learn_sizes(trainers.Model(), trainers.SIZES, example=trainers.X, lambda0=1.0, t0=8.0)
+            train(learner, place / "saved", 12, at=at)
+            learned = {name: value.tolist() for name, value in learner.state().items()}
+            write_atomically(place / "learned", json.dumps(learned).encode())
+
+        def again(place: Path, number: int) -> None:
+            saved = {int("".join(filter(str.isdigit, path.name))) for path in (place / "saved").glob("*")}
+            newest, before, *_ = [*sorted(saved, reverse=True), None, None]
+            if child(lambda: work(place, newest)) and child(lambda: work(place, before)):
                 raise SystemExit(1)
 
         def read(place: Path) -> dict[str, Any]:
-            file = place / "learned"
-            return {"learned": file.read_text()} if file.exists() else {}
+            return {file.name: file.read_text() for file in place.glob("learned")}
 
         return Program(name, work, again=again, read=read, kinds=("halves", "calls"))
 
-    programs = [program("transformers", _transformers), program("lightning", _lightning)]
-    for each in programs:  # the children need not import them again
-        __import__(f"ngn.integrations.{each.name}")
+    programs = [program("transformers", trainers.in_transformers), program("lightning", trainers.in_lightning)]
     means = "a cut checkpoint is refused; resumed from the one before; sizes and weights bit-equal"
     return kill_anywhere(folder, count, programs, means)
 

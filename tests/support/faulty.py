@@ -16,18 +16,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from record_samples import untimed
 
 from experiments.config import run_files
 from experiments.config.compose import compose
-from experiments.config.identity import run_id
+from experiments.core import paths
 from experiments.core.config import Config
-from experiments.runs import launch, outcome
+from experiments.runs import launch
+from experiments.runs.outcome import RunOutcome
+from experiments.runs.training import StorageError
 from experiments.store.records import Store
 from ngn.train import interrupt
 
-Outcomes = list[outcome.RunOutcome]
 LEARNERS = ("ste", "l0", "awnn", "decay")
 KINDS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
     "1d": ({"task": "regression1d"}, {"engine": "torch", "phases": ["grown"]}),
@@ -77,6 +77,7 @@ def start(work: Callable[[], object], log: Path | None = None) -> int:
     if pid == 0:
         status = 1
         try:
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup has it ignored
             if log is not None:
                 out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
                 os.dup2(out, 1)
@@ -85,6 +86,8 @@ def start(work: Callable[[], object], log: Path | None = None) -> int:
             status = 0
         except interrupt.Interrupted as stopped:
             status = stopped.status
+        except StorageError as full:
+            print("StorageError", str(full)[-250:], file=sys.stderr)  # short, because the log is a file too
         except SystemExit as left:
             status = left.code if isinstance(left.code, int) else 1
         except BaseException:
@@ -101,7 +104,7 @@ def wait(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def train(folder: Path, wanted: Sequence[Config]) -> Outcomes:
+def train(folder: Path, wanted: Sequence[Config]) -> list[RunOutcome]:
     """Do what ``run.py`` does with checked configurations, with all files below one folder."""
     run_files.SCRATCH = folder / "scratch"
     with interrupt.handled():
@@ -159,44 +162,21 @@ def send(signum: int) -> Callable[[], None]:
 KILL = send(signal.SIGKILL)
 
 
-def events(folder: Path, wanted: Sequence[Config], writes: bool) -> int:
-    """Count the events of a kind in an uninterrupted run."""
-    told = folder / "events"
-
-    def count() -> None:
-        hook = Hook(0, KILL)
-        hook.at_writes() if writes else hook.at_steps()
-        train(folder, wanted)
-        told.write_text(str(hook.count))
-
-    status = child(count)
-    if status:
-        raise RuntimeError(f"counting events: status {status}")
-    return int(told.read_text())
-
-
-def found(folder: Path, wanted: Sequence[Config]) -> dict[str, Any]:
-    """Map the ids of recorded runs to the results in their records and curves."""
-    return recorded(folder / "results", [run_id(config) for config in wanted])
-
-
-def recorded(root: Path, names: Sequence[str]) -> dict[str, Any]:
-    """Return the results of :func:`found` for these run ids."""
-    store = Store(root)
+def found(folder: Path) -> dict[str, Any]:
+    """Map the id of every run that is recorded below a folder to the results in its record, curves and models."""
+    store = Store(folder / "results")
     kept: dict[str, Any] = {}
-    for name in names:
-        record = store.get(name)
-        if record is None:
-            continue
-        curves = store.curves(name) or {}
+    for path in store.paths():
+        record = store.get(name := path.stem)
+        assert record is not None
         del record["time"], record["sha256"]
         record["execution"].pop("resumed")
         record["phases"] = untimed(record["phases"])
-        models = sorted(store.path(name).parent.glob(f"{name}.*.safetensors"))
+        models = [model for model in path.parent.glob(f"{name}.*.safetensors") if model.is_file()]
         kept[name] = (
             json.dumps(record, sort_keys=True),
-            {n: (v.dtype.str, v.tobytes()) for n, v in curves.items()}
-            | {model.name: ("model", model.read_bytes()) for model in models if model.is_file()},
+            {n: (v.dtype.str, v.tobytes()) for n, v in (store.curves(name) or {}).items()}
+            | {model.name: ("model", model.read_bytes()) for model in models},
         )
     return kept
 
@@ -219,11 +199,6 @@ def left(folder: Path) -> list[Path]:
     ends = (".part", ".lease", ".safetensors", "finished.json")
     names = [p for p in folder.rglob("*") if p.name.endswith(ends)]
     return [p for p in names if not (p.suffix == ".safetensors" and p.parent.parent.name == "results")]
-
-
-def moments(total: int, count: int, seed: int) -> list[int]:
-    """Draw ``count`` different moments among ``total`` events, from a seed."""
-    return sorted(np.random.default_rng(seed).choice(total, size=min(count, total), replace=False) + 1)
 
 
 @dataclass
@@ -250,9 +225,41 @@ class Count:
             print(told, file=sys.stderr)
 
 
-def undisturbed(folder: Path, kind: str, seeds: int, **changes: object) -> dict[str, object]:
-    calm = folder / "calm"
-    status = child(lambda: train(calm, configs(calm, kind, seeds, **changes)))
-    if status:
-        raise RuntimeError(f"the undisturbed run ended with status {status}")
-    return found(calm, configs(calm, kind, seeds, **changes))
+class Trial:
+    """A training in a folder of its own, which is disturbed and then repeated. What it says goes to ``log``."""
+
+    def __init__(self, place: Path, kind: str = "1d", seeds: int = 2, **changes: Any) -> None:
+        place.mkdir(parents=True)
+        self.place, self.log = place, place / "log"
+        self.log.touch()
+        self.wanted = configs(place, kind, seeds, **changes)
+
+    def train(self, before: Callable[[], object] = lambda: None) -> int:
+        """Train in a child process, in which ``before`` is called first; return the status."""
+        return child(lambda: (before(), train(self.place, self.wanted)), self.log)
+
+    def program(self, main: Callable[[list[str]], int], *words: str) -> int:
+        """Call the main function of a program in a child process; return the status."""
+
+        def work() -> None:
+            run_files.SCRATCH = paths.SCRATCH = self.place / "scratch"
+            print("$", *words, flush=True)
+            raise SystemExit(main([*words]))
+
+        return child(work, self.log)
+
+    def told(self) -> str:
+        """Return what was said since the last call."""
+        text = self.log.read_text()
+        self.log.write_text("")
+        return text
+
+    def undisturbed(self) -> dict[str, Any]:
+        """Train once; return the results."""
+        if status := self.train():
+            raise RuntimeError(f"the undisturbed run ended with status {status}\n{self.told()}")
+        return found(self.place)
+
+    def again(self, expected: dict[str, Any]) -> tuple[int, int]:
+        """Train once more; return the status, and how many results are not the expected ones."""
+        return self.train(), lost(expected, found(self.place))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import functools
 import os
-import select
 import shlex
 import socket
 import subprocess
@@ -19,53 +18,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import program_server
-import typed_python
 
 VARIABLE = "TEST_PROGRAMS"
 """The variable that names the socket to the test processes of one session."""
-PATIENCE = 900.0
-"""Seconds after which a test gives up waiting for a program."""
-
-
-class Program:
-    """A started program."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self.pid = typed_python.number(connection)
-        self.returncode: int | None = None
-
-    def ends_within(self, seconds: float) -> bool:
-        """Wait for its end, for some seconds at most."""
-        if self.returncode is None and select.select([self._connection], [], [], seconds)[0]:
-            self.returncode = typed_python.number(self._connection)
-            self._connection.close()
-        return self.returncode is not None
-
-    def poll(self) -> int | None:
-        """The exit status, or minus the signal, of a program that has ended."""
-        self.ends_within(0.0)
-        return self.returncode
-
-    def wait(self) -> int:
-        """The exit status."""
-        assert self.ends_within(PATIENCE), f"process {self.pid} does not end"
-        assert self.returncode is not None
-        return self.returncode
-
-    def send_signal(self, signum: int) -> None:
-        """Send it a signal unless it has ended."""
-        if self.poll() is None:
-            os.kill(self.pid, signum)
-
-
-def start(
-    script: str | Path, *arguments: str | Path, cwd: Path, env: Mapping[str, str], out: Path, err: Path
-) -> Program:
-    """Start ``python script arguments...`` in the folder ``cwd``; what it prints goes to the ends of these files."""
-    with open(os.devnull) as nothing, open(out, "ab") as output, open(err, "ab") as errors:
-        streams = [stream.fileno() for stream in (nothing, output, errors)]
-        return Program(typed_python.ask(server(), list(map(str, (script, *arguments))), str(cwd), env, streams))
 
 
 def run(
@@ -75,10 +30,17 @@ def run(
 
     ``env`` is its whole environment.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        out, err = Path(folder, "out"), Path(folder, "err")
-        status = start(script, *arguments, cwd=cwd, env=env, out=out, err=err).wait()
-        return subprocess.CompletedProcess([script, *arguments], status, out.read_text(), err.read_text())
+    line = [Path(server()).with_name("python"), script, *arguments]
+    return subprocess.run(line, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+
+
+def start(
+    script: str | Path, *arguments: str | Path, cwd: Path, env: Mapping[str, str], log: Path
+) -> subprocess.Popen[bytes]:
+    """Start such a program; what it prints goes to the end of a file."""
+    line = [Path(server()).with_name("python"), script, *arguments]
+    with log.open("ab") as output:
+        return subprocess.Popen(line, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
 
 def run_code(
@@ -112,9 +74,8 @@ def server() -> str:
         line = [sys.executable, program_server.__file__, str(listener.fileno())]
         process = subprocess.Popen(line, env=bare, stdin=subprocess.PIPE, pass_fds=[listener.fileno()])
     atexit.register(process.communicate)  # closes its input
-    (python := Path(folder.name, "python")).write_text(
-        f'#!/bin/sh\nexec {shlex.join([sys.executable, "-IS", typed_python.__file__, name])} "$@"\n'
-    )
-    python.chmod(0o755)
     os.environ[VARIABLE] = name
+    line = [sys.executable, "-IS", program_server.__file__, name]
+    (link := Path(folder.name, "python")).write_text(f'#!/bin/sh\nexec {shlex.join(line)} "$@"\n')
+    link.chmod(0o755)
     return name

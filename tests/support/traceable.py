@@ -293,48 +293,53 @@ class Experts(nn.Module):
         return y
 
 
-NETWORKS: dict[type[nn.Module], dict[str, str]] = {
-    ResNet: {
-        "stem": "8 channels",
-        "layers.0.conv1": "8 channels",
-        "layers.1.conv1": "12 channels",
-        "layers": "12 channels",
-        "layers.2.conv1": "12 channels",
-    },
-    DenseNet: {"stem": "8 channels", "convs.0": "4 channels", "convs.1": "4 channels", "convs.2": "4 channels"},
-    MobileNet: {
-        "stem": "8 channels",
-        "blocks.0": "16 channels",
-        "blocks.0.se.reduce": "4 channels",
-        "blocks.1": "24 channels",
-        "blocks.1.se.reduce": "4 channels",
-    },
-    ShuffleNet: {"stem": "8 channels", "units.branch": "8 channels"},
-    UNet: {
-        "down1": "8 channels",
-        "down2": "16 channels",
-        "middle": "16 channels",
-        "up": "12 channels",
-        "merge": "8 channels",
-    },
-    ConvNeXt: {"blocks.0.up": "32 units", "blocks.1.up": "32 units"},
-    Swin: {"attn": "3 heads", "mlp.0": "20 units"},
-    C2f: {
-        "stem": "8 channels",
-        "first": "8 channels",
-        "inner.0": "8 channels",
-        "inner.1": "8 channels",
-        "last": "12 channels",
-    },
-    SuperResolution: {"conv": "8 channels", "wide": "6 channels"},
-    Grouped: {"conv1": "4 channels", "conv3": "8 channels"},
-    Recurrent: {"middle": "10 units"},
-    Experts: {"up": "12 units"},
-}
-"""Class of a network → its sizes by name.
+SIZES = """\
+ResNet stem 8 channels stem bn layers.0.conv2 layers.0.bn2 > layers.0.conv1 layers.1.conv1 layers.1.project
+ResNet layers.0.conv1 8 channels layers.0.conv1 layers.0.bn1 > layers.0.conv2
+ResNet layers.1.conv1 12 channels layers.1.conv1 layers.1.bn1 > layers.1.conv2
+ResNet layers 12 channels layers.1.conv2 layers.1.bn2 layers.1.project layers.2.conv2 layers.2.bn2 > layers.2.conv1 head
+ResNet layers.2.conv1 12 channels layers.2.conv1 layers.2.bn1 > layers.2.conv2
+DenseNet stem 8 channels stem norms.0 norms.1 norms.2 last > convs.0 convs.1 convs.2 head
+DenseNet convs.0 4 channels norms.1 norms.2 convs.0 last > convs.1 convs.2 head
+DenseNet convs.1 4 channels norms.2 convs.1 last > convs.2 head
+DenseNet convs.2 4 channels convs.2 last > head
+MobileNet stem 8 channels stem blocks.0.down blocks.0.bn3 blocks.1.down blocks.1.bn3 > blocks.0.up blocks.1.up head
+MobileNet blocks.0 16 channels blocks.0.up blocks.0.bn1 blocks.0.depthwise blocks.0.bn2 blocks.0.se.expand
+    > blocks.0.se.reduce blocks.0.down
+MobileNet blocks.0.se.reduce 4 channels blocks.0.se.reduce > blocks.0.se.expand
+MobileNet blocks.1 24 channels blocks.1.up blocks.1.bn1 blocks.1.depthwise blocks.1.bn2 blocks.1.se.expand
+    > blocks.1.se.reduce blocks.1.down
+MobileNet blocks.1.se.reduce 4 channels blocks.1.se.reduce > blocks.1.se.expand
+ShuffleNet stem 8 channels stem units.branch.5 units.branch.6 > units.branch.0 head
+ShuffleNet units.branch 8 channels units.branch.0 units.branch.1 units.branch.3 units.branch.4 > units.branch.5
+UNet down1 8 channels down1 > down2 merge
+UNet down2 16 channels down2 > middle
+UNet middle 16 channels middle > up
+UNet up 12 channels up > merge
+UNet merge 8 channels merge > head
+ConvNeXt blocks.0.up 32 units blocks.0.up > blocks.0.down
+ConvNeXt blocks.1.up 32 units blocks.1.up > blocks.1.down
+Swin attn 3 heads attn attn.qkv > attn.proj
+Swin mlp.0 20 units mlp.0 > mlp.2
+C2f stem 8 channels stem > first
+C2f first 8 channels first > inner.0 last
+C2f inner.0 8 channels inner.0 > inner.1 last
+C2f inner.1 8 channels inner.1 > last
+C2f last 12 channels last > head
+SuperResolution conv 8 channels conv > wide
+SuperResolution wide 6 channels wide > last
+Grouped conv1 4 channels conv1 conv2 norm > conv3
+Grouped conv3 8 channels conv3 > head
+Recurrent middle 10 units middle > head
+Experts up 12 units > model"""
+"""Each size: class of its network, name, length, unit, and the modules with it, behind ">" those that read it.
 
 The first unit of ``Grouped`` is a group of its convolution, that of ``SuperResolution.wide`` four channels.
 """
+NETWORKS: dict[type[nn.Module], dict[str, tuple[int, str, str]]] = {}
+for _line in SIZES.replace("\n    ", " ").split("\n"):
+    _kind, _name, _length, _unit, _modules = _line.split(" ", 4)
+    NETWORKS.setdefault(globals()[_kind], {})[_name] = int(_length), _unit, _modules
 
 
 def example_of(kind: type[nn.Module]) -> torch.Tensor:

@@ -38,8 +38,7 @@ def results(folder, work, *args):
     }
     logs = [folder / f"{rank}.log" for rank in (0, 1)]
     started = [
-        programs.start(__file__, str(rank), folder, cwd=folder, env=env, out=log, err=log)
-        for rank, log in enumerate(logs)
+        programs.start(__file__, str(rank), folder, cwd=folder, env=env, log=log) for rank, log in enumerate(logs)
     ]
     assert [program.wait() for program in started] == [0, 0], "\n".join(log.read_text() for log in logs)
     return [torch.load(folder / f"{rank}.pt") for rank in (0, 1)]

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import programs
@@ -19,6 +20,7 @@ from experiments.core.paths import ROOT
 FILE = re.compile(r"^`(scratch/mine/[^`]+)`\n\n```(?:python|yaml)\n(.*?)^```$", re.S | re.M)
 COMMANDS = re.compile(r"^```sh\n(.*?)^```$", re.S | re.M)
 PRINTED = re.compile(r"^```text\n(.*?)^```$", re.S | re.M)
+PYTHON = re.compile(r"^```python\n(.*?)^```$", re.S | re.M)
 MISSING = re.compile(r"^\| ((?:`[^`]+` in )?`[^`]+`) \| `(.+)` \|$", re.M)
 SHOWN = re.compile(r"section\n?\s?\"([^\"]+)\"\s+has the (?:line|table):\n\n((?:\|.*\|\n)+)")
 NUMBER = re.compile(r"(?<![\w.-])-?\d+\.\d+(?:e[+-]\d+)?(?: s\b)?")
@@ -73,13 +75,21 @@ class Reader:
         except FileNotFoundError as error:
             raise Lie(f"no command of the page makes the folder of {name}") from error
 
-    def type(self, commands: str) -> None:
-        """Type commands that end well."""
+    def compute(self, code: str) -> str:
+        """Run a program that ends well; return what it prints."""
+        with tempfile.NamedTemporaryFile("w", suffix=".py") as program:
+            program.write(code)
+            program.flush()
+            return self.type(f"python {program.name}\n")
+
+    def type(self, commands: str) -> str:
+        """Type commands that end well; return what they print."""
         done = self.run(commands)
         if done.returncode:
             raise Lie(f"{commands}{done.stdout}{done.stderr}")
         self.exported += "".join(line for line in commands.splitlines(True) if line.startswith("export "))
         self.printed = done.stdout.replace(f"{self.folder}/", "")
+        return self.printed
 
     def compare(self, text: str) -> None:
         """Compare the last output with the page's."""

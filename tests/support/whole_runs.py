@@ -24,6 +24,12 @@ def checked(config, outcome, steps):
     assert high["prunes_back"]["outcome"] in ("yes", "partial", "no")
     assert grown["parameters"]["deployed"] <= grown["parameters"]["candidate"]
     assert high["t"][0] > 1
+    if config.task.name in ("mnist", "cifar10", "cora"):
+        of_grown, of_fixed = grown["cost"], fixed["cost"]
+        assert set(of_grown["milliseconds"]) == {"candidate", "deployed"}
+        assert set(of_fixed["milliseconds"]) == {"deployed"}
+        assert 0 < of_grown["multiply_adds"]["deployed"] < of_grown["multiply_adds"]["candidate"]
+        assert of_fixed["multiply_adds"]["deployed"] == of_grown["multiply_adds"]["deployed"]
     curves = Store(config.results).curves(outcome.run_id)
     assert curves["grown.t"].shape == (steps, config.gate.groups)
     assert {"fixed.task", "from_high.t"} <= set(curves)

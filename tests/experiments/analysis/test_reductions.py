@@ -99,10 +99,10 @@ def test_what_was_spent(store: Store) -> None:
     cpu = "Some CPU, 2 cores"
     reader = Reader(store)
     studies = {name: STUDIES[name].make() for name in ("baseline", "decay", "vision")}
-    assert compute.costs(reader, studies) == (
-        compute.StudyCost("baseline", cpu, 2, 200, 1.0),
-        compute.StudyCost("baseline", "Some GPU", 1, 100, 0.5),
-        compute.StudyCost("decay", cpu, 3, 250, 1.5),
-        compute.StudyCost("", cpu, 4, 350, 2.0),
-        compute.StudyCost("", "Some GPU", 1, 100, 0.5),
-    )
+    assert compute.costs(reader, studies) == [
+        ("baseline", cpu, 2, 200, 1.0),
+        ("baseline", "Some GPU", 1, 100, 0.5),
+        ("decay", cpu, 3, 250, 1.5),
+        ("", cpu, 4, 350, 2.0),
+        ("", "Some GPU", 1, 100, 0.5),
+    ]

@@ -56,15 +56,15 @@ def test_ctrl_c_prints_the_command_that_continues(tmp_path, monkeypatch):
     results = tmp_path / "my results"
     monkeypatch.setenv("NGN_OUTPUT", str(tmp_path / "output"))
     words = ["profile=smoke", *own, f"results={results}"]
-    out, err = tmp_path / "out", tmp_path / "err"
-    run = programs.start(script, *words, cwd=tmp_path, env=os.environ, out=out, err=err)
+    log = tmp_path / "log"
+    run = programs.start(script, *words, cwd=tmp_path, env=os.environ, log=log)
     saved = f"*-{hashlib.sha256(str(results.resolve()).encode()).hexdigest()[:8]}/grown/step-*.json"
     checkpoints = tmp_path / "output" / "checkpoints"
     until(lambda: list(checkpoints.glob(saved)) or run.poll() is not None, "a checkpoint")
-    assert run.poll() is None, err.read_text()
+    assert run.poll() is None, log.read_text()
     run.send_signal(signal.SIGINT)
-    assert run.wait() == 130, err.read_text()
-    command = err.read_text().partition("To continue:\n  ")[2].splitlines()[0]
+    assert run.wait() == 130, log.read_text()
+    command = log.read_text().partition("To continue:\n  ")[2].splitlines()[0]
     assert shlex.split(command)[1:] == [str(script), *words]
     again = programs.run(*shlex.split(command)[1:], cwd=tmp_path)
     assert again.returncode == 0, again.stderr

@@ -11,7 +11,7 @@ from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.runs import phases
 from experiments.runs.launch import launch
-from experiments.store.records import RecordError, Store
+from experiments.store.records import Store
 from ngn.files import temporary_path
 
 
@@ -43,9 +43,7 @@ def test_a_run_that_is_killed_while_it_is_scored_is_not_trained_again(tmp_path, 
     assert untimed(got["phases"]) == untimed(expected["phases"])
 
 
-@pytest.mark.parametrize(
-    "harm", ["other code", "a changed digit", "cut", "empty", "null", "a folder", "steps not trained"]
-)
+@pytest.mark.parametrize("harm", ["other code", "a changed digit", "steps not trained"])
 def test_files_of_an_interrupted_run_are_used_only_if_undamaged_and_of_this_code(tmp_path, monkeypatch, caplog, harm):
     """Kill a run in its last phase, then change a finished phase, a checkpoint or the code."""
     config = smoke(tmp_path, phases=["grown", "from_high"], engine="torch", checkpoint_seconds=1e-9)
@@ -55,24 +53,14 @@ def test_files_of_an_interrupted_run_are_used_only_if_undamaged_and_of_this_code
     with pytest.raises(KeyboardInterrupt):
         launch([config])
     (finished,) = run_files.SCRATCH.rglob(f"{run_id(config)}*/grown/finished.json")
-    content = finished.read_text()
     if harm == "other code":
         monkeypatch.setattr(phases, "sources_digest", lambda: "0" * 64)
     elif harm == "steps not trained":
         (newest, *_) = sorted(finished.parents[1].glob("from_high/step-*.json"), reverse=True)
         facts = json.loads(newest.read_text())
         newest.write_text(json.dumps({**facts, "step": facts["step"] - 1}))
-    elif harm == "a folder":
-        finished.unlink()
-        finished.mkdir()
     else:
-        changed = {
-            "a changed digit": content.replace('"count": [', '"count": [1'),
-            "cut": content[:100],
-            "empty": "",
-            "null": "null",
-        }
-        finished.write_text(changed[harm])
+        finished.write_text(finished.read_text().replace('"count": [', '"count": [1'))
     (outcome,) = launch([config])
     assert begun[2:] == (["from_high"] if harm == "steps not trained" else ["grown", "from_high"])
     assert "cannot be used" in caplog.text
@@ -95,25 +83,6 @@ def _dies_in(monkeypatch, phase):
 
     monkeypatch.setattr(phases, "fit_phase", dies)
     return begun
-
-
-def test_a_file_with_the_records_name_loses_no_training(tmp_path, monkeypatch):
-    config = smoke(tmp_path)
-    path = Store(tmp_path / "results").path(run_id(config))
-    real = phases.fit_phase
-
-    def trains(*arguments, **named):
-        done = real(*arguments, **named)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.symlink_to(tmp_path / "nowhere")
-        return done
-
-    monkeypatch.setattr(phases, "fit_phase", trains)
-    with pytest.raises(RecordError, match=path.name):
-        launch([config])
-    path.unlink()
-    monkeypatch.setattr(phases, "fit_phase", None)  # the trained phases are still there
-    assert launch([config])[0].status == "complete"
 
 
 def test_partial_files_of_dead_processes_are_removed(tmp_path):

@@ -9,13 +9,10 @@ from whole_runs import ALL, checked
 from experiments.config import run_files
 from experiments.config.compose import compose
 from experiments.config.run_files import Run
-from experiments.runs import training
 from experiments.runs.launch import launch
 from experiments.runs.result import prunes_back
 from experiments.store import provenance
-from experiments.store.records import RecordError
 from experiments.tasks import COMPONENTS, GATES_OF_TASK, TASKS
-from experiments.tasks.regression1d import Regression1D
 
 # one of the tasks on a pretrained model: they differ only in their questions; test_stories.py trains tinystories
 OTHERS = {name for name, task in TASKS.items() if task.usual_model != "none"} - {"wikisql_easy"} | {"tinystories"}
@@ -43,32 +40,6 @@ def test_every_pair_goes_from_configuration_to_record(tmp_path, task, gate):
     for config, outcome in zip(configs, outcomes, strict=True):
         checked(config, outcome, steps)
     assert not (tmp_path / "scratch").exists() or not list((tmp_path / "scratch").rglob("step-*"))
-
-
-def test_a_run_is_trained_once(tmp_path, monkeypatch):
-    config = smoke(tmp_path)
-    (first,) = launch([config])
-    monkeypatch.setattr(training, "train_stack", lambda pack: pytest.fail("trained again"))
-    (second,) = launch([config])
-    assert second.status == "present"
-    assert str(first.path) in second.message
-    assert "force=true" in second.message
-
-
-def test_a_stale_record_is_refused(tmp_path, monkeypatch):
-    config = smoke(tmp_path)
-    launch([config])
-    monkeypatch.setattr(Regression1D, "numerics", 99)
-    with pytest.raises(RecordError, match=r"by numerics version .*99.*; add force=true"):
-        launch([config])
-
-
-def test_force_replaces_the_record(tmp_path):
-    (first,) = launch([smoke(tmp_path)])
-    before = first.path.stat().st_ino
-    (again,) = launch([smoke(tmp_path, force=True)])
-    assert again.status == "complete"
-    assert first.path.stat().st_ino != before
 
 
 def test_a_diverged_run_has_a_status_and_no_scores(tmp_path):

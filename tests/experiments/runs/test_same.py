@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -54,41 +55,32 @@ def test_records_of_one_clean_commit_need_no_look_at_the_sources(
     assert fault(asked, record(asked, {}, code=code), tmp_path) is None
 
 
-def test_an_edited_source_is_named_and_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files(monkeypatch)
+def test_other_sources_and_plugins_are_named_and_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files(monkeypatch, FILES, PLUGIN)
     asked = config(tmp_path)
     (made,) = launch([asked])
     assert "sources" in json.loads(made.path.read_text())["code"]
-    assert launch([asked])[0].status == "present"
-    files(monkeypatch, FILES | {"ngn/gate.py": "9"})
-    with pytest.raises(RecordError, match=r"by other sources \(ngn/gate.py\); add force=true") as refused:
-        launch([asked])
-    assert str(made.path) in str(refused.value)
-    assert status.View(tmp_path).state(Run.of(asked)).state == "stale"
+    edited = FILES | {"ngn/gate.py": "9"}
+    for suite, own, named in (
+        (edited, PLUGIN, "sources (ngn/gate.py)"),
+        (FILES | {"ngn/later.py": "6"}, PLUGIN, "sources (ngn/later.py)"),
+        (FILES, dict.fromkeys(PLUGIN, "4"), "plug-ins (plug-in mine/tasks/a.py)"),
+        (FILES, {}, "plug-ins (plug-in mine/tasks/a.py)"),
+    ):
+        files(monkeypatch, suite, own)
+        with pytest.raises(RecordError, match=re.escape(f"by other {named}; add force=true")) as refused:
+            launch([asked])
+        assert str(made.path) in str(refused.value)
+        assert status.View(tmp_path).state(Run.of(asked)).state == "stale"
+    files(monkeypatch, FILES, PLUGIN | {"plug-in mine/methods/b.py": "5"})
+    (present,) = launch([asked])
+    assert present.status == "present", "a plug-in that comes later changes no record"
+    assert f"{made.path}" in present.message
+    assert "force=true" in present.message
+    assert status.View(tmp_path).state(Run.of(asked)).state == "done"
+    files(monkeypatch, edited, PLUGIN)
     assert launch([asked.model_copy(update={"force": True})])[0].status == "complete"
     assert launch([asked])[0].status == "present"
-
-
-def test_so_are_edited_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files(monkeypatch, FILES, PLUGIN)
-    asked = config(tmp_path)
-    launch([asked])
-    for own in ({next(iter(PLUGIN)): "4"}, {}):
-        files(monkeypatch, FILES, own)
-        with pytest.raises(RecordError, match=r"by other plug-ins \(plug-in mine/tasks/a.py\)"):
-            launch([asked])
-
-
-def test_a_plugin_that_comes_later_changes_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files(monkeypatch, FILES, PLUGIN)
-    asked = config(tmp_path)
-    launch([asked])
-    files(monkeypatch, FILES, PLUGIN | {"plug-in mine/methods/b.py": "5"})
-    assert launch([asked])[0].status == "present"
-    assert status.View(tmp_path).state(Run.of(asked)).state == "done"
-    files(monkeypatch, FILES | {"ngn/later.py": "6"}, PLUGIN)
-    with pytest.raises(RecordError, match=r"by other sources \(ngn/later.py\)"):
-        launch([asked])
 
 
 def test_without_kept_digests_the_commit_names_the_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from experiments.config.run_files import runs_of
 from experiments.methods.ngn import NGN
 from experiments.models.kernels import supported
 from experiments.runs import launch, phases
+from experiments.runs.measure import take_replica
 from experiments.runs.stack import LARGEST, LARGEST_FUSED, Stack, kernel_of, largest_stack, stacks_of, why_no_kernel
 from experiments.tasks import make_task
 from experiments.tasks.regression1d import Regression1D
@@ -135,3 +136,16 @@ def test_planning_and_the_kernels_agree_on_what_is_supported(monkeypatch, choice
     learner, plan = phases.learner_of(stack, task), phases.plan_of(stack, task.samples(config.train))
     reason = supported.unsupported(learner, task.batches(config.train, 0), task.loss, plan)
     assert (why_no_kernel(config) is None) == (reason is None), (why_no_kernel(config), reason)
+
+
+def test_one_replica_of_a_stack_can_be_copied_out():
+    pack = [compose({"task": "mnist", "gate": "mlp", "profile": "smoke"}, {"seed.value": seed}) for seed in (3, 4)]
+    task = make_task(pack[0], torch.device("cpu"))
+    stack, single = phases.learner_of(Stack.of(*pack), task), phases.learner_of(Stack.of(pack[1]), task)
+    with torch.no_grad():
+        for p in stack.model.parameters():
+            p.add_(0.1 * torch.randn_like(p))
+    stack.set_progress(1.0)
+    x, samples = task.timed_batch()
+    assert samples == len(x)
+    torch.testing.assert_close(take_replica(single, stack, 1)(x), stack(x)[1])

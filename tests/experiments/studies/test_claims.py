@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from claim_cells import OF_CELLS, PUBLISHED, Case, cell
-from claim_runs import OF_RUNS, WIDE, Memory, baseline, two_learners
+from claim_runs import OF_CELLS, OF_RUNS, PUBLISHED, WIDE, Case, Memory, baseline, cell, two_learners
 from claim_standins import OF_STAND_INS, ON_THE_PAPERS_MODELS, PEFT, PRUNING, adapted, pruned
 
 from experiments.analysis.claims import BY_CONSTRUCTION, UNTESTED, Judged, judge_claim

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import ngn
+from ngn.sizes.trial import difference
 
 transformers, accelerate = pytest.importorskip("transformers"), pytest.importorskip("accelerate")
 IDS = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6], [5, 3, 5, 8, 9, 7, 9, 3]])
@@ -198,3 +199,63 @@ def test_inputs_of_its_own_that_do_not_fit_ask_for_an_example():
     with pytest.raises(ValueError, match=r"the model fails on the example: .* It is the model's dummy_inputs: pass ex"):
         ngn.learn_sizes(model, {"encoder.layer.*": ngn.Width(16)})
     assert len(ngn.learn_sizes(model, {"encoder.layer.*": ngn.Width(16)}, example=IDS % 3).axes) == 4
+
+
+def causal(kind, **more):
+    sizes = TINY | {"num_hidden_layers": 2, "num_key_value_heads": 3, "bos_token_id": 0, "eos_token_id": 1}
+    model = transformers.AutoModelForCausalLM.from_config(getattr(transformers, f"{kind}Config")(**sizes, **more))
+    return model.eval(), *[None] * 4
+
+
+FOUND = {
+    "llama": (llama, {"self_attn": (3, "heads"), "mlp": (48, "units")}),
+    "neox": (neox, {"attention.query_key_value": (6, "heads"), "mlp.dense_h_to_4h": (48, "units")}),
+    "gpt2": (gpt2, {"attn.c_attn": (6, "heads"), "mlp.c_fc": (48, "units")}),
+    "bert": (
+        lambda: causal("Bert", is_decoder=True),
+        {"attention.self": (6, "heads"), "intermediate.dense": (48, "units")},
+    ),
+    "phi3": (lambda: causal("Phi3", pad_token_id=0), {"mlp.gate_up_proj": (48, "units")}),
+    "mixtral": (  # a grouped product takes blocks of four numbers
+        lambda: causal("Mixtral", num_local_experts=4),
+        {"self_attn": (3, "heads"), "mlp.experts": (12, "units")},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FOUND)
+def test_the_sizes_of_each_layer_are_found_without_names(kind):
+    make, wanted = FOUND[kind]
+    learner = ngn.learn_sizes(make()[0].eval(), example=IDS)
+    found = {group.name: (group.length, group.unit) for group in learner.found}
+    layers = len(found) // len(wanted)
+    for name, size in wanted.items():
+        assert [value for path, value in found.items() if path.endswith(name)] == [size] * layers
+    random = torch.Generator().manual_seed(2)
+    for _ in range(2):
+        counts = {axis: int(torch.randint(1, axis.K + 1, (), generator=random)) for axis in learner.axes}
+        assert difference(learner.model, learner.axes, IDS, counts.__getitem__) is None
+
+
+def test_channels_behind_which_there_are_squeeze_and_excitation_blocks():
+    """Blocks of transformers without any nn.Sequential; one pattern matches all convolutions."""
+    config = transformers.EfficientNetConfig(
+        image_size=32,
+        width_coefficient=0.5,
+        depth_coefficient=0.5,
+        hidden_dim=640,
+        in_channels=[32, 16],
+        out_channels=[16, 24],
+        kernel_sizes=[3, 3],
+        strides=[1, 2],
+        num_block_repeats=[1, 2],
+        expand_ratios=[4, 4],
+        depthwise_padding=[],
+    )
+    model, x = transformers.EfficientNetModel(config).eval(), torch.randn(2, 3, 32, 32)
+    sizes = {"encoder.blocks.*.expansion.expand_conv": ngn.Channels(8, t0=1.3)}
+    learner = ngn.learn_sizes(model, sizes, example=x)
+    small = learner.deploy(example=x, unsettled="allow")
+    for name in learner.names:
+        block = small.get_submodule(name.rpartition(".expansion")[0])
+        assert block.squeeze_excite.reduce.in_channels == block.projection.project_conv.in_channels < 32

@@ -14,17 +14,14 @@ from ngn.sizes.trial import difference
 
 @pytest.mark.parametrize("kind", NETWORKS, ids=lambda kind: kind.__name__)
 def test_networks_have_the_sizes_stated_by_hand_and_are_cut_exactly(kind, tmp_path):
-    cut_exactly(kind, example_of(kind), tmp_path, NETWORKS[kind])
-
-
-def test_members_of_a_size_are_what_has_it_and_what_reads_it():
-    model = network(ResNet)
+    x, model = example_of(kind), network(kind)
     paths = {id(module): path for path, module in model.named_modules()}
-    found = ngn.find_sizes(model, example_of(ResNet))["layers"]
-    read = {paths[id(consumer.holder)] for consumer in found.consumers}
-    having = "layers.1.conv2", "layers.1.bn2", "layers.1.project", "layers.2.conv2", "layers.2.bn2"
-    assert tuple(member for member in found.members if member not in read) == having
-    assert [member for member in found.members if member in read] == ["layers.2.conv1", "head"]
+    for group in ngn.find_sizes(model, x):
+        consumers = {paths[id(consumer.holder)] for consumer in group.consumers}
+        before, after = ([m or "model" for m in group.members if (m in consumers) is read] for read in (False, True))
+        assert " ".join([*before, ">", *after]) == NETWORKS[kind][group.name][2]
+    wanted = {name: f"{length} {unit}" for name, (length, unit, _) in NETWORKS[kind].items()}
+    cut_exactly(kind, x, tmp_path, wanted)
 
 
 def test_the_table_says_what_is_not_cut_and_why():

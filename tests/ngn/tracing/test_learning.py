@@ -9,7 +9,8 @@ from torch.nn.modules.conv import _ConvNd
 from traceable import NETWORKS, Experts, ResNet, ShuffleNet, UNet, example_of, network
 
 import ngn
-from ngn.cost import Cost, cut_to
+from ngn.cost import Cost
+from ngn.cut import cut_to
 
 
 @pytest.mark.parametrize("kind", [ResNet, ShuffleNet, Experts], ids=lambda kind: kind.__name__)

@@ -1,12 +1,11 @@
-"""A damaged file beside the records stops no command, and no command counts a damaged record as a result."""
+"""A damaged file beside the records stops no command, and no command counts a damaged record as a result.
 
-import io
+The fault ``damaged_beside`` damages every file in every way, and puts folders, links and pipes in their place.
+"""
+
 import json
-import os
-import sys
 
 import pytest
-from faulty import child
 from record_samples import grown, record
 
 from experiments.runs.sweeps import plan as plans
@@ -29,10 +28,9 @@ def complete(monkeypatch, tmp_path):
     return lambda *words: sweep.main([words[0], "tiny", f"--results={tmp_path}", *words[1:]])
 
 
-@pytest.mark.parametrize("content", ["", '{"schema": 2}', "NaN"])
-def test_a_study_with_a_damaged_record_is_not_complete(complete, tmp_path, capsys, content):
+def test_a_study_with_a_damaged_record_is_not_complete(complete, tmp_path, capsys):
     assert complete("run") == 0
-    Store(tmp_path).path(next(STUDIES["tiny"].runs()).id).write_text(content)
+    Store(tmp_path).path(next(STUDIES["tiny"].runs()).id).write_text('{"schema": 2}')
     capsys.readouterr()
     assert complete("run") == 1
     assert (
@@ -80,58 +78,3 @@ def test_a_folder_in_place_of_the_lock_is_named_before_training(tmp_path):
     with Leases(tmp_path) as leases, pytest.raises(RecordError, match=r"\.lock: is a folder, .*; remove the folder"):
         leases.take(["a"])
     assert [path.name for path in (tmp_path / ".leases").iterdir()] == [".lock"]
-
-
-PLACES = {"nowhere": "nothing", "circle": "", "unreadable": "/proc/self/mem"}
-"""What a link in place of a file leads to; "" is itself. Not even root can read the last."""
-
-
-def put_odd(path, place):
-    """Put something else in place of a file."""
-    path.unlink(missing_ok=True)
-    if place == "folder":
-        (path / "below").mkdir(parents=True)
-    elif place == "pipe":
-        path.parent.mkdir(parents=True, exist_ok=True)
-        os.mkfifo(path)
-    else:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.symlink_to(PLACES[place] or path.name)
-
-
-@pytest.mark.parametrize("place", ["folder", "pipe", *PLACES])
-@pytest.mark.parametrize("file", ["plan", "older plan", "jobs", "failure", "lease", "record", "curves"])
-def test_what_stands_in_place_of_a_file_ends_no_command(complete, tmp_path, capsys, caplog, monkeypatch, file, place):
-    runs = list(STUDIES["tiny"].runs())
-    name, store = runs[0].id, Store(tmp_path)
-    store.path(name).unlink()
-    folder = plans.folder_of("tiny", tmp_path)
-    plan = plans.freeze(folder, "tiny", tmp_path, runs, 10)
-    (folder / "jobs.jsonl").write_text(json.dumps({"job": "7_0", "plan": str(plan), "task": 0}) + "\n")
-    monkeypatch.setattr(slurm, "in_queue", lambda jobs: {job.job: "RUNNING" for job in jobs})
-    paths = {
-        "plan": plan,
-        "older plan": folder / "plan-0000.jsonl",
-        "jobs": folder / "jobs.jsonl",
-        "failure": worker.failure_path(plan, name),
-        "lease": tmp_path / ".leases" / f"{name}.lease",
-        "record": store.path(name),
-        "curves": store.curves_path(name),
-    }
-    put_odd(paths[file], place)
-    assert complete("status") in (0, 1, 2)
-    if file in ("record", "plan", "jobs", "failure"):
-        assert str(paths[file]) in "".join(capsys.readouterr()) + caplog.text
-    assert complete("plan", "--again", "refused") in (0, 1, 2)
-    if file == "plan":
-        assert complete("run", "--plan", str(plan)) in (1, 2)
-        assert str(plan) in capsys.readouterr().err
-        monkeypatch.setattr("sys.argv", ["worker", str(plan)])
-        monkeypatch.setattr("sys.stdin", io.StringIO("0\n"))
-        assert child(lambda: sys.exit(10 + worker.main())) == 11  # in a process of its own, whose output it redirects
-    if file == "curves":
-        assert store.curves(name) is None
-    if file == "lease":
-        with Leases(tmp_path) as leases:
-            assert leases.owner(name) is None
-            assert leases.take([name]) == [name]

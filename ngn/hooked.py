@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -9,7 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
-from ngn.axis import Cut, OrderedAxis
+from ngn.axis import OrderedAxis
+from ngn.cut_modules import value_of
+from ngn.cuts import Cut
+from ngn.tracing.found import Consumer
+from ngn.tracing.lengths import Polynomial
 
 
 class HookedAxis(OrderedAxis):
@@ -20,24 +25,101 @@ class HookedAxis(OrderedAxis):
     their gradient would cost a product of its own; so do quantised and parametrised ones. A weight that tensor
     parallelism has divided takes the coefficients itself: its process sees only a part of the input.
 
-    Truncation removes the axis and its hooks as soon as no coefficient differs from one.
+    Truncation removes the axis and its hooks as soon as no coefficient differs from one. What lies between the modules
+    that produce the units and those that read them does not matter: a removed unit reaches no product.
+
+    Args:
+        units: number of units that importance can sort, a multiple of K; None for none.
+        consumers: the products that read units that a trace has found.
+        costs: by kind, the cost of the model as a function of all sizes that the trace has found.
+        others: those of :class:`~ngn.axis.OrderedAxis`.
     """
 
     hooked = True
-    units: int | None = None
-    """Number of units that importance can sort, a multiple of K; None for none."""
-    seen = True
-    """Whether hooks see the input of all that reads the components."""
-    in_weights = False
-    """Whether coefficients may multiply the weight of a consumer."""
-    _gated: list[tuple[nn.Module, dict[str, Any], str, Any]]
-    """Weights replaced during the pass of a module: (module, table of parameters, name, weight)."""
-    _written: tuple[int, int] | None = None
-    """(id, version) of a layer's input, to detect writes into it."""
 
-    def __init__(self, *args: Any, **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self._gated = []
+    def __init__(
+        self,
+        *others: Any,
+        units: int | None = None,
+        consumers: Sequence[Consumer] = (),
+        costs: Mapping[str, Polynomial | None] | None = None,
+        **settings: Any,
+    ) -> None:
+        self.consumers = tuple(consumers)
+        super().__init__(*others, **settings)
+        self.units, self.costs = units, costs or {}
+        self.seen = all(consumer.by_input for consumer in consumers)
+        """Whether hooks see the input of all that reads the components."""
+        self.in_weights = False
+        """Whether coefficients may multiply the weight of a consumer; you may set it."""
+        self._gated: list[tuple[nn.Module, dict[str, Any], str, Any]] = []
+        """Weights replaced during the pass of a module: (module, table of parameters, name, weight)."""
+        self._written: tuple[int, int] | None = None
+        """(id, version) of a layer's input, to detect writes into it."""
+        folded = all(any(cut.fold for cut in self._of(each)) for each in consumers)
+        if not folded and not bool((self.capacity.weights() == 1).all()):
+            raise ValueError(f"{self.name}: a tied weight reads its units, so ordering weights must be one: set r=1")
+        self.moved()
+
+    def _of(self, consumer: Consumer) -> list[Any]:
+        place = (consumer.holder, consumer.name, consumer.dim)
+        return [cut for cut in self.cuts if (cut.module, cut.name, cut.dim) == place]
+
+    def moved(self) -> None:
+        """Note, for each consumer, the place of every entry that it reads; a last place for entries of other sizes."""
+        self._units: list[Tensor] = []
+        self._whole: list[bool] = []
+        for consumer in self.consumers:
+            value = value_of(consumer.holder, consumer.name)
+            units, n = torch.full((value.shape[consumer.dim],), self.places), self.places
+            for cut in self._of(consumer):
+                units[cut.start : cut.start + n * cut.width] = torch.arange(n).repeat_interleave(cut.width)
+            self._units.append(units)
+            self._whole.append(len(self._of(consumer)) == 1 and not bool((units == n).any()))
+
+    def sort(self, by_importance: Sequence[int]) -> None:
+        super().sort(by_importance)
+        self.moved()
+
+    def closed(self, scale: Tensor | None) -> None:
+        super().closed(scale)
+        self.consumers, self._units = (), []
+
+    def attach(self, *sites: nn.Module) -> None:
+        """Let hooks of all that reads the components call the axis, which becomes a child of the first module.
+
+        Args:
+            sites: modules whose first input is the activation with the axis, beside the ``consumers``.
+
+        Raises:
+            ValueError: if one of ``sites`` already has an axis.
+        """
+        if any(hasattr(site, "size") or taken_by(site) for site in sites):
+            raise ValueError(
+                f"{self.name or 'the model'}: its consumer already has a learned size. If two patterns match it, "
+                "remove one. If learn_sizes was called on this model before, use that learner, or build the model anew"
+            )
+        everything = [*dict.fromkeys((*sites, *(consumer.site for consumer in self.consumers)))]
+        for site in everything:
+            if site in sites or any(consumer.by_input for consumer in self.consumers if consumer.site is site):
+                site.register_forward_pre_hook(self.before, with_kwargs=True)
+                site.register_forward_hook(self.after, always_call=True)
+            else:
+                site.register_forward_pre_hook(self.before_weights)
+                site.register_forward_hook(self.after, prepend=True, always_call=True)
+        number = 1
+        while hasattr(everything[0], name := "size" if number == 1 else f"size_{number}"):
+            number += 1
+        everything[0].add_module(name, self)
+
+    def detach(self) -> None:
+        """Undo :meth:`attach`."""
+        for site in (consumer.site for consumer in self.consumers):
+            for hooks in (site._forward_pre_hooks, site._forward_hooks):
+                for key in [key for key, hook in hooks.items() if getattr(hook, "__self__", None) is self]:
+                    del hooks[key]
+            for name in [name for name, child in site._modules.items() if child is self]:
+                del site._modules[name]
 
     def dim_at(self, consumer: nn.Module) -> int:
         """Return the dimension of the axis in the input of ``consumer``: the last, or a convolution's channels."""
@@ -47,11 +129,29 @@ class HookedAxis(OrderedAxis):
 
     def along(self, consumer: nn.Module, values: Tensor, size: int) -> Tensor:
         """Values of the components, [places], for each of the ``size`` entries of a consumer."""
-        return values.repeat_interleave(size // max(1, len(values)))
+        number = self._number(consumer)
+        return values.repeat_interleave(size // max(1, len(values))) if number is None else self._spread(values, number)
+
+    def _number(self, consumer: nn.Module) -> int | None:
+        """The place in ``consumers`` of what reads the input of a module; None without a trace."""
+        return next((n for n, each in enumerate(self.consumers) if each.site is consumer and each.by_input), None)
 
     def read(self, h: Tensor, consumer: nn.Module) -> Tensor:
         """``h``, the input of ``consumer``, times the coefficients."""
-        return self.scaled(h, self.dim_at(consumer))
+        dim, number = self.dim_at(consumer), self._number(consumer)
+        if number is None or self._whole[number]:
+            return self.scaled(h, dim)
+        c = self.coefficients()
+        if c is None:
+            return h
+        return h * self._spread(c, number).to(h.dtype).view(-1, *[1] * (-1 - dim))
+
+    def _spread(self, values: Tensor, number: int) -> Tensor:
+        """Values of the places, for the entries that a consumer reads; one for other entries."""
+        units = self._units[number]
+        if units.device != values.device:
+            units = self._units[number] = units.to(values.device)
+        return torch.cat([values, values.new_ones(1)])[units]
 
     def before(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -78,6 +178,16 @@ class HookedAxis(OrderedAxis):
         table = self._table(holder, name)
         self._gated.append((module, table, name, table[name]))
         table[name] = value
+
+    def before_weights(self, module: nn.Module, args: Any) -> None:
+        """Put gated weights in the place of those that ``module`` reads; a forward pre-hook."""
+        c = self.coefficients()
+        for number, consumer in enumerate(self.consumers if c is not None else ()):
+            if consumer.site is module:
+                weight: Any = self._table(consumer.holder, consumer.name)[consumer.name]
+                factor = self._spread(c, number).to(weight.dtype)  # type: ignore[arg-type]
+                factor = factor.view(-1, *[1] * (weight.dim() - 1 - consumer.dim))
+                self._gate(module, consumer.holder, consumer.name, weight * factor)
 
     def after(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         """Put the weights back that were replaced; a forward hook, called after errors, too."""
@@ -163,20 +273,3 @@ def taken_by(consumer: nn.Module) -> list[HookedAxis]:
     """Return the axes that multiply the input of ``consumer``."""
     hooks = consumer._forward_pre_hooks.values()
     return [hook.__self__ for hook in hooks if getattr(hook, "__func__", None) is HookedAxis.before]  # type: ignore[attr-defined]
-
-
-def call_before(axis: HookedAxis, *consumers: nn.Module) -> None:
-    """Multiply the first input of each of ``consumers`` by ``axis``, which becomes a child of the first.
-
-    Raises:
-        ValueError: if a consumer already has an axis.
-    """
-    for consumer in consumers:
-        if hasattr(consumer, "size") or taken_by(consumer):
-            raise ValueError(
-                f"{axis.name or 'the model'}: its consumer already has a learned size. If two patterns match it, "
-                "remove one. If learn_sizes was called on this model before, use that learner, or build the model anew"
-            )
-        consumer.register_forward_pre_hook(axis.before, with_kwargs=True)
-        consumer.register_forward_hook(axis.after, always_call=True)
-    consumers[0].add_module("size", axis)
