@@ -26,10 +26,12 @@ import torch
 from timing import TimedStepsDone, measure, options, ratio
 from torch import nn
 
+from experiments.core import checkpoint
 from experiments.models.kernels.libraries import library
 from experiments.models.kernels.trainer import KernelTrainer
 from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel
+from experiments.models.trainer import Trainer
 from experiments.runs import host
 from experiments.tasks.regression1d import Regression1D
 from experiments.tasks.regression1d.task import inputs, target
@@ -38,11 +40,9 @@ from ngn.gate import active_components, gates, ordering_weights, snapping
 from ngn.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
 from ngn.schedules import COSINE, shape_at
-from ngn.train import checkpoint
 from ngn.train.batches import FullBatches, Split
 from ngn.train.losses import Supervised, mean_squared_error
 from ngn.train.plan import TrainPlan
-from ngn.train.trainer import Trainer
 
 K, H, SAMPLES, STACK = 32, 16, 512, 10
 LOSS = Supervised(mean_squared_error)

@@ -21,6 +21,7 @@ import ngn.methods.ngn
 from experiments.config.compose import compose
 from experiments.models.kernels.supported import unsupported
 from experiments.models.kernels.trainer import KernelTrainer
+from experiments.models.trainer import Trainer
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task
@@ -30,7 +31,6 @@ from ngn.methods.ngn import CountGate
 from ngn.train.batches import Batches
 from ngn.train.losses import Loss
 from ngn.train.plan import TrainPlan
-from ngn.train.trainer import Trainer
 
 BOUNDARY = 3.0
 """Fixed boundary. With a sharpness of 4, 13 components per boundary have an open gate."""

@@ -36,6 +36,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from experiments.config.compose import compose
 from experiments.core.task import DataInfo
 from experiments.core.training import Train
+from experiments.models.trainer import Trainer
 from experiments.runs.host import peak_mib
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
@@ -44,9 +45,9 @@ from experiments.tasks.language.generation import generate_greedy
 from experiments.tasks.language.packing import pack, use_by_sequence
 from experiments.tasks.language.task import AdaptationTask
 from ngn.learner import CapacityLearner
+from ngn.methods.batch import place
 from ngn.methods.ngn import CountGate
 from ngn.train.batches import FullBatches, Split
-from ngn.train.trainer import Trainer
 
 TOKENS = 160
 """Tokens of a question with its answer, half of which are the answer."""
@@ -137,7 +138,8 @@ def set_boundaries(learner: CapacityLearner, part: float) -> None:
     """Move the boundaries so that this fraction of all components is retained."""
     for axis in learner.axes:
         assert isinstance(axis.capacity, CountGate)
-        axis.capacity.put_at(max(1, round(part * axis.capacity.K)))
+        gate, count = axis.capacity, max(1, round(part * axis.capacity.K))
+        place([gate], torch.tensor([count - gate.smallest_count + 1e-4], dtype=torch.float64), gate.beta[None])
 
 
 def peft_lora(task: Questions) -> Callable[[int], float]:

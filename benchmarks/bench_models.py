@@ -23,6 +23,7 @@ from torch import Tensor
 from experiments.models.kernels.trainer import KernelTrainer
 from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel
+from experiments.models.trainer import Trainer
 from experiments.runs import host
 from ngn.components.base import Bank, OrderedSum
 from ngn.learner import CapacityLearner
@@ -32,7 +33,6 @@ from ngn.methods.ngn import CountGate
 from ngn.train.batches import Batches, FullBatches, Split
 from ngn.train.losses import Loss, Supervised, cross_entropy
 from ngn.train.plan import TrainPlan
-from ngn.train.trainer import Trainer
 
 Run = Callable[[int], object]
 Variants = dict[str, tuple[Run, int]]

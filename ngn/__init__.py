@@ -17,12 +17,12 @@ if TYPE_CHECKING:  # for editors and type checkers
     from ngn.components.low_rank import LowRankLinear as LowRankLinear
     from ngn.components.low_rank import attach_low_rank as attach_low_rank
     from ngn.components.low_rank import merge as merge
-    from ngn.contract import Learner as Learner
     from ngn.cuts import Cut as Cut
     from ngn.cuts import Stacked as Stacked
     from ngn.cuts import inputs as inputs
     from ngn.cuts import outputs as outputs
     from ngn.learner import CapacityLearner as CapacityLearner
+    from ngn.learner import Learner as Learner
     from ngn.methods.base import Capacity as Capacity
     from ngn.methods.fixed import FixedCount as FixedCount
     from ngn.methods.fixed import Retained as Retained
@@ -67,8 +67,7 @@ _NAMES = {
     "ngn.schedules": "Shape",
     "ngn.shapes": "save load",
     "ngn.programs": "export",
-    "ngn.contract": "Learner",
-    "ngn.learner": "CapacityLearner",
+    "ngn.learner": "Learner CapacityLearner",
     "ngn.budget": "Budget",
     "ngn.allocation": "BudgetLearner",
     "ngn.train.losses": "Supervised",

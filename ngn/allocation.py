@@ -10,7 +10,7 @@
 
 Boundaries follow the limit together. They part from one another only where an importance differs from the mean by more
 than z_min standard errors, at constant total cost and at a bounded rate. Without such evidence every a_g stays 0,
-and the result is the even allocation. Held-out data, where given, must confirm it (``ngn/confirmation.py``), and decide
+and the result is the even allocation. Held-out data, where given, must confirm it, and decide
 how sizes of few components are rounded. No price enters a gradient: Adam would divide it by its own size, so that all
 boundaries would fall alike, whatever their components are worth.
 
@@ -23,18 +23,24 @@ allocation (Ning et al., arXiv 2004.02164) exchanges sizes by their gradients at
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
 
-from ngn.budget import Budget, LimitedLearner, same
-from ngn.confirmation import Confirmation
-from ngn.evidence import BoundaryEvidence
+from ngn.budget import BUDGET_COMMIT, Budget, Reach
+from ngn.cost import NOISY, Cost, refuse_changing
+from ngn.evidence import BoundaryEvidence, Confirmation
+from ngn.learner import CapacityLearner
 from ngn.methods.batch import boundary_slopes, place
-from ngn.methods.ngn import NOMINAL_ZERO
+from ngn.methods.ngn import NOMINAL_ZERO, CountGate
 from ngn.report import SizeReport
+from ngn.rounding import largest
+from ngn.watching import refuse_diverged
 
 SPEED = 4.0
 """Largest change of log n_g, in units of the time before the commit, by evidence alone."""
@@ -60,27 +66,37 @@ UPDATES = 256
 """Largest number of changes of the sizes before the commit."""
 CUTS = 8
 """Parts of the time before the commit at whose ends closed components are cut."""
+STEP = 0.98
+"""Factor by which the limit of the formula falls at least, where the model is slower than the formula says."""
 
 
-class BudgetLearner(LimitedLearner):
+def same(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors lie on one device and are equal."""
+    return one.device == other.device and torch.equal(one, other)
+
+
+class BudgetLearner(CapacityLearner):
     """Learn sizes under a budget by exchange on evidence; equations in :mod:`ngn.allocation`.
 
     The optimiser does not decide the sizes, so boundaries need no learning rate and the loss no penalty. Gradients of
     the boundaries are read after each backward pass and cleared. Sizes are fixed at the gates' ``commit``, else at
-    :data:`~ngn.budget.BUDGET_COMMIT`, so that no further component fits.
+    :data:`~ngn.budget.BUDGET_COMMIT`, so that no further component fits. The deployed model never exceeds the budget.
 
     Args:
         model: its axes have :class:`~ngn.methods.ngn.CountGate` capacities.
         budget: the limit.
 
     Attributes:
+        reach: the costs that training can reach; print it before training.
+        limit: the limit on the cost, float64 [*R].
         sizes: continuous counts n, float64 [*R, G].
         lead: a, log of the size relative to the even allocation, float64 [*R, G].
         strongest: the z of largest magnitude so far, float64 [*R, G].
         above: the fraction of training in which the model cost more than the budget, float64 [*R].
 
     Raises:
-        ValueError: as :class:`~ngn.budget.LimitedLearner` does.
+        ValueError: if the budget is below the smallest model (the message gives its cost). Also for a share without a
+            preset K, and for axes with other capacities or different commits.
 
     >>> import torch, ngn
     >>> layer = ngn.LowRankLinear(torch.nn.Linear(1, 1), ngn.CountGate(8, t0=6.0), seed=0, name="map")
@@ -112,7 +128,42 @@ class BudgetLearner(LimitedLearner):
     progress: Tensor
 
     def __init__(self, model: nn.Module, budget: Budget) -> None:
-        super().__init__(model, budget)
+        super().__init__(model)
+        self.gates: list[CountGate] = [axis.capacity for axis in self.axes]  # type: ignore[misc]
+        if not all(gate.has_boundary for gate in self.gates):
+            raise ValueError(
+                "a budget needs boundaries that move: give every axis an ngn.CountGate, or leave capacity= out"
+            )
+        self.commit_at(BUDGET_COMMIT)
+        if len(commits := sorted({gate.commit or 1.0 for gate in self.gates})) > 1:
+            raise ValueError(
+                f"a budget fixes all sizes together: give all gates one commit, not {' and '.join(map(str, commits))}"
+            )
+        self.budget, self.growing = budget, any(gate.growing for gate in self.gates)
+        if self.growing and isinstance(getattr(budget, budget.kind), str):
+            raise ValueError("without a preset K there is no largest model: give the budget as a number, not a share")
+        if budget.kind != "parameters" and budget.example is None:
+            raise ValueError(
+                f"a budget of {budget.kind} needs an input to measure with: pass example= to learn_sizes or to Budget"
+            )
+        if budget.kind == "macs":
+            refuse_changing(model, self.axes, budget.example)
+        self.cost = Cost(model, self.axes, budget.kind, budget.example)
+        self.limit = budget.limit(self.cost.full, self.replicas)
+        self._costs: tuple[Tensor, tuple[Tensor, Tensor]] | None = None
+        least = tuple(self._allowed(g)[0] for g in range(len(self.axes)))
+        smallest = self.cost.measured(least)
+        self.reach = Reach(
+            budget.kind, smallest, self.limit.reshape(-1).tolist(), None if self.growing else self.cost.full
+        )
+        noise = self.cost.noise()
+        if smallest > float(self.limit.min()):
+            raise ValueError(
+                f"a budget of {float(self.limit.min()):,g} {budget.kind} is too small: the smallest model has "
+                f"{smallest:,g}{self._advice(smallest, least)}" + (noise and f". {noise}")
+            )
+        if noise:
+            warnings.warn(f"Sizes under this budget are uncertain. {noise}", stacklevel=3)
         counts = self._given()
         none, never = torch.zeros_like(counts), torch.zeros((), dtype=torch.float64)
         made = {"sizes": counts, "start": counts, "tried": none - 1.0, "above": torch.zeros_like(self.limit)}
@@ -134,7 +185,58 @@ class BudgetLearner(LimitedLearner):
         return torch.minimum(counts, self._most(counts.device))
 
     def _counts(self) -> Tensor:
-        return self._given() if self.gates[0].committed else self.sizes
+        """Continuous counts t + 1/2 + delta, without components that do not exist: float64 [*R, G]."""
+        return self._given() if self.gates[0].committed else torch.minimum(self.sizes, self._most(self.sizes.device))
+
+    def _most(self, device: torch.device | None = None, before_cuts: bool = False) -> Tensor:
+        """The largest continuous count of each axis, float64 [G]; infinite where components are allocated."""
+        now = self.cost.largest if before_cuts else [gate.K for gate in self.gates]
+        most = [float("inf") if gate.growing else K for gate, K in zip(self.gates, now, strict=True)]
+        return torch.tensor(most, dtype=torch.float64, device=device)
+
+    def costs(self) -> tuple[Tensor, Tensor]:
+        """Cost of the soft model, C(t), float64 [*R], and its slopes dC/dt, [*R, G]."""
+        counts = self._counts()
+        if self._costs is None or not same(self._costs[0], counts):
+            self._costs = counts, self.cost(counts)
+        return self._costs[1]
+
+    def _allowed(self, g: int, before_cuts: bool = False) -> list[int]:
+        """The counts that axis ``g`` may end with, or could before components were cut on the way; ascending."""
+        low, K, step = self.cost.smallest[g], self.axes[g].K, self.budget.round_to
+        most = max(K, self.cost.largest[g])
+        K = most if before_cuts else K
+        return sorted(({K} if most == K else set()) | {n for n in range(0, K + 1, step) if n >= low})
+
+    def _within(self, sizes: Tensor, before_cuts: bool = False) -> list[tuple[int, ...]]:
+        """The largest counts within the limit of each model, in proportion to ``sizes``, [*R, G].
+
+        Without the components that were cut on the way, a cost ``before_cuts`` is an estimate.
+        """
+        allowed = [self._allowed(g, before_cuts) for g in range(len(self.gates))]
+        timed = not before_cuts and self.budget.kind == "milliseconds"
+        measured = self.cost.estimate if before_cuts or timed else self.cost.measured
+        least, found = tuple(counts[0] for counts in allowed), []
+        each = zip(sizes.reshape(-1, len(self.gates)).tolist(), self.limit.reshape(-1).tolist(), strict=True)
+        for size, limit in each:
+            counts = largest(size, allowed, self.cost.estimate, measured, bound := limit)
+            # Time is measured where the formula ends: of many measurements on the way, a lucky one would win.
+            while timed and (took := self.cost.measured(counts)) > limit and counts != least:
+                bound *= min(STEP, limit / took)
+                counts = largest(size, allowed, self.cost.estimate, measured, bound)
+            found.append(counts)
+        return found
+
+    def _advice(self, smallest: float, least: Sequence[int]) -> str:
+        """What budgets can be reached, for a message."""
+        text = f", with {', '.join(map(str, least))} components" if len(least) < 5 else ""
+        text += f". Give a budget of at least {smallest:,g}"
+        if not self.growing:
+            text += f", or a share of at least '{math.ceil(1e3 * smallest / self.cost.full) / 10:g}%'"
+        frozen = sum(p.numel() for p in self.model.parameters() if not p.requires_grad)
+        if self.budget.kind == "parameters" and frozen:
+            text += f". Frozen parameters count, too; they are {frozen:,}"
+        return text
 
     def set_progress(self, progress: float) -> None:
         """Move the limit, and with it the sizes; fix them at the commit."""
@@ -149,6 +251,10 @@ class BudgetLearner(LimitedLearner):
         self._cutting = int(CUTS * now) > int(CUTS * before)
         passed, self._read = max(0.0, progress - float(self.progress)), False
         self.progress.fill_(progress)
+        if (commit := self.gates[0].commit) is not None and progress >= commit and not self.gates[0].committed:
+            settled = torch.tensor(self.final_counts()).reshape(self.count().shape)
+            for g, gate in enumerate(self.gates):
+                gate.settle(settled[..., g])
         super().set_progress(progress)
         if not self.gates[0].committed:
             cost, slopes = self.costs()
@@ -162,8 +268,8 @@ class BudgetLearner(LimitedLearner):
         for value in (self.lead, self.strongest, self.above, self.moved, self.tried_at):
             value.zero_()
         self.tried.fill_(-1.0)
-        self.evidence.clear()
-        self.confirmation.clear()
+        for value in (*self.evidence.buffers(), *self.confirmation.buffers()):
+            value.zero_()
 
     def _limit_at(self, now: float) -> Tensor:
         """B(p), float64 [*R], at the fraction ``now`` of the time before the commit."""
@@ -243,7 +349,7 @@ class BudgetLearner(LimitedLearner):
         return None if blind or step % JUDGED or self.gates[0].committed else step // JUDGED
 
     def judge(self, loss: Callable[[int], Tensor], number: int) -> None:
-        """Learn from held-out data whether training and capacity help (:mod:`ngn.confirmation`), and how to round.
+        """Learn from held-out data whether training and capacity help (:mod:`ngn.evidence`), and how to round.
 
         Call it every few steps before the commit, with the model in eval mode. The weights' gradients stay as they are.
 
@@ -332,6 +438,7 @@ class BudgetLearner(LimitedLearner):
         super().after_step(step)
 
     def final_counts(self) -> list[tuple[int, ...]]:
+        """The counts to fix at the commit, for each model: their cost is at most its limit."""
         sizes = self.scaled(limit := self.limit.to(self.sizes.device))
         leaning = self._leaning(sizes) if len(self.gates) > 1 else sizes
         leaning = torch.where(self.tried < 0.0, leaning, self.tried.clamp(min=0.5))
@@ -347,6 +454,43 @@ class BudgetLearner(LimitedLearner):
             return groups
         even, z = self.even.int().tolist(), self.strongest.tolist()
         return [replace(group, even=n, evidence=value) for group, n, value in zip(groups, even, z, strict=True)]
+
+    def deploy(self, replica: int | None = None, **settings: Any) -> nn.Module:  # type: ignore[override]
+        """Deploy as :meth:`Learner.deploy <ngn.learner.Learner.deploy>` does.
+
+        Raises:
+            ValueError: if the model exceeds the budget. Its sizes are not fixed yet, or were fixed under another,
+                or the model has changed since (a new head, say).
+        """
+        refuse_diverged(self._sizes_of(replica))
+        counts, limit = self.count().reshape(-1, len(self.gates))[replica or 0], self.limit.reshape(-1)[replica or 0]
+        above = f"{self.budget.kind} are above the budget of {float(limit):,g}"
+        cost = self.cost.measured(tuple(counts.tolist()))
+        if cost > limit * (1 + min(self.cost.spread, NOISY)):  # times of another process are no closer than that
+            reason = (
+                f"sizes are fixed at progress {self.gates[0].commit:g}. Train that far, and in a loop of your own call "
+                "learner.step(progress) after each optimizer.step()"
+            )
+            if self.gates[0].committed:
+                reason = "these sizes were fixed under another budget"
+            raise ValueError(f"{cost:,g} {above}: {reason}")
+        small = super().deploy(replica, **settings)
+        if self.budget.kind != "milliseconds" and (cost := self.cost.of(small)) > limit:
+            raise ValueError(f"{cost:,g} {above}: the model was changed after its sizes were made learnable")
+        return small
+
+    def _costs_and_limits(self) -> list[tuple[list[int], float, float]]:
+        """Counts, cost at these counts and limit of each model."""
+        counts, limits = self.count().reshape(-1, len(self.gates)).tolist(), self.limit.reshape(-1).tolist()
+        return [(n, self.cost.measured(tuple(n)), limit) for n, limit in zip(counts, limits, strict=True)]
+
+    def _used(self, cost: float, limit: float) -> str:
+        digits = 3 if self.budget.kind == "milliseconds" else 0
+        return f"{cost:,.{digits}f} of {limit:,.{digits}f} {self.budget.kind}"
+
+    def standing(self) -> str:
+        cost, limit = float(self.costs()[0].mean()), float(self.limit.mean())
+        return f"{super().standing()}, {cost:,.4g} of {limit:,.4g} {self.budget.kind}"
 
     def _budget_used(self) -> str:
         """The cost and the budget of each model, and from when on the budget holds."""

@@ -202,8 +202,7 @@ class OrderedAxis(nn.Module):
         if capacity is not None and capacity.batched(self.mode) and not capacity.all_open:
             self.called = True
             self._width(h, dim, self.places)
-            product: Tensor = capacity.batch.scaled(h, capacity, dim, self._ranks_on(h.device))
-            return product
+            return capacity.scaled(h, dim, self._ranks_on(h.device))
         factor = self.factor(h, dim)
         return h if factor is None else h * factor
 
@@ -229,10 +228,6 @@ class OrderedAxis(nn.Module):
             span = by_place(cut, value, self.places)
             span = span if self.ranks is None else span[self.ranks.argsort()]
             yield span.unflatten(0, (self.K, self.per)).flatten(1, 2)
-
-    def activity_penalty(self) -> Tensor | None:
-        """A penalty on activations of the last forward pass, [*R]; None if there is none."""
-        return None
 
     def before_step(self, step: int | None) -> None:
         """Prepare the forward passes of a step; None: of an evaluation."""

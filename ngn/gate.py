@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ngn.schedules import GATE_CUTOFF
@@ -33,6 +34,19 @@ def softplus_inverse(t: Tensor | float) -> Tensor:
     if not bool(((t > 0) & torch.isfinite(t)).all()):
         raise ValueError(f"a boundary, such as t0, must be positive and finite, not {t.tolist()}")
     return t + torch.log(-torch.expm1(-t))
+
+
+def boundary(tau: Tensor, stride: Tensor | float, settled: Tensor, rounded: Tensor) -> Tensor:
+    """t = stride softplus(tau); where ``rounded`` is not 0, ``settled / rounded`` without gradient. Shapes are equal.
+
+    It depends on tensors alone, so that averages of models are rounded together with the model.
+    """
+    return torch.where(rounded > 0, settled / rounded, stride * F.softplus(tau, threshold=700.0))
+
+
+def penalty(t: Tensor, price: Tensor, alpha: Tensor) -> Tensor:
+    """lambda t + alpha sin^2(pi t), of equal shapes."""
+    return price * t + alpha * snapping(t)
 
 
 def gates(t: Tensor, K: int, beta: Tensor | float, delta: float) -> Tensor:

@@ -26,7 +26,7 @@ def export(model: nn.Module, path: str | Path, example: Any, batch: bool = True)
     A program runs without the model's class. The files of :func:`ngn.save` are smaller, but need the class to load.
 
     Args:
-        model: the result of :meth:`~ngn.contract.Learner.deploy`.
+        model: the result of :meth:`~ngn.learner.Learner.deploy`.
         example: an input; a tuple for several arguments, a dictionary for named ones.
         batch: let the first dimension of every tensor in the example have any length, the same for all.
 

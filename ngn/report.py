@@ -55,7 +55,7 @@ class SizeReport:
 
 @dataclass(frozen=True)
 class Report:
-    """The result of :meth:`~ngn.contract.Learner.report` for G learned sizes; a stack has one list per model.
+    """The result of :meth:`~ngn.learner.Learner.report` for G learned sizes; a stack has one list per model.
 
     ``print(report)`` prints a table of the sizes, what the model costs, and what the words mean.
 

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from ngn.axis import OrderedAxis
 from ngn.checks import axes_of, is_frozen, tensors_of
 from ngn.components.low_rank import Bottleneck
-from ngn.contract import Learner
 from ngn.cut import cut_copy, distinct
 from ngn.cut_modules import value_of, with_stock_attention
 from ngn.cuts import Choice, is_stack, owned
 from ngn.files import FileError
+from ngn.learner import Learner
 from ngn.tensor_files import read_checked, tensors_digest, write_checked
 from ngn.tracing.found import listed
 from ngn.truncation import without_tensors

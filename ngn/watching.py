@@ -61,7 +61,7 @@ class LoopWatch:
         self._priced = True
 
     def _sizes(self) -> Tensor:
-        return sizes([axis.capacity for axis in self.axes])
+        return sizes([axis.capacity for axis in self.axes]) if self.axes else torch.zeros(0)
 
     def _sizes_seen(self) -> Tensor:
         """The sizes; extends their range so far."""
@@ -88,7 +88,7 @@ class LoopWatch:
         early = any(capacity.commit is not None and not capacity.committed for capacity in capacities)
         still = bool(controllers and not unseen and (high - low < STILL * high.clamp(max=1.0)).all())
         reasons = {
-            "t has not moved: optimise learner.controller_parameters(), with a learning rate of about 0.05": (
+            "t has not moved: clear gradients after learner.step, and raise the learning rate of the boundaries": (
                 self.by_optimizer and still
             ),
             "no gradient of a boundary was seen: call learner.step(progress) before optimizer.zero_grad()": (
@@ -124,9 +124,9 @@ class LoopWatch:
         ]
 
 
-def warn_of_unlearned(watch: LoopWatch | None) -> None:
+def warn_of_unlearned(watch: LoopWatch) -> None:
     """Warn of everything in :meth:`LoopWatch.missing`."""
-    if watch is not None and (missing := watch.missing()):
+    if missing := watch.missing():
         reasons = "; ".join(missing)
         warnings.warn(f"some sizes were not learned: {reasons}. To silence this, pass unsettled='allow'.", stacklevel=3)
 

@@ -30,12 +30,12 @@ from experiments.cli.pipes import exit_with
 from experiments.cli.rewrite import seeds_of
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
+from experiments.core import interrupt
 from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
 from experiments.core.paths import RESULTS, ROOT
 from experiments.runs.shutdown import shut_down
 from experiments.store.records import Store
-from ngn.train import interrupt
 
 NOTES = """
 recorded: the suite's own record of the same seed. Processors round differently. Over 25,000 steps this can move a

@@ -29,6 +29,7 @@ from experiments.cli.machine import check_packages
 from experiments.cli.pipes import exit_with
 from experiments.cli.sweep import Sweep, dry_run, plan_of, run_here, status_command, table_command
 from experiments.config.run_files import Run
+from experiments.core import interrupt
 from experiments.core.blocks import ConfigError
 from experiments.data import DataError
 from experiments.runs.shutdown import shut_down
@@ -37,7 +38,6 @@ from experiments.runs.sweeps import settings, slurm, status
 from experiments.runs.sweeps.local import visible_gpus
 from experiments.store.records import RecordError, Store
 from experiments.studies import STUDIES
-from ngn.train import interrupt
 
 
 def plan_command(sweep: Sweep, given: argparse.Namespace) -> int:

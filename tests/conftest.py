@@ -17,6 +17,8 @@ for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[_name] = "1"
 # Programs that tests start keep their compiled sources, as is the default, so that the next one need not compile them.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# No test outlives a loss of power. The programs that tests start, those of the injected faults among them, do wait.
+os.fsync = lambda descriptor: None
 # Under nohup a closed terminal is ignored, and programs that tests start would inherit that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 

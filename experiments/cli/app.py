@@ -24,11 +24,10 @@ from experiments.cli.expand import Job, expand, first_job
 from experiments.cli.forecast import forecast
 from experiments.cli.session import Session, wants_tracebacks
 from experiments.config.compose import selection
-from experiments.core import paths
+from experiments.core import interrupt, paths
 from experiments.core.blocks import ConfigError
 from experiments.runs.outcome import present
 from experiments.runs.shutdown import shut_down
-from ngn.train import interrupt
 
 SEARCH = "hydra/sweeper=optuna"
 """The override of a command whose sweeper makes up its jobs."""
@@ -41,8 +40,8 @@ def prepare(argv: Sequence[str]) -> tuple[list[str], list[Job]]:
         ConfigError: if a part of the command cannot run. Nothing has been written then.
         SystemExit: if the command only prints something, which has been done.
     """
-    typed = arguments.split(argv)
-    if typed.mode == "complete":
+    mode, flags, given = arguments.split(argv)
+    if mode == "complete":
         if "COMP_LINE" in os.environ:
             line = os.environ["COMP_LINE"]
             known = rewrite.completions(line)
@@ -51,31 +50,32 @@ def prepare(argv: Sequence[str]) -> tuple[list[str], list[Job]]:
                 raise SystemExit(0)
             os.environ["COMP_LINE"] = rewrite.completion_line(line)
         return list(argv), []
-    overrides = presets.expand_experiment(typed.overrides)
+    overrides = presets.expand_experiment(given)
     for token in overrides:
         arguments.refuse_code(token)
-    if typed.mode == "help":
+    if mode == "help":
         selection({})  # the help shows the defaults, so they must compose
-        return [*typed.flags, *(token for token in overrides if arguments.is_hydra(token))], []
+        return [*flags, *(token for token in overrides if arguments.is_hydra(token))], []
 
     tokens = rewrite.rewrite(overrides)
-    if typed.mode == "show":
+    if mode == "show":
         shown = first_job(tokens)
         expand(shown, complete=False)
         if shown != tokens:
             chosen = " ".join(token for token in shown if token not in tokens)
             print(f"the command has several jobs; this is the configuration of the first ({chosen})", file=sys.stderr)
-        return [*typed.flags, *shown], []
+        return [*flags, *shown], []
 
-    arguments.refuse_unknown_settings(tokens)
+    if any(map(arguments.is_hydra, tokens)):
+        arguments.refuse_unknown_settings(tokens)
     if SEARCH in tokens:  # it makes up its jobs; the first values stand for all
         return ["--multirun", *tokens], expand(first_job(tokens))
     jobs = expand(tokens)
-    if typed.mode == "multirun" or any(job.label for job in jobs):
-        if "--run" in typed.flags:
+    if mode == "multirun" or any(job.label for job in jobs):
+        if "--run" in flags:
             raise ConfigError(f"--run: the command has {len(jobs):,} jobs; remove --run")
         return ["--multirun", *tokens], jobs
-    return [*typed.flags, *tokens], jobs
+    return [*flags, *tokens], jobs
 
 
 def start(session: Session) -> Callable[[], Any]:
@@ -103,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         search = SEARCH in rewritten
         trials = paths.SCRATCH / "results"  # whose records are trained anew where they do not count
         jobs = [replace(job, run=present(job.run)[0]) if job.run.root == trials else job for job in jobs]
-        missing = [job.run for job in jobs if search or not job.run.recorded]
+        missing = [job.run for job in jobs if search or job.run.config.force or not job.run.path.is_file()]
         if missing:
             machine.check(missing, rewritten)
             machine.require_room(missing, rewritten)
@@ -135,4 +135,4 @@ def main(argv: Sequence[str] | None = None) -> int:
         return shut_down(stopped, command)
     finally:
         session.summary()
-    return session.status()
+    return 1 if session.failed else 3 if session.diverged else 0

@@ -10,7 +10,6 @@ import argparse
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NoReturn
 
@@ -61,15 +60,6 @@ FLAGS = ["--help", "--list", "--version", "--cfg", "--package", "--info", "--run
 """The flags that a refusal names."""
 
 
-@dataclass(frozen=True)
-class Arguments:
-    """A command line: its mode, the flags for Hydra, and the overrides."""
-
-    mode: CommandMode
-    flags: tuple[str, ...]
-    overrides: tuple[str, ...]
-
-
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         from experiments.config.compose import nearest
@@ -91,10 +81,10 @@ for _names in CLOSED:
     _PARSER.add_argument(*_names)
 
 
-def split(argv: Sequence[str]) -> Arguments:
-    """Split a command line (without the program's name) into flags and overrides, in any order.
+def split(argv: Sequence[str]) -> tuple[CommandMode, list[str], list[str]]:
+    """Return the mode, the flags for Hydra and the overrides of a command line without the program's name.
 
-    ``--config-dir`` takes the place of ``$NGN_CONF``.
+    They may stand in any order. ``--config-dir`` takes the place of ``$NGN_CONF``.
 
     Raises:
         ConfigError: on unknown flags, and on those that would load another main file or a pickled one.
@@ -120,22 +110,20 @@ def split(argv: Sequence[str]) -> Arguments:
             raise ConfigError(f"--config-dir: there is no folder {folder}")
         os.environ["NGN_CONF"] = str(folder)
 
-    overrides = tuple(args.overrides)
-    for mode, flag in (("complete", "shell_completion"), ("help", "help"), ("help", "hydra_help")):
-        if getattr(args, flag):
-            return Arguments(mode, (f"--{flag.replace('_', '-')}",), overrides)  # type: ignore[arg-type]
+    if args.shell_completion:
+        return "complete", ["--shell-completion"], args.overrides
+    if args.help or args.hydra_help:
+        return "help", ["--help" if args.help else "--hydra-help"], args.overrides
     if args.cfg is not None and args.info is not None:
         raise ConfigError("--cfg and --info cannot be used together: give one of them")
     if args.cfg is not None:
-        package = ("--package", args.package) if args.package else ()
-        return Arguments("show", ("--cfg", args.cfg, *package, *(("--resolve",) if args.resolve else ())), overrides)
+        package = ["--package", args.package] if args.package else []
+        return "show", ["--cfg", args.cfg, *package, *(["--resolve"] if args.resolve else [])], args.overrides
     if args.info is not None:
-        return Arguments("show", ("--info", args.info), overrides)
+        return "show", ["--info", args.info], args.overrides
     if args.run and args.multirun:
         raise ConfigError("--run and --multirun cannot be used together: give one of them")
-    if args.multirun:
-        return Arguments("multirun", (), overrides)
-    return Arguments("run", ("--run",) if args.run else (), overrides)
+    return "multirun" if args.multirun else "run", ["--run"] if args.run else [], args.overrides
 
 
 def key_of(token: str) -> str:

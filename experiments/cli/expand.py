@@ -139,12 +139,6 @@ def _compose(settings: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return merged
 
 
-def _own_files(settings: Sequence[tuple[str, Any]]) -> list[str]:
-    """Return the files of choices that are not the suite's own."""
-    files = [options(key)[str(value)] for key, value in settings if key in GROUPS and str(value) in options(key)]
-    return [str(file) for file in files if not file.is_relative_to(CONF)]
-
-
 def expand(tokens: Sequence[str], complete: bool = True) -> list[Job]:
     """Compose and check every job of a command, in Hydra's order.
 
@@ -157,8 +151,7 @@ def expand(tokens: Sequence[str], complete: bool = True) -> list[Job]:
     """
     overrides = parse_all(tokens)
     swept = [override.is_sweep_override() for override in overrides]
-    jobs: list[Job] = []
-    seen: dict[str, Job] = {}
+    jobs: dict[str, Job] = {}
     for row in itertools.product(*([settings_of(each, value) for value in values(each)] for each in overrides)):
         settings = [setting for part in row for setting in part]
         merged = _compose(settings)
@@ -173,19 +166,19 @@ def expand(tokens: Sequence[str], complete: bool = True) -> list[Job]:
             if isinstance(error, Incomplete) and not complete:
                 continue
             where = f"\n(in the job with {label})" if label else ""
-            own = _own_files(settings)
-            told = any(str(Path(file).parents[1]) in str(error) for file in own)  # where to write, or what is wrong
-            also = f"\n(with your {', '.join(own)})" if own and not told else ""
+            files = [options(key)[str(value)] for key, value in settings if key in GROUPS]
+            own = [file for file in files if not file.is_relative_to(CONF)]
+            told = any(str(file.parents[1]) in str(error) for file in own)  # where to write, or what is wrong
+            also = f"\n(with your {', '.join(map(str, own))})" if own and not told else ""
             raise ConfigError(f"{error}{where}{also}") from None
         job = Job(label.replace("seed.value=", "seed="), tuple(word for words in typed for word in words), run)
-        if job.run.id in seen:
+        if run.id in jobs:
             raise ConfigError(
-                f"duplicate jobs: '{seen[job.run.id].label}' and '{job.label}' are the same run ({job.run.id}). "
+                f"duplicate jobs: '{jobs[run.id].label}' and '{job.label}' are the same run ({run.id}). "
                 "Either a value occurs twice, or the swept key does not change this run"
             )
-        seen[job.run.id] = job
-        jobs.append(job)
-    return jobs
+        jobs[run.id] = job
+    return list(jobs.values())
 
 
 def run_of(merged: Mapping[str, Any]) -> Run:

@@ -14,7 +14,6 @@ from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
 from experiments.core.packages import missing, sentence
 from experiments.data import DataError, data_root, sets
-from experiments.methods.budget import Budgeted
 from experiments.store.provenance import why_not_counted
 from ngn.files import storage_fault, temporary_path
 
@@ -42,7 +41,11 @@ def check(runs: Sequence[Run], tokens: Sequence[str]) -> None:
         rival_target.check_target(run.config)
         _autocast(run.config)
         _engine(run.config)
-    _data(runs)
+    for name, root in {(name, run.config.data_root): None for run in runs for name in data_sets_of(run.config)}:
+        try:
+            sets.require_files(name, data_root(root))
+        except DataError as absent:
+            raise ConfigError(str(absent)) from None
     _sizes(runs)
 
 
@@ -201,27 +204,18 @@ def data_sets_of(config: Config) -> set[str]:
     return names & set(sets.NAMES)
 
 
-def _data(runs: Sequence[Run]) -> None:
-    """Refuse runs whose data are missing. Each data set is looked for once."""
-    for name, root in {(name, run.config.data_root): None for run in runs for name in data_sets_of(run.config)}:
-        try:
-            sets.require_files(name, data_root(root))
-        except DataError as absent:
-            raise ConfigError(str(absent)) from None
-
-
 def _sizes(runs: Sequence[Run]) -> None:
     """Refuse networks that cannot take the data of their task, and limits that no size of the model meets.
 
     Only the task and its model tell. Seeds do not change it, so one of them stands for all.
     """
-    alike: dict[str, Run] = {}
+    alike: dict[str, tuple[Run, bool]] = {}
     for run in runs:
         model, method = run.config.model, run.config.method
-        constructed = model is not None and model.package is not None
-        limited = isinstance(method, Budgeted) and method.count is None and (model is None or method.macs is not None)
-        if constructed or limited:
-            alike.setdefault(run.config.model_dump_json(exclude={"seed"}), run)
+        macs, parameters = (getattr(method, key, None) for key in ("macs", "parameters"))
+        limited = macs is not None or (parameters is not None and model is None)
+        if limited or (model is not None and model.package is not None):
+            alike.setdefault(run.config.model_dump_json(exclude={"seed"}), (run, limited))
     if not alike:
         return
     import torch  # imported here, as the next: only such runs need them before they start
@@ -230,10 +224,10 @@ def _sizes(runs: Sequence[Run]) -> None:
     from experiments.runs.stack import Stack
     from experiments.tasks import make_task
 
-    for run in alike.values():
+    for run, limited in alike.values():
         try:
             task = make_task(run.config, torch.device("cpu"))
         except DataError as damaged:
             raise ConfigError(str(damaged)) from None
-        if isinstance(run.config.method, Budgeted):
+        if limited:
             learner_of(Stack((run,)), task)

@@ -201,10 +201,6 @@ class Session:
                 told = "".join(f"\n  {line}" for line in lines)
                 print(f"{number} of {len(self.jobs)} runs {what}:{told}", file=sys.stderr)
 
-    def status(self) -> int:
-        """Return the exit status of the command."""
-        return 1 if self.failed else 3 if self.diverged else 0
-
 
 def _objective(outcome: RunOutcome, hydra: HydraConf) -> Any:
     """Return what a sweeper optimises; None where no sweeper asks for it."""

@@ -54,11 +54,6 @@ class Run:
         """The file of the record."""
         return self.store.path(self.id)
 
-    @property
-    def recorded(self) -> bool:
-        """Whether the run has its record, and ``force=true`` does not ask for a new one."""
-        return not self.config.force and self.path.is_file()
-
     def model_file(self, phase: str) -> Path:
         """Return the file of a phase's truncated model, beside the record."""
         return self.path.with_suffix(f".{phase}.safetensors")

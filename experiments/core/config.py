@@ -7,11 +7,12 @@ tasks, components and methods.
 from __future__ import annotations
 
 import pkgutil
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, StrictBool
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from experiments.core.task import Seeds, Task
-    from ngn.contract import Learner
+    from ngn.learner import Learner
     from ngn.methods.base import Capacity, Scalar
     from ngn.orders import Order
 
@@ -378,24 +379,34 @@ class Config(Closed):
         return len(self.phases) + len(self.continue_with) if self.method.sizes(self.gate) is None else 1
 
 
-class Replicas(Protocol):
-    """Runs trained as one model, as methods receive them: ``experiments.runs.stack.Stack``."""
+class Replicas(ABC):
+    """Runs trained as one model, equal except for seed and scalars, as methods receive them."""
 
     @property
-    def first(self) -> Config:
-        """The configuration of the first run; all runs share it except seed and scalars."""
-
-    @property
+    @abstractmethod
     def configs(self) -> list[Config]:
         """The configurations, in the order of the replicas."""
 
     @property
+    def first(self) -> Config:
+        """The configuration of the first run; the others differ only in seed and scalars."""
+        return self.configs[0]
+
+    @property
     def replicas(self) -> int | None:
         """Length of the replica axis; None for a single run, whose tensors have no replica axis."""
+        return None if len(self.configs) == 1 else len(self.configs)
 
     @property
     def seeds(self) -> Seeds:
         """The seed of a single run, or one per replica."""
+        return self.first.seed.value if self.replicas is None else [config.seed.value for config in self.configs]
 
     def scalar(self, key: str) -> float | Tensor:
-        """Return a scalar setting by its dotted name: a number for a single run, float64 [R] for a stack."""
+        """Return a scalar setting by its dotted name: a number for a single run, float64 [R] for R replicas."""
+        values = [float(reduce(getattr, key.split("."), config)) for config in self.configs]  # type: ignore[arg-type]
+        if self.replicas is None:
+            return values[0]
+        import torch  # imported here: planning sweeps needs no torch
+
+        return torch.tensor(values, dtype=torch.float64)

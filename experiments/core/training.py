@@ -83,11 +83,15 @@ class Train(Closed):
         return self.epochs * max(1, samples // min(self.batch, samples) // self.accumulate)
 
     def plan(self, samples: int, **rates: Any) -> TrainPlan:
-        """Return the trainer's plan for this number of samples; a stack gives its rates, one per replica."""
+        """Return the trainer's plan for this number of samples; a stack gives its rates, one per replica.
+
+        Whether moments are quantised is the trainer's own setting.
+        """
         from ngn.train.plan import TrainPlan  # with torch, which configurations do not need
 
         shared = {field.name: getattr(self, field.name) for field in fields(TrainPlan)}
-        return TrainPlan(**shared | rates | {"steps": self.steps_on(samples)})
+        kind = "adam" if self.optimizer == "adam" else "adamw"
+        return TrainPlan(**shared | rates | {"steps": self.steps_on(samples), "optimizer": kind})
 
 
 class Seed(Closed):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from experiments.core.task import Task
     from ngn.budget import Budget
-    from ngn.contract import Learner
+    from ngn.learner import Learner
     from ngn.methods.ngn import CountGate
 
 LimitSetting = Count | Annotated[str, Field(pattern=r"^\d+(\.\d+)?%$")]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from experiments.core.task import Task
-    from ngn.contract import Learner
+    from ngn.learner import Learner
     from ngn.methods.ngn import CountGate
 
 

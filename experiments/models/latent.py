@@ -65,7 +65,7 @@ class GatedBottleneck(OrderedSum):
 
         q_k(z_k | x) = N(g_k mu_k, g_k^2 exp(l_k) + 1 - g_k^2)
         y = sum_k w_k z_k B_k                                       g_k acts only in the posterior
-        activity penalty = kl sum_k KL(q_k || N(0, 1)), averaged over the batch
+        divergence = kl sum_k KL(q_k || N(0, 1)), averaged over the batch
 
     The equations are from the paper's appendix on the manifold dimension. A closed gate leaves unit Gaussian noise, so
     a decoder cannot recover a hidden coordinate by amplifying it. Outside training steps, z_k is the posterior mean.
@@ -126,7 +126,8 @@ class GatedBottleneck(OrderedSum):
         super().closed(scale)
         self.log_variance = None
 
-    def activity_penalty(self) -> Tensor | None:
+    def divergence(self) -> Tensor | None:
+        """The weighted divergence of the last forward pass, [*R]; None outside training steps."""
         return None if self._divergence is None else self.kl * self._divergence
 
     def noise(self, like: Tensor, samples: int) -> Tensor:

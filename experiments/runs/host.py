@@ -56,7 +56,10 @@ def tuned_for_training(products: Literal["highest", "high", "medium"] = "highest
         products: precision of float32 products on CUDA. torch would compute convolutions in TF32 and matrix products in
             float32. Here ``highest`` is float32 for both.
     """
-    keep_freed_memory()
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None  # only glibc has it
+    if mallopt is not None:
+        for name, value in ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, 2**31 - 1), (_TOP_PAD, 2**26)):
+            mallopt(name, value)
     flushed = sys.float_info.min / 2 == 0  # torch has no function that reads the setting
     precision, tf32 = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     torch.set_flush_denormal(True)  # returns False, and changes nothing, where the processor cannot do it
@@ -68,18 +71,3 @@ def tuned_for_training(products: Literal["highest", "high", "medium"] = "highest
         torch.set_flush_denormal(flushed)
         torch.set_float32_matmul_precision(precision)
         torch.backends.cudnn.allow_tf32 = tf32
-
-
-def keep_freed_memory() -> bool:
-    """Make this process keep the memory that it frees, until it ends. Return whether the C library can do that.
-
-    Use it in processes that only train, since they then hold their peak memory.
-    """
-    if sys.platform != "linux":
-        return False
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # only glibc has it
-    if mallopt is None:
-        return False
-    settings = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, 2**31 - 1), (_TOP_PAD, 2**26))
-    accepted = [mallopt(name, value) for name, value in settings]  # a list: try each setting even if one fails
-    return all(accepted)

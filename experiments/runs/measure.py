@@ -18,20 +18,20 @@ from experiments.core.blocks import visible
 from experiments.core.config import Config
 from experiments.core.task import ModuleTask, Task
 from experiments.methods.pruning.cutting import ModuleRun
+from experiments.models.trainer import Trainer
 from experiments.runs.host import peak_mib
 from experiments.runs.result import CURVE_TYPES, SCORES
 from experiments.store.result import CostBlock, Result
 from ngn.allocation import BudgetLearner
 from ngn.checks import axes_of
 from ngn.components.base import OrderedSum
-from ngn.contract import Learner
+from ngn.learner import Learner
 from ngn.measuring import in_turns, multiply_adds
 from ngn.methods.base import Mode
 from ngn.shapes import save
 from ngn.tensor_files import contents_digest
 from ngn.train.batches import Batches
 from ngn.train.plan import History
-from ngn.train.trainer import Trainer
 from ngn.truncation import deploy
 
 MODES: dict[str, Mode] = dict(zip(SCORES, ("hard", "soft", "kept"), strict=True))

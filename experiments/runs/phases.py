@@ -14,25 +14,24 @@ import torch
 from torch import nn
 
 from experiments.config.identity import numerics
+from experiments.core import checkpoint, interrupt
 from experiments.core.blocks import ConfigError
 from experiments.core.config import Config, Method, OrderedGroup
 from experiments.core.task import ModuleTask, Task
 from experiments.methods.fixed import Fixed
 from experiments.models.kernels.supported import unsupported
 from experiments.models.kernels.trainer import KernelTrainer
+from experiments.models.trainer import Trainer
 from experiments.runs.loggers import point_logger
 from experiments.runs.measure import cost_of, curves_of, measure_phase, norms_of, of_module, prefixes_of
 from experiments.runs.result import Phase
 from experiments.runs.stack import Stack, why_no_kernel
 from experiments.store.provenance import packages
 from experiments.store.sources import plugins_digest, sources_digest
-from ngn.contract import Learner
 from ngn.files import FileError
-from ngn.learner import CapacityLearner
-from ngn.train import checkpoint, interrupt
+from ngn.learner import Learner
 from ngn.train.batches import Batches
 from ngn.train.plan import History, TrainPlan
-from ngn.train.trainer import Trainer
 
 
 def gated_model(method: Method, stack: Stack, task: Task[Any], high: bool = False) -> nn.Module:
@@ -74,7 +73,7 @@ def trainer_of(config: Config, learner: Learner, batches: Batches, task: Task[An
     if config.engine == "torch":
         return Trainer
     why_not = why_no_kernel(config)
-    if why_not is None and isinstance(learner, CapacityLearner):
+    if why_not is None and learner.axes:
         why_not = unsupported(learner, batches, task.loss, plan)  # its device, its compiler, and what no setting tells
         if why_not is None:
             return KernelTrainer
@@ -159,6 +158,7 @@ def fit_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseS
             folder=setup.folder,
             checkpoint_seconds=first.checkpoint_seconds,
             identity=identity,
+            eight_bit=first.train.optimizer == "adamw8bit",
             title=f"{first.task.name} {f's{first.seed.value}' if len(stack) == 1 else f'x{len(stack)}'} {setup.name}",
             progress=first.progress,
             on_point=on_point,

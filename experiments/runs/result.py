@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments.core import checkpoint
 from experiments.store.result import PrunesBackBlock, Result
 from ngn.files import remove
-from ngn.train import checkpoint
 
 log = logging.getLogger(__name__)
 

@@ -19,13 +19,13 @@ from experiments.config import run_files
 from experiments.config.identity import scientific
 from experiments.config.run_files import Run
 from experiments.config.schema import CheckedConfig
+from experiments.core import checkpoint
 from experiments.runs.outcome import RunOutcome, present
 from experiments.runs.stack import Stack, stacks_of
 from experiments.store.leases import Leases
 from experiments.store.records import Store
 from experiments.store.sources import KEPT
 from ngn.files import remove_stale_files
-from ngn.train import checkpoint
 
 log = logging.getLogger(__name__)
 NOTE = "pack.json"

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 
-from ngn.train.interrupt import Interrupted
+from experiments.core.interrupt import Interrupted
 
 
 def _job() -> str | None:

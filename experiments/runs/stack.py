@@ -8,17 +8,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from experiments.config.identity import flatten, scientific
 from experiments.config.run_files import Run, checkpoints_named, runs_of
-from experiments.core.config import Config
+from experiments.core.config import Config, Replicas
 from experiments.models.kernels import WIDEST, training_problem
-
-if TYPE_CHECKING:
-    import torch
 
 SCALARS = (
     "seed.value",
@@ -43,7 +40,7 @@ LARGEST_FUSED = 500
 
 
 @dataclass(frozen=True)
-class Stack:
+class Stack(Replicas):
     """Runs that are trained as one model with a replica axis. A single run has a model without that axis.
 
     Attributes:
@@ -60,25 +57,10 @@ class Stack:
     def __len__(self) -> int:
         return len(self.runs)
 
-    @property
-    def first(self) -> Config:
-        """The configuration of the first run; the others differ only in seed and scalars."""
-        return self.runs[0].config
-
-    @property
+    @cached_property
     def configs(self) -> list[Config]:
         """The configurations, in the order of the replicas."""
         return [run.config for run in self.runs]
-
-    @property
-    def replicas(self) -> int | None:
-        """Length of the replica axis; None for a single run, whose tensors have no such axis."""
-        return None if len(self) == 1 else len(self)
-
-    @property
-    def seeds(self) -> int | list[int]:
-        """The seed of a single run, or one per replica."""
-        return self.first.seed.value if len(self) == 1 else [config.seed.value for config in self.configs]
 
     @property
     def ids(self) -> list[str]:
@@ -96,15 +78,6 @@ class Stack:
     def checkpoints(self) -> Path:
         """The folder of the stack's checkpoints."""
         return checkpoints_named(self.id, self.runs[0].root)
-
-    def scalar(self, key: str) -> float | torch.Tensor:
-        """Return a scalar setting as the library takes it: a number for a single run, float64 [R] for R replicas."""
-        values = [float(reduce(getattr, key.split("."), config)) for config in self.configs]  # type: ignore[arg-type]
-        if len(self) == 1:
-            return values[0]
-        import torch  # imported here: planning sweeps needs no torch
-
-        return torch.tensor(values, dtype=torch.float64)
 
     def take(self, replicas: Sequence[int]) -> Stack:
         """Return the stack of the given replicas."""

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from experiments.config.schema import branch_of, branch_phase
+from experiments.core import checkpoint
 from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
 from experiments.core.task import Task
@@ -32,7 +33,6 @@ from experiments.store.provenance import code
 from experiments.store.result import Result
 from experiments.tasks import make_task
 from ngn.files import FileError, write_atomically
-from ngn.train import checkpoint
 
 log = logging.getLogger(__name__)
 RECORDED = "recorded"

@@ -131,7 +131,7 @@ def merge(model: nn.Module) -> nn.Module:
     model accept it.
 
     Args:
-        model: the result of :meth:`~ngn.contract.Learner.deploy`.
+        model: the result of :meth:`~ngn.learner.Learner.deploy`.
 
     Returns:
         The model; for a single :class:`LowRankLinear`, the merged map.

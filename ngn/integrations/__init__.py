@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from ngn.contract import Learner
+from ngn.boundaries import LR
 from ngn.importance import Importance
-from ngn.train.losses import Loss
+from ngn.learner import Learner
 
 
 class BoundaryOptimizer:
-    """Train the boundaries with their own Adam, inside a loop that has another optimiser for the weights.
+    """Train the boundaries inside a loop that has an optimiser for the weights, and adds no penalty to the loss.
 
-    Call :meth:`step` after the backward pass and before the other optimiser's step. The other optimiser may hold the
-    boundaries, too. It does not move them, because their gradients are cleared by then. The boundaries are therefore
-    independent of its learning rate, schedule and weight decay.
+    Call :meth:`step` after the backward pass and before the optimiser's step. The optimiser may hold the boundaries,
+    too. It does not move them, because their gradients are cleared by then.
 
     Args:
         learner: the learner of the model. Its penalty is added to the gradients, not to the loss.
         lr: learning rate of the boundaries.
+        shrink: of a callback: cut fixed sizes in place.
+        by_importance, loss: of a callback: sort the units before the first step by this score.
 
     Raises:
         TypeError: if ``learner`` is not a learner.
@@ -39,14 +40,21 @@ class BoundaryOptimizer:
     (True, None)
     """
 
-    def __init__(self, learner: Learner, lr: float = 5e-2) -> None:
+    def __init__(
+        self,
+        learner: Learner,
+        lr: float = LR,
+        shrink: bool = True,
+        by_importance: Importance | None = None,
+        loss: Callable[..., Any] | None = None,
+    ) -> None:
         if not isinstance(learner, Learner):
             raise TypeError(f"the callback needs a learner, as of ngn.learn_sizes, not a {type(learner).__name__}")
-        self.learner = learner
-        self.optimizer = torch.optim.Adam(learner.controller_parameters(), lr=lr)
+        self.learner, self.lr, self.shrink = learner, lr, shrink
+        self.by_importance, self.loss = by_importance, loss
 
-    def check_model(self, model: nn.Module) -> None:
-        """Check that the trained ``model`` contains the learner's model.
+    def begin(self, model: nn.Module, done: int, batches: Any) -> None:
+        """Check that the trained ``model`` contains the learner's; before step 0, sort its units if asked to.
 
         Raises:
             ValueError: if it does not.
@@ -54,11 +62,8 @@ class BoundaryOptimizer:
         parts = {id(p) for p in model.parameters()}
         if not all(id(p) in parts for p in self.learner.controller_parameters()):
             raise ValueError("the trained model does not contain the sizes of the learner: train learner.model")
-
-    def sort(self, by_importance: Importance | None, batches: Any, loss: Loss | None) -> None:
-        """Sort units before the first step, if ``by_importance`` is given; ``loss`` as for ``ngn.fit``."""
-        if by_importance is not None:
-            self.learner.sort(by_importance, batches, loss)  # type: ignore[operator]
+        if self.by_importance is not None and not done:
+            self.learner.sort(self.by_importance, batches, self.loss)
 
     def step(self) -> None:
         """Add the gradients of the penalty, move the boundaries, and clear their gradients.
@@ -70,31 +75,21 @@ class BoundaryOptimizer:
         if penalty.requires_grad:
             penalty.sum().backward()
         self.learner.after_backward(self.learner._steps)
-        gradients = [p.grad for p in self.optimizer.param_groups[0]["params"] if p.grad is not None]
-        # one copy to the host for all gradients
-        if not gradients or bool(torch.stack([gradient.isfinite().all() for gradient in gradients]).all()):
-            self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.learner.move_boundaries(self.lr)
+        for p in self.learner.controller_parameters():
+            p.grad = None
 
-    def state(self) -> dict[str, Any]:
-        """Return what a checkpoint of the model lacks, as lists: Adam's moments and the learner's own tensors."""
-        adam = [self.optimizer.state.get(p, {}) for p in self.optimizer.param_groups[0]["params"]]
+    def moments(self) -> dict[str, Any]:
+        """Return what a checkpoint of the model lacks, as lists: the learner's own tensors."""
         own = {name: value for name, value in self.learner.state_dict().items() if not name.startswith("model.")}
-        own |= self.learner.orders()
-        return {"adam": [_to_lists(moments) for moments in adam], "learner": _to_lists(own)}
+        return {"learner": {name: value.tolist() for name, value in (own | self.learner.orders()).items()}}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Load the result of :meth:`state`."""
-        adam = {n: _to_tensors(moments) for n, moments in enumerate(state["adam"]) if moments}
-        self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": adam})
-        own = _to_tensors(state["learner"])
+        """Load the result of :meth:`moments`."""
+        own = {name: torch.tensor(value, dtype=torch.float64) for name, value in state["learner"].items()}
+        if "adam" in state:  # of version 0.1
+            names = ("step", "exp_avg", "exp_avg_sq")
+            rows = [[float(moments.get(name, 0.0)) for moments in state["adam"]] for name in names]
+            own["moments"] = torch.tensor(rows, dtype=torch.float64)
         self.learner.reorder(own)
         self.learner.load_state_dict(own, strict=False)
-
-
-def _to_lists(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    return {name: value.tolist() for name, value in tensors.items()}
-
-
-def _to_tensors(numbers: Mapping[str, Any]) -> dict[str, Tensor]:
-    return {name: torch.tensor(value, dtype=torch.float64) for name, value in numbers.items()}

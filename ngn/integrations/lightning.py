@@ -8,13 +8,12 @@ from typing import Any
 from lightning.pytorch import Callback
 from torch import nn
 
+from ngn.allocation import BudgetLearner
 from ngn.axis import OrderedAxis
-from ngn.budget import LimitedLearner
-from ngn.contract import Learner
 from ngn.integrations import BoundaryOptimizer
 
 
-class SizesCallback(Callback):
+class SizesCallback(BoundaryOptimizer, Callback):
     """Learn the sizes of ``learner.model``, part of a ``LightningModule``. ::
 
         class Classifier(lightning.pytorch.LightningModule):
@@ -34,7 +33,7 @@ class SizesCallback(Callback):
     A training resumed from the end of an epoch continues exactly. After a resumption within an epoch, Lightning starts
     its data from the beginning.
 
-    Fixed sizes are cut in place (:meth:`~ngn.contract.Learner.shrink`), in all optimisers, and in the averages of other
+    Fixed sizes are cut in place (:meth:`~ngn.learner.Learner.shrink`), in all optimisers, and in the averages of other
     callbacks. If a strategy wraps the module (DDP, FSDP), they stay masked until ``deploy``. With manual optimisation,
     boundaries move once in a batch, before the first step of an optimiser of the learner's parameters.
 
@@ -51,33 +50,27 @@ class SizesCallback(Callback):
             unknown.
     """
 
-    def __init__(
-        self, learner: Learner, lr: float = 5e-2, shrink: bool = True, by_importance: Any = None, loss: Any = None
-    ) -> None:
-        self.boundaries, self.done, self.shrink = BoundaryOptimizer(learner, lr), 0, shrink
-        self.by_importance, self.loss = by_importance, loss
+    done = 0
+    """Steps of the trainer."""
 
     def state_dict(self) -> dict[str, Any]:
-        return self.boundaries.state()
+        return self.moments()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.boundaries.restore(state_dict)
+        self.restore(state_dict)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        self.boundaries.check_model(pl_module)
-        self.total = trainer.estimated_stepping_batches
+        self.total, self.done = trainer.estimated_stepping_batches, trainer.global_step
         if not math.isfinite(self.total):
             raise ValueError("schedules need the number of training steps: set max_epochs or max_steps")
-        self.done = trainer.global_step
-        if not self.done:
-            batches = map(trainer.strategy.batch_to_device, trainer.train_dataloader)
-            self.boundaries.sort(self.by_importance, batches, self.loss)
-        learner, held = self.boundaries.learner, {id(p) for p in self.boundaries.learner.parameters()}
+        batches = map(trainer.strategy.batch_to_device, trainer.train_dataloader)
+        self.begin(pl_module, self.done, batches)
+        held = {id(p) for p in self.learner.parameters()}
         self.moving = [
             each for each in trainer.optimizers if held & {id(p) for g in each.param_groups for p in g["params"]}
         ]
         self.moved = False
-        learner.resume(*self._steps(trainer, pl_module))
+        self.learner.resume(*self._steps(trainer, pl_module))
 
     def _steps(self, trainer: Any, pl_module: Any) -> tuple[int, float]:
         """The number of steps, and the fraction of the training that is done."""
@@ -90,12 +83,12 @@ class SizesCallback(Callback):
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
         if not self.moved and any(optimizer is each for each in self.moving or trainer.optimizers):
             self.moved = True
-            self.boundaries.step()
+            self.step()
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         if trainer.global_step > self.done:  # false while gradients are accumulated
             self.done, self.moved = trainer.global_step, False
-            learner = self.boundaries.learner
+            learner = self.learner
             plain = self.shrink and trainer.model is pl_module
             held = (part for callback in trainer.callbacks for part in vars(callback).values())
             averages = [
@@ -105,7 +98,7 @@ class SizesCallback(Callback):
             learner.step(progress, trainer.optimizers if plain else None, averages)
             if self.done % trainer.log_every_n_steps == 0:
                 pl_module.log("t", learner.size().mean().float(), prog_bar=True)
-                if isinstance(learner, LimitedLearner):
+                if isinstance(learner, BudgetLearner):
                     pl_module.log(learner.budget.kind, learner.costs()[0].mean().float(), prog_bar=True)
 
 

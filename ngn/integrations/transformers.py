@@ -8,11 +8,10 @@ from typing import Any
 from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
 
-from ngn.contract import Learner
 from ngn.integrations import BoundaryOptimizer
 
 
-class SizesCallback(TrainerCallback, ExportableState):
+class SizesCallback(BoundaryOptimizer, TrainerCallback, ExportableState):
     """Learn the sizes of ``learner.model`` while a ``Trainer`` trains its weights. ::
 
         learner = ngn.learn_sizes(model, {"model.layers.*.mlp": ngn.Width(16)}, lambda0=1e-2)
@@ -27,7 +26,7 @@ class SizesCallback(TrainerCallback, ExportableState):
     A training resumed from a checkpoint continues exactly. Do not set ``restore_callback_states_from_checkpoint``: it
     is not needed, and transformers cannot create this callback, because the checkpoint does not contain the learner.
 
-    Fixed sizes are cut in place (:meth:`~ngn.contract.Learner.shrink`). With several processes, DeepSpeed, FSDP,
+    Fixed sizes are cut in place (:meth:`~ngn.learner.Learner.shrink`). With several processes, DeepSpeed, FSDP,
     ``torch_compile`` or ``load_best_model_at_end`` they stay masked until ``deploy``.
 
     Args:
@@ -42,17 +41,10 @@ class SizesCallback(TrainerCallback, ExportableState):
         ValueError: in training, if the trained model does not contain the learner's model.
     """
 
-    def __init__(
-        self, learner: Learner, lr: float = 5e-2, shrink: bool = True, by_importance: Any = None, loss: Any = None
-    ) -> None:
-        self.boundaries, self.shrink = BoundaryOptimizer(learner, lr), shrink
-        self.by_importance, self.loss = by_importance, loss
-
     def state(self) -> dict[str, Any]:
-        return {"args": {}, "attributes": self.boundaries.state()}
+        return {"args": {}, "attributes": self.moments()}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        self.boundaries.check_model(others["model"])
         if args.load_best_model_at_end:
             warnings.warn(
                 "load_best_model_at_end may load a checkpoint from before the sizes were fixed, with a larger model: "
@@ -60,23 +52,22 @@ class SizesCallback(TrainerCallback, ExportableState):
                 stacklevel=2,
             )
         if state.global_step and type(self).__name__ in state.stateful_callbacks:
-            self.boundaries.restore(state.stateful_callbacks[type(self).__name__]["attributes"])
-        if not state.global_step:
-            self.boundaries.sort(self.by_importance, others["train_dataloader"], self.loss)
-        self.boundaries.learner.resume(state.global_step, self._progress(state))
+            self.restore(state.stateful_callbacks[type(self).__name__]["attributes"])
+        self.begin(others["model"], state.global_step, others["train_dataloader"])
+        self.learner.resume(state.global_step, self._progress(state))
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        self.boundaries.step()
+        self.step()
 
     def on_log(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         logs = others.get("logs") or {}
         if "loss" in logs or "train_loss" in logs:  # an evaluation's logs must hold numbers only
-            logs["sizes"] = self.boundaries.learner.standing()
+            logs["sizes"] = self.learner.standing()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         masked = args.deepspeed or args.fsdp or args.torch_compile or args.load_best_model_at_end
         optimizer = others["optimizer"] if self.shrink and not masked else None
-        self.boundaries.learner.step(self._progress(state), optimizer)
+        self.learner.step(self._progress(state), optimizer)
 
     @staticmethod
     def _progress(state: Any) -> float:

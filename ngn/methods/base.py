@@ -87,8 +87,8 @@ class Capacity(nn.Module, ABC):
     """Whether all K coefficients are 1, and stay so while the size is rounded."""
     growing = False
     """Whether components are allocated as the size grows."""
-    batch: Any = None
-    """Computes coefficients together with those of other capacities (:mod:`ngn.methods.batch`); None for none."""
+    results: dict[Any, Any] | None = None
+    """Of a forward pass, in which all capacities are computed together (:mod:`ngn.methods.batch`); None: one by one."""
     rms_eps: float | None = None
     """If a number, every f_k is divided by sqrt(mean f_k^2 + rms_eps) over the batch before it is weighted."""
 
@@ -154,8 +154,12 @@ class Capacity(nn.Module, ABC):
         return self.weights()[..., : g.shape[-1]] * g
 
     def batched(self, mode: Mode) -> bool:
-        """Whether ``batch`` computes the coefficients in this mode."""
+        """Whether :meth:`scaled` can multiply by the coefficients in this mode."""
         return False
+
+    def scaled(self, x: Tensor, dim: int, ranks: Tensor | None) -> Tensor:
+        """``x`` times the coefficients along ``dim``, in the order of ``ranks``."""
+        raise NotImplementedError(f"{type(self).__name__} gives coefficients alone")
 
     def kept(self) -> Tensor:
         """Which components truncation keeps, bool [*R, K]: the leading ones, unless a method overrides this."""

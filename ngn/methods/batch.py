@@ -1,24 +1,30 @@
-"""All gates of a model as one batch [G, K].
+"""Several gates at once: what a forward pass, a penalty or a placement needs of all of them.
 
-With a boundary per map, a step would compute hundreds of numbers one by one. Gates that are closed to
-:data:`~ngn.schedules.GATE_CUTOFF` are exactly 0 in the batch: products with smaller ones would be denormal, and slow.
+With a boundary per map, a step would compute hundreds of numbers one by one. Values and slopes of coefficients are
+computed without a graph. Gates that are closed to :data:`~ngn.schedules.GATE_CUTOFF` are exactly 0 in them: products
+with smaller ones would be denormal, and slow.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from ngn.gate import snapping, softplus_inverse
+from ngn import gate as equations
+from ngn.gate import softplus_inverse
 from ngn.methods.base import Capacity
-from ngn.methods.ngn import CountGate
-from ngn.schedules import GATE_CUTOFF, shape_at
+from ngn.schedules import GATE_CUTOFF
+
+if TYPE_CHECKING:
+    from ngn.methods.ngn import CountGate
+
+Result = tuple[Tensor, Tensor, dict[Any, tuple[Tensor, Tensor, Tensor | None]]]
+"""Soft coefficients and their slopes dc/dtau, float64 [K], and both as tensors of some shape and type needed them."""
 
 
 class _Coefficients(torch.autograd.Function):
@@ -71,10 +77,10 @@ def _transformed() -> bool:
 
 
 class GateBatch:
-    """The gates of a model, computed together when the first of them is needed in a forward pass of ``model``.
+    """Compute the gates of a model together, when a forward pass of ``model`` begins.
 
-    On the CPU they are computed again only if a boundary has moved. Outside a pass each gate is computed by itself, in
-    the same way.
+    On the CPU they are computed again only if a boundary has moved. Outside a pass each gate computes its own, in the
+    same way.
 
     Args:
         model: holds the axes; gets hooks that begin and end a pass. Truncation removes them.
@@ -83,32 +89,24 @@ class GateBatch:
 
     def __init__(self, model: nn.Module, gates: Sequence[CountGate]) -> None:
         self.gates = [*gates]
-        self._passing = self._current = False
+        self.results: dict[CountGate, Result] = {}
+        """Those of the pass that is running; the gates share it."""
+        self._computed: list[Result] = []
         self._state: list[Any] | None = None
-        """What the results were computed from."""
-        self._parts: list[tuple[Tensor, Tensor]] = []
-        self._expanded: dict[tuple[Any, ...], tuple[Tensor, Tensor, Tensor | None]] = {}
-        for number, gate in enumerate(gates):
-            gate.batch, gate.row = self, number
+        """What these were computed from."""
+        for gate in gates:
+            gate.results = self.results
         model.register_forward_pre_hook(self.begin)
         model.register_forward_hook(self.end, always_call=True)
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy computes anew."""
-        return self.__dict__ | {"_current": False, "_state": None, "_weights": [], "_parts": [], "_expanded": {}}
+        return self.__dict__ | {"_state": None, "_weights": [], "_computed": []}
 
     def begin(self, module: nn.Module, args: Any) -> None:
-        """Begin a forward pass, before which boundaries may have moved."""
-        if not torch.compiler.is_compiling():
-            self._passing, self._current = True, False
-
-    def end(self, module: nn.Module, args: Any, output: Any) -> None:
-        """End a forward pass, also after an error."""
-        if not torch.compiler.is_compiling():
-            self._passing = False
-
-    def _renew(self) -> None:
         """Compute all gates, if any of them has moved; on a GPU in each pass, as reading it would wait for it."""
+        if torch.compiler.is_compiling() or all(gate.all_open for gate in self.gates):
+            return
         state: list[Any] | None = None
         if all(gate.tau.device.type == "cpu" for gate in self.gates):
             held = [(gate.tau, gate.beta, gate.rounded, gate.settled) for gate in self.gates]
@@ -116,110 +114,109 @@ class GateBatch:
             state += [(id(gate.w), gate.w._version) for gate in self.gates]
         if state is None or state != self._state:
             with torch.inference_mode(False):  # results may be used again with gradients
-                self._parts, self._expanded = values_and_slopes(self.gates), {}
+                self._computed = values_and_slopes(self.gates)
             self._state, self._weights = state, [gate.w for gate in self.gates]  # held, so that ids stay theirs
-        self._current = True
+        self.results.update(zip(self.gates, self._computed, strict=True))
 
-    def parts(self, gate: CountGate) -> tuple[Tensor, Tensor]:
-        """The soft coefficients of a gate and their slopes dc/dtau, without gradients, both float64 [K]."""
-        if not self._passing:
-            return values_and_slopes([gate])[0]
-        if not self._current:
-            self._renew()
-        return self._parts[gate.row]
+    def end(self, module: nn.Module, args: Any, output: Any) -> None:
+        """End a forward pass, also after an error."""
+        if not torch.compiler.is_compiling():
+            self.results.clear()
 
-    def coefficients(self, gate: CountGate) -> Tensor:
-        """The soft coefficients of a gate, float64 [K]."""
-        of = _of_tau if _transformed() else _Coefficients.apply
-        row: Tensor = of(*self.parts(gate), gate.tau)
-        return row
 
-    def scaled(self, x: Tensor, gate: CountGate, dim: int, ranks: Tensor | None) -> Tensor:
-        """``x`` times the soft coefficients along ``dim``, a multiple of K long, in the order of ``ranks``."""
-        values, slopes = self.parts(gate)
-        key = (gate.row, x.shape[dim], x.dtype, x.device)
-        expanded = self._expanded.get(key) if self._passing else None
-        if expanded is None or expanded[2] is not ranks:
-            values = values.to(x.device, x.dtype)
-            slopes = slopes.to(x.device, torch.promote_types(x.dtype, torch.float32))
-            if ranks is not None:
-                values, slopes = values[ranks], slopes[ranks]
-            if (width := x.shape[dim] // len(values)) > 1:
-                values, slopes = values.repeat_interleave(width), slopes.repeat_interleave(width)
-            expanded = values, slopes, ranks
-            if self._passing and not torch.is_inference_mode_enabled():
-                self._expanded[key] = expanded
-        if _transformed():
-            return x * _of_tau(*expanded[:2], gate.tau).view(-1, *[1] * (x.dim() - 1 - dim % x.dim()))
-        result: Tensor = _Scaled.apply(x, *expanded[:2], dim % x.dim(), gate.tau)
-        return result
+def result_of(gate: CountGate) -> Result:
+    """The soft coefficients of a gate in this pass, without gradients."""
+    result = None if gate.results is None else gate.results.get(gate)
+    return values_and_slopes([gate])[0] if result is None else result
+
+
+def coefficients(gate: CountGate) -> Tensor:
+    """The soft coefficients of a gate, float64 [K]."""
+    row: Tensor = (_of_tau if _transformed() else _Coefficients.apply)(*result_of(gate)[:2], gate.tau)
+    return row
+
+
+def scaled(x: Tensor, gate: CountGate, dim: int, ranks: Tensor | None) -> Tensor:
+    """``x`` times the soft coefficients along ``dim``, a multiple of K long, in the order of ``ranks``."""
+    values, slopes, expanded = result_of(gate)
+    key = (x.shape[dim], x.dtype, x.device)
+    here = expanded.get(key)
+    if here is None or here[2] is not ranks:
+        values = values.to(x.device, x.dtype)
+        slopes = slopes.to(x.device, torch.promote_types(x.dtype, torch.float32))
+        if ranks is not None:
+            values, slopes = values[ranks], slopes[ranks]
+        if (width := x.shape[dim] // len(values)) > 1:
+            values, slopes = values.repeat_interleave(width), slopes.repeat_interleave(width)
+        here = values, slopes, ranks
+        if not torch.is_inference_mode_enabled():
+            expanded[key] = here
+    if _transformed():
+        return x * _of_tau(*here[:2], gate.tau).view(-1, *[1] * (x.dim() - 1 - dim % x.dim()))
+    result: Tensor = _Scaled.apply(x, *here[:2], dim % x.dim(), gate.tau)
+    return result
+
+
+def _all(gates: Sequence[CountGate], name: str) -> Tensor:
+    """One tensor of each gate, [*R, G]."""
+    return torch.stack([getattr(gate, name) for gate in gates], -1)
+
+
+def _each(like: Tensor, gates: Sequence[CountGate], name: str) -> Tensor:
+    """One number of each gate, [G]."""
+    return like.new_tensor([getattr(gate, name) for gate in gates])
 
 
 @torch.no_grad()
-def values_and_slopes(gates: Sequence[CountGate]) -> list[tuple[Tensor, Tensor]]:
+def values_and_slopes(gates: Sequence[CountGate]) -> list[Result]:
     """c_k = w_k g_k(t) of each of G gates on one device, and its slope dc_k/dtau, both float64 [K]."""
-    t, beta = boundaries(gates), torch.stack([gate.beta for gate in gates])
+    t, beta = boundaries(gates), _all(gates, "beta")
     w = pad_sequence([gate.weights() for gate in gates], batch_first=True)
     beyond = t + _each(t, gates, "delta")
     k = torch.arange(w.shape[1], dtype=t.dtype, device=t.device)
     g = torch.sigmoid(beta[:, None] * (beyond[:, None] - k))
     last = (beyond - math.log(GATE_CUTOFF) / beta).floor()
     g = torch.where(k <= torch.where(last.isfinite(), last, 0.0).clamp(min=0.0)[:, None], g, 0.0)
-    values, rounded = w * g, torch.stack([gate.rounded for gate in gates])
-    slope = torch.where(rounded > 0, 0.0, beta * boundary_slopes(gates))
+    values, slope = w * g, torch.where(_all(gates, "rounded") > 0, 0.0, beta * boundary_slopes(gates))
     rows = zip(values.unbind(), (values * (1.0 - g) * slope[:, None]).unbind(), gates, strict=True)
-    return [(row[: gate.K], slopes[: gate.K]) for row, slopes, gate in rows]
+    return [(row[: gate.K], slopes[: gate.K], {}) for row, slopes, gate in rows]
 
 
 def boundaries(gates: Sequence[CountGate]) -> Tensor:
     """t of each gate, float64 [*R, G], as :meth:`CountGate.t <ngn.methods.ngn.CountGate.t>` computes it."""
-    tau, rounded, settled = (
-        torch.stack([getattr(gate, name) for gate in gates], -1) for name in ("tau", "rounded", "settled")
-    )
-    learned = _strides(tau, gates) * F.softplus(tau, threshold=700.0)
-    return torch.where(rounded > 0, settled / rounded, learned)
+    tau = _all(gates, "tau")
+    return equations.boundary(tau, _each(tau, gates, "stride"), _all(gates, "settled"), _all(gates, "rounded"))
 
 
 def sizes(capacities: Sequence[Capacity]) -> Tensor:
     """The continuous size of each capacity, float64 [*R, G]."""
-    if all(getattr(capacity, "batch", None) is not None for capacity in capacities):
+    if all(capacity.results is not None for capacity in capacities):
         return boundaries(capacities).detach()  # type: ignore[arg-type]
     return torch.stack([capacity.size() for capacity in capacities], -1)
 
 
-def penalty(gates: Sequence[CountGate]) -> Tensor:
-    """The sum of lambda t + alpha sin^2(pi t) over the gates, whose price is that of their schedules: float64 [*R]."""
+def penalty(capacities: Sequence[Capacity]) -> Tensor:
+    """The sum of the penalties, float64 [*R]."""
+    if any(capacity.results is None for capacity in capacities):
+        return torch.stack([capacity.penalty() for capacity in capacities]).sum(0)
+    gates: Sequence[CountGate] = capacities  # type: ignore[assignment]
     t = boundaries(gates)
-    if any(gate.committed for gate in gates):
-        price, alpha = (torch.stack([getattr(gate, name) for gate in gates], -1) for name in ("price", "alpha"))
-    else:
-        lambda0, most, kappa = (
-            torch.stack([getattr(gate, name) for gate in gates], -1) for name in ("lambda0", "alpha_max", "kappa")
-        )
-        price = lambda0 * t.new_tensor([shape_at(gate.shapes[0], gate.now) for gate in gates])
-        snap = t.new_tensor([shape_at(gate.shapes[1], gate.now) for gate in gates])
-        alpha = torch.maximum(most, kappa * price) * snap
-    return (price * t + alpha * snapping(t)).sum(-1)
+    price = _all(gates, "lambda0") * t.new_tensor([gate.scheduled(0) for gate in gates])
+    snap = t.new_tensor([gate.scheduled(1) for gate in gates])
+    alpha = torch.maximum(_all(gates, "alpha_max"), _all(gates, "kappa") * price) * snap
+    return equations.penalty(t, price, alpha).sum(-1)
 
 
 def boundary_slopes(gates: Sequence[CountGate]) -> Tensor:
     """dt/dtau of each gate, float64 [*R, G]."""
-    tau = torch.stack([gate.tau.detach() for gate in gates], -1)
-    return _strides(tau, gates) * tau.sigmoid()
+    tau = _all(gates, "tau").detach()
+    return _each(tau, gates, "stride") * tau.sigmoid()
 
 
 @torch.no_grad()
 def place(gates: Sequence[CountGate], t: Tensor, beta: Tensor) -> None:
     """Move the boundaries to ``t`` > 0 and set the sharpness until the schedules move again, both [*R, G]."""
-    tau = softplus_inverse(t / _strides(t, gates))
+    tau = softplus_inverse(t / _each(t, gates, "stride"))
     for gate, value, sharpness in zip(gates, tau.unbind(-1), beta.to(tau).unbind(-1), strict=True):
         gate.tau.copy_(value)
         gate.beta = sharpness
-
-
-def _each(like: Tensor, gates: Sequence[CountGate], name: str) -> Tensor:
-    return like.new_tensor([getattr(gate, name) for gate in gates])
-
-
-def _strides(like: Tensor, gates: Sequence[CountGate]) -> Tensor:
-    return _each(like, gates, "stride")

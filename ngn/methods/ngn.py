@@ -6,21 +6,22 @@ from collections.abc import Callable
 from typing import Any, Self
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ngn.gate import (
     COMMITTED,
     active_components,
+    boundary,
     gates,
+    penalty,
     prefix,
     retained_count,
-    snapping,
     softplus_inverse,
 )
 from ngn.methods.base import CapacityExceeded, Mode, Scalar, Weighted, on_host, setting
+from ngn.methods.batch import coefficients, scaled
 from ngn.orders import Order
-from ngn.schedules import DELAYED_LINEAR, LINEAR, POWER_DECAY, Shape, between, require_shapes, shape_at
+from ngn.schedules import DELAYED_LINEAR, LINEAR, POWER_DECAY, Shape, require_shapes, shape_at
 
 NOMINAL_ZERO = 1e-4
 """The boundary that stands for 0, which softplus does not reach."""
@@ -63,8 +64,6 @@ class CountGate(Weighted):
     """
 
     has_boundary = True
-    row = 0
-    """The place in ``batch``."""
     now = 0.0
     """Training progress of the schedules."""
     rounded: Tensor
@@ -212,22 +211,24 @@ class CountGate(Weighted):
             super().set_progress(progress)
             return
         self.now = progress
-        self.beta = between(self.beta_start, self.beta_end, self.shapes[2], progress)
+        self.beta = self.beta_start + (self.beta_end - self.beta_start) * shape_at(self.shapes[2], progress)
         self._commit(progress)
         super().set_progress(progress)
         self.all_open = self._opened()
 
+    def scheduled(self, number: int) -> float:
+        """The value of the schedule of price (0) or snapping (1); 0 once committed."""
+        return 0.0 if self.committed else shape_at(self.shapes[number], self.now)
+
     @property
     def price(self) -> Tensor:
-        """lambda, [*R]; 0 once committed."""
-        price = self.lambda0 * shape_at(self.shapes[0], self.now)
-        return torch.zeros_like(price) if self.committed else price
+        """lambda, [*R]."""
+        return self.lambda0 * self.scheduled(0)
 
     @property
     def alpha(self) -> Tensor:
-        """Strength of snapping, [*R]; 0 once committed."""
-        snap = 0.0 if self.committed else shape_at(self.shapes[1], self.now)
-        return torch.maximum(self.alpha_max, self.kappa * self.price) * snap
+        """Strength of snapping, [*R]."""
+        return torch.maximum(self.alpha_max, self.kappa * self.price) * self.scheduled(1)
 
     def commit_at(self, progress: float | None) -> None:
         if progress is not None and not 0.0 < progress < 1.0:
@@ -242,7 +243,7 @@ class CountGate(Weighted):
         before, self.committed = self.committed, self.commit is not None and progress >= self.commit
         if self.committed:
             fresh = self.rounded == 0
-            self.settled.copy_(torch.where(fresh, torch.floor(self._learned() + 0.5), self.settled))
+            self.settled.copy_(torch.where(fresh, torch.floor(self.t() + 0.5), self.settled))
             self.rounded.masked_fill_(fresh, 1.0)
             self.beta = torch.full_like(self.beta, COMMITTED)
         elif before:
@@ -272,20 +273,9 @@ class CountGate(Weighted):
         t = torch.where(finite, settled, 1.0).clamp(min=NOMINAL_ZERO)
         return torch.where(finite, softplus_inverse(t / self.stride), torch.nan)
 
-    @torch.no_grad()
-    def put_at(self, count: int) -> None:
-        """Move the boundary to where it retains ``count`` components."""
-        self.tau.fill_(softplus_inverse(max(NOMINAL_ZERO, count - self.smallest_count) / self.stride))
-
-    def _learned(self) -> Tensor:
-        return self.stride * F.softplus(self.tau, threshold=700.0)
-
     def t(self) -> Tensor:
-        """The boundary t = stride softplus(tau), [*R]; from the commit on an integer without gradient.
-
-        It depends on tensors alone, so that averages of models are rounded together with the model.
-        """
-        return torch.where(self.rounded > 0, self.settled / self.rounded, self._learned())
+        """The boundary t, [*R]; from the commit on an integer without gradient."""
+        return boundary(self.tau, self.stride, self.settled, self.rounded)
 
     def gates(self, mode: Mode) -> Tensor:
         """Soft: g_k(t). Hard: 1 on the retained prefix. Kept: g_k(t) on the retained prefix."""
@@ -297,18 +287,19 @@ class CountGate(Weighted):
         return soft if mode == "soft" else soft * prefix(self.count(), k)
 
     def batched(self, mode: Mode) -> bool:
-        if self.batch is None or mode != "soft" or self.law is not None or torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or self.results is None or mode != "soft" or self.law is not None:
             return False
         return not torch._C._are_functorch_transforms_active()  # its functions have no rules for them
 
     def coefficients(self, mode: Mode) -> Tensor:
-        c: Tensor = self.batch.coefficients(self) if self.batched(mode) else super().coefficients(mode)
-        return c
+        return coefficients(self) if self.batched(mode) else super().coefficients(mode)
+
+    def scaled(self, x: Tensor, dim: int, ranks: Tensor | None) -> Tensor:
+        return scaled(x, self, dim, ranks)
 
     def penalty(self) -> Tensor:
-        """lambda t + alpha sin^2(pi t)."""
         t = self.t()
-        return self.price * t + self.alpha * snapping(t)
+        return penalty(t, self.price, self.alpha)
 
     def count(self) -> Tensor:
         return retained_count(self.t().detach(), self.K, self.delta)

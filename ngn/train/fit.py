@@ -13,10 +13,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from ngn.allocation import BudgetLearner
-from ngn.confirmation import PARTS
-from ngn.contract import Learner
+from ngn.evidence import PARTS
 from ngn.importance import BATCHES, Importance
-from ngn.learner import CapacityLearner
+from ngn.learner import Learner
 from ngn.methods.ngn import COMMIT
 from ngn.train.batches import Batches, FullBatches, HeldOutParts, IteratedBatches, ShuffledBatches, Split, rows_of
 from ngn.train.losses import as_loss, is_pair, named, told
@@ -89,16 +88,15 @@ def fit(
             f"{type(learner).__name__}"
         )
     plan = _checked(inputs, targets, loss, plan, settings)
-    if isinstance(learner, CapacityLearner):
-        if commit is not None:
-            learner.commit_at(commit)
-        own = sorted({axis.capacity.commit for axis in learner.axes if axis.capacity.commit not in (None, commit)})
-        if own and commit != COMMIT:
-            warnings.warn(
-                f"commit={commit} does not apply to gates with a commit of their own ({', '.join(map(str, own))}): "
-                f"pass it where the gates are made, as in learn_sizes(..., commit={commit})",
-                stacklevel=2,
-            )
+    if commit is not None:
+        learner.commit_at(commit)
+    own = sorted({axis.capacity.commit for axis in learner.axes if axis.capacity.commit not in (None, commit)})
+    if own and commit != COMMIT:
+        warnings.warn(
+            f"commit={commit} does not apply to gates with a commit of their own ({', '.join(map(str, own))}): "
+            f"pass it where the gates are made, as in learn_sizes(..., commit={commit})",
+            stacklevel=2,
+        )
     settings.setdefault("shrink", settings.get("model") is None)
     if held_out is not None and not isinstance(learner, BudgetLearner):
         raise ValueError("held_out= judges sizes under a budget: call learn_sizes(..., budget=...), or leave it out")
@@ -110,7 +108,7 @@ def fit(
     called = settings.get("model")
     whole = as_loss(loss, learner if called is None else called, lambda: batches.at(0))
     if by_importance is not None:
-        if not isinstance(learner, CapacityLearner):
+        if not learner.axes:
             raise ValueError("by_importance= sorts the units of ngn.learn_sizes: pass its learner, or leave it out")
         several = 1 if isinstance(batches, FullBatches) else BATCHES
         learner.sort(by_importance, (batches.at(n) for n in range(several)), whole)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -10,106 +9,39 @@ import torch
 from torch import Tensor
 
 from ngn.schedules import CONSTANT, Shape
-from ngn.train.eight_bit import EightBitAdamW
 
 ClipScope = Literal["joint", "separate", "body"]
-OptimizerKind = Literal["adam", "adamw", "adamw8bit"]
-"""Weight decay as an L2 term of the gradient (adam), or decoupled from it (adamw); adamw8bit has quantised moments."""
+OptimizerKind = Literal["adam", "adamw"]
+"""Weight decay as an L2 term of the gradient (adam), or decoupled from it (adamw)."""
 
 
-class ReplicaAdam(torch.optim.Optimizer):
-    """Adam with one learning rate per replica, in the arithmetic of :class:`torch.optim.Adam`.
-
-    The leading axis of every parameter is the replica axis.
-
-    Args:
-        groups: parameter groups. Each has ``rates``, float64 [R], which every step multiplies by the group's ``lr``.
-        betas, eps: as in :class:`torch.optim.Adam`; a group may have its own, and its own ``weight_decay``.
-        decoupled: weight decay as in :class:`torch.optim.AdamW`.
-    """
-
-    def __init__(
-        self,
-        groups: list[dict[str, Any]],
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        decoupled: bool = False,
-    ) -> None:
-        super().__init__(groups, {"lr": 1.0, "betas": betas, "eps": eps, "weight_decay": 0.0})
-        self.decoupled = decoupled
-
-    @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """Take one step with every replica."""
-        for group in self.param_groups:
-            beta1, beta2 = group["betas"]
-            for p in group["params"]:
-                if p.grad is None:
-                    continue
-                grad, decay = p.grad, group["weight_decay"]
-                rates = group["lr"] * group["rates"].view(-1, *[1] * (p.dim() - 1))
-                if decay and self.decoupled:
-                    p.mul_((1.0 - rates * decay).to(p))
-                elif decay:
-                    grad = grad.add(p, alpha=decay)
-                state = self.state[p]
-                if not state:
-                    state["step"] = torch.tensor(0.0)
-                    state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(p), torch.zeros_like(p)
-                state["step"] += 1
-                step = float(state["step"])
-                m, v = state["exp_avg"], state["exp_avg_sq"]
-                m.lerp_(grad, 1 - beta1)
-                v.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-                denominator = v.sqrt().div_(math.sqrt(1 - beta2**step)).add_(group["eps"])
-                p.sub_(m / denominator * (rates / (1 - beta1**step)).to(p))
-
-
-def adam(
+def groups_of(
     body: Sequence[Tensor],
     controllers: Sequence[Tensor],
     lr: float | Tensor,
     lr_boundary: float | Tensor,
-    weight_decay: float,
-    eps: float = 1e-8,
-    kind: OptimizerKind = "adam",
+    weight_decay: float = 0.0,
     shapes: tuple[Shape, Shape] = (CONSTANT, CONSTANT),
-) -> torch.optim.Optimizer:
-    """Return Adam or AdamW with one group for the body and one for the controllers, which have no weight decay.
+) -> tuple[list[dict[str, Any]], bool]:
+    """Return parameter groups of body and controllers, and whether all replicas share their learning rates.
 
-    If all replicas share their rates, this is torch's fused optimiser or
-    :class:`~ngn.train.eight_bit.EightBitAdamW`, else :class:`ReplicaAdam`. In every step, the
-    caller sets the ``lr`` of each group to its ``rate`` times its schedule ``shape``.
-
-    Args:
-        body, controllers: the parameters of the two groups.
-        lr, lr_boundary: their learning rates: one number, or [R].
-        weight_decay: weight decay of the body.
-        eps: added to Adam's denominator.
-        kind: Adam, AdamW, or AdamW with quantised moments of the body.
-        shapes: the schedules of the two rates.
+    In every step, the ``lr`` of a group is to be its ``rate`` times its schedule ``shape``. If replicas have rates of
+    their own, these are ``rates``, float64 [R], and ``rate`` is 1. Controllers have no weight decay.
 
     Raises:
-        ValueError: if there is no parameter; for "adamw8bit", if there is no body, or replicas have rates of their own.
-        ModuleNotFoundError: for "adamw8bit" without torchao.
+        ValueError: if there is no parameter.
     """
+    each = [torch.as_tensor(rates, dtype=torch.float64).flatten() for rates in (lr, lr_boundary)]
+    shared = all(bool((rates == rates[0]).all()) for rates in each)
     groups: list[dict[str, Any]] = []
-    both = [torch.as_tensor(rates, dtype=torch.float64).flatten() for rates in (lr, lr_boundary)]
-    shared = all(bool((rates == rates[0]).all()) for rates in both)
-    for params, rates, decay, shape in zip((body, controllers), both, (weight_decay, 0.0), shapes, strict=True):
+    for params, rates, decay, shape in zip((body, controllers), each, (weight_decay, 0.0), shapes, strict=True):
         if params:
             rate = float(rates[0]) if shared else 1.0
             settings = {"rate": rate, "lr": rate, "rates": rates, "shape": shape, "weight_decay": decay}
             groups.append({"params": list(params), **settings})
     if not groups:
         raise ValueError("the model has no trainable parameter: at least one needs requires_grad=True")
-    if kind == "adamw8bit":
-        if not shared or not body:
-            raise ValueError("adamw8bit needs a body to train, and one learning rate for all replicas: use adamw")
-        return EightBitAdamW(groups, eps)
-    if shared:
-        return (torch.optim.AdamW if kind == "adamw" else torch.optim.Adam)(groups, eps=eps, fused=True)
-    return ReplicaAdam(groups, eps=eps, decoupled=kind == "adamw")
+    return groups, shared
 
 
 def moments(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -134,8 +66,8 @@ def load_moments(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]
     """Load the result of :func:`moments` of an optimiser over the same parameters."""
     for i, p in enumerate(p for group in optimizer.param_groups for p in group["params"]):
         if f"adam.{i}.step" in tensors:
-            if isinstance(optimizer, EightBitAdamW):
-                optimizer.state[p] = optimizer.blank_state(p)
+            if (blank := getattr(optimizer, "blank_state", None)) is not None:  # moments that are no plain tensors
+                optimizer.state[p] = blank(p)
                 for part, held in (each for named in optimizer.state[p].items() for each in _parts(*named)):
                     held.copy_(tensors[f"adam.{i}.{part}"])
                 continue

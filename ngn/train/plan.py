@@ -24,12 +24,11 @@ class TrainPlan:
 
     Attributes:
         steps: optimiser steps.
-        lr, lr_boundary: learning rates of the body and of the controllers; one number, or one per replica.
+        lr, lr_boundary: learning rates of the body and of the controllers.
         lr_shape, lr_boundary_shape: schedules of the two rates over training progress.
         clip: largest gradient norm of a model; None for no clipping.
         clip_scope: parameters of one norm: "joint" (all together), "separate" (body and controllers each) or "body".
-        optimizer: "adam" (weight decay is an L2 term of the gradient), "adamw" (weight decay is decoupled), or
-            "adamw8bit" (moments of one byte per number, and stochastic rounding of weights in bfloat16; needs torchao).
+        optimizer: "adam" (weight decay is an L2 term of the gradient), or "adamw" (weight decay is decoupled).
         weight_decay: weight decay of the body; controllers have none.
         warmup: fraction of training, in [0, 1), in which both rates rise from 0; their schedules follow it.
         accumulate: micro-batches per step.

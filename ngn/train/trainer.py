@@ -1,7 +1,7 @@
 """The trainer of all tasks and methods.
 
 A step moves the schedules, computes the gradients of the task loss over the micro-batches, adds those of the learner's
-penalty, clips them per model and steps the optimiser, with the hooks of :class:`~ngn.contract.Learner` in between.
+penalty, clips them per model and steps the optimiser, with the hooks of :class:`~ngn.learner.Learner` in between.
 
 Losses have the shape [*R]. The models of a stack are independent, so the sum of their losses gives each model its own
 gradient. The trainer copies from the device to the host in three cases only: it shows progress, it writes a checkpoint,
@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -22,19 +22,18 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 
 from ngn.checks import evaluating
-from ngn.contract import Learner
+from ngn.learner import Learner
 from ngn.methods.base import Mode
 from ngn.schedules import warmed_up
-from ngn.train import checkpoint, interrupt
+from ngn.train import checkpoint
 from ngn.train.batches import Batches
+from ngn.train.checkpoint import Newest
 from ngn.train.losses import Loss
-from ngn.train.optim import adam, clip_gradients, load_moments, moments, pad_moments
+from ngn.train.optim import clip_gradients, groups_of, load_moments, moments, pad_moments
 from ngn.train.plan import History, TrainPlan
 from ngn.train.progress import ProgressLine, ProgressMode
 
 T = TypeVar("T")
-Newest = tuple[int, dict[str, Tensor], dict[str, Any]] | None
-"""The step, tensors and facts of a checkpoint."""
 CURVE_POINTS = 300
 """Largest number of points of a curve, evenly spaced over the training."""
 
@@ -50,22 +49,16 @@ class Trainer:
         plan: steps, optimiser, learning rates, clipping.
         model: a wrapper of the learner that the loss and evaluations call, such as ``DistributedDataParallel`` or
             ``torch.compile(learner)``. It needs a preset K. None calls the learner itself.
-        weight: returns the weight of a micro-batch: the number of items that its loss averages, such as tokens. The
-            gradient of a step then equals that of one large batch. None weighs all micro-batches equally.
         folder: the folder of checkpoints; None for no checkpoints.
         checkpoint_seconds: wall time between checkpoints.
-        identity: facts that must not change before a checkpoint is resumed; the engine is added to them. None resumes
-            any checkpoint.
         title: the text of the progress bar.
         progress: "auto" (a bar on a terminal, else a line every 30 s), "always" (a bar) or "never".
         on_step: called after each step with the number of finished steps; tests interrupt here.
-        on_point: called with each new point of the curves: step, objective and task loss [R], sizes [R, G]. A resumed
-            training first calls it with the points from before its checkpoint.
         on_evaluate: called every ``evaluate_every`` steps and at the end, with the number of finished steps and the
             model, as in :meth:`evaluate`. If it returns a tensor [*R], that is a point of the curve "held".
-        held_out: batches for :meth:`Learner.judge <ngn.contract.Learner.judge>`; None for none.
+        held_out: batches for :meth:`Learner.judge <ngn.learner.Learner.judge>`; None for none.
         evaluate_every: steps between evaluations; None evaluates only at the end.
-        shrink: cut fixed sizes in place (:meth:`~ngn.contract.Learner.shrink`), so that later steps are cheaper; not
+        shrink: cut fixed sizes in place (:meth:`~ngn.learner.Learner.shrink`), so that later steps are cheaper; not
             for a wrapped ``model``.
 
     >>> import torch, ngn
@@ -78,22 +71,16 @@ class Trainer:
     (5, 1, 1)
     """
 
-    engine: ClassVar[str] = "torch"
-    """The name of the program that does the arithmetic, for records."""
-
     learner: Learner
     batches: Batches
     loss: Loss
     plan: TrainPlan
     model: nn.Module | None = None
-    weight: Callable[[Any], float] | None = None
     folder: Path | None = None
     checkpoint_seconds: float = 60.0
-    identity: checkpoint.Identity = None
     title: str = "training"
     progress: ProgressMode = "auto"
     on_step: Callable[[int], None] | None = None
-    on_point: Callable[[int, Tensor, Tensor, Tensor], object] | None = None
     on_evaluate: Callable[[int, nn.Module], object] | None = None
     held_out: Batches | None = None
     evaluate_every: int | None = None
@@ -106,17 +93,13 @@ class Trainer:
         """Train to the end; resume from the newest checkpoint if there is one.
 
         Raises:
-            ngn.train.interrupt.Interrupted: after a signal, once a checkpoint is written.
             ValueError: if the loss is not one number per model.
         """
         learner, plan, newest = self.learner, self.plan, self._restored()
         body, controllers = self._trained = learner.body_parameters(), learner.controller_parameters()
         count = learner.replicas or 1
         device = (body or controllers)[0].device
-        rates, shapes = (plan.lr, plan.lr_boundary), (plan.lr_shape, plan.lr_boundary_shape)
-        if self.shrink and plan.optimizer == "adamw8bit":
-            raise ValueError("optimizer='adamw8bit' has moments that cannot be cut: set shrink=False")
-        optimizer = adam(body, controllers, *rates, plan.weight_decay, kind=plan.optimizer, shapes=shapes)
+        optimizer = self._optimizer()
         bad = torch.full((count,), -1, dtype=torch.int64, device=device)
         start, before, resumed = self._resume(newest, optimizer, bad)
         kept = set(np.unique(np.linspace(0, plan.steps - 1, CURVE_POINTS).astype(int)).tolist())
@@ -146,23 +129,32 @@ class Trainer:
                 if self.evaluate_every and (step + 1) % self.evaluate_every == 0 and step + 1 < plan.steps:
                     self._report(step + 1)
                 now = time.monotonic()
-                saving, stopping = self._pauses(now - saved, step + 1 == plan.steps)
-                if saving:
+                if self._due(now - saved, step + 1 == plan.steps):
                     self._save(step + 1, optimizer, bad, before + now - began, resumed)
                     saved = now
-                    if stopping:
-                        interrupt.raise_if_requested()
             if bar.drawn:
                 bar.show(plan.steps, learner.standing())
         return self._finish(bad, before - began, resumed)
 
-    def _pauses(self, seconds: float, last: bool) -> tuple[bool, bool]:
-        """Whether to save, ``seconds`` after the last time, and whether to stop then.
+    def _groups(self) -> tuple[list[dict[str, Any]], bool]:
+        """The parameter groups of the plan, and whether replicas share their learning rates."""
+        plan = self.plan
+        shapes = (plan.lr_shape, plan.lr_boundary_shape)
+        return groups_of(*self._trained, plan.lr, plan.lr_boundary, plan.weight_decay, shapes)
+
+    def _optimizer(self) -> torch.optim.Optimizer:
+        """Make the optimiser of body and controllers."""
+        groups, shared = self._groups()
+        if not shared:
+            raise ValueError("the models of a stack need one learning rate: give lr and lr_boundary one number each")
+        return (torch.optim.AdamW if self.plan.optimizer == "adamw" else torch.optim.Adam)(groups, fused=True)
+
+    def _due(self, seconds: float, last: bool) -> bool:
+        """Whether to save, ``seconds`` after the last time.
 
         After the last step it takes a tenth of the seconds: what follows, such as scoring, can be long and be killed.
         """
-        stopping = interrupt.requested()
-        return stopping or seconds >= self.checkpoint_seconds / (10 if last else 1), stopping
+        return seconds >= self.checkpoint_seconds / (10 if last else 1)
 
     def _finish(self, bad: Tensor, since: float, resumed: int) -> History:
         """Finish the learner and return the history; ``since`` plus the clock is the wall time of the training."""
@@ -225,19 +217,17 @@ class Trainer:
         optimizer.step()
         return objective, task.reshape(count), t
 
+    def _micro_batches(self, step: int) -> tuple[Iterable[Any], list[float]]:
+        """The micro-batches of a step, and their weights."""
+        parts = self.plan.accumulate
+        return (self.batches.at(step * parts + part) for part in range(parts)), [1.0] * parts
+
     def _backward(self, step: int) -> Tensor:
         """Compute the gradients of the mean task loss over the micro-batches; return that loss.
 
-        The mean is sum_i a_i L_i / sum_i a_i with the weights a_i of the micro-batches. L_i includes the penalty on
-        activations.
+        The mean is sum_i a_i L_i / sum_i a_i with the weights a_i of the micro-batches.
         """
-        parts = self.plan.accumulate
-        batches: Iterable[Any] = (self.batches.at(step * parts + part) for part in range(parts))
-        weights = [1.0] * parts
-        if self.weight is not None and parts > 1:
-            batches = list(batches)  # the first backward pass needs the sum of all weights
-            absolute = [float(self.weight(batch)) for batch in batches]
-            weights = [weight / max(absolute) for weight in absolute]  # equal weights become exactly 1
+        batches, weights = self._micro_batches(step)
         whole = sum(weights)
         total: Tensor | None = None
         for batch, weight in zip(batches, weights, strict=True):
@@ -247,8 +237,6 @@ class Trainer:
                 loss = self.loss(self._called(), batch)
                 if not isinstance(loss, Tensor) or not loss.requires_grad:
                     raise TypeError(f"a loss must be a tensor with a gradient, not {loss}: leave .item() out of it")
-                activity = self.learner.activity_penalty()
-                loss = loss if activity is None else loss + activity
             (loss.sum() / (whole / weight)).backward()
             part = loss.detach() if weight == 1 else loss.detach() * weight
             total = part if total is None else total + part
@@ -257,9 +245,8 @@ class Trainer:
         return total / whole
 
     def _keep(self, step: int, objective: Tensor, task: Tensor, t: Tensor) -> None:
+        """Note a point of the curves: objective and task loss [R], sizes [R, G]."""
         self._points.append((step, objective, task, t))
-        if self.on_point is not None:
-            self.on_point(step, objective, task, t)
 
     def _curves(self) -> dict[str, np.ndarray]:
         if not self._points:
@@ -279,19 +266,20 @@ class Trainer:
         for name, value in self._curves().items():
             tensors[f"curve.{name}"] = torch.from_numpy(value)
         tensors["diverged_at"] = bad
-        meta = {"seconds": seconds, "resumed": resumed, "steps": self.plan.steps}
-        checkpoint.save(self.folder, step, tensors, meta, self._identity())
+        self._write(step, tensors, {"seconds": seconds, "resumed": resumed, "steps": self.plan.steps})
 
-    def _identity(self) -> checkpoint.Identity:
-        return None if self.identity is None else {**self.identity, "engine": self.engine}
+    def _write(self, step: int, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+        """Write a checkpoint."""
+        assert self.folder is not None
+        checkpoint.save(self.folder, step, tensors, facts)
+
+    def _newest(self) -> Newest:
+        """Read the newest usable checkpoint."""
+        return None if self.folder is None else checkpoint.latest(self.folder)
 
     def _restored(self) -> Newest:
         """Let the learner load the newest checkpoint, which may remove parameters, and return the checkpoint."""
-        if self.folder is None:
-            return None
-        newest = checkpoint.latest(self.folder, self._identity())
-        checkpoint.remove_newer(self.folder, None if newest is None else newest[0])
-        if newest is not None:
+        if (newest := self._newest()) is not None:
             self.learner.restore(newest[1])
         return newest
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import ngn
-from ngn.confirmation import PARTS
+from ngn.evidence import PARTS
 from ngn.rounding import USED, largest
 
 

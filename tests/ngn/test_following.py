@@ -121,12 +121,13 @@ class SAM(torch.optim.Optimizer):
 
 
 def sam(learner):
-    return [SAM([*learner.body_parameters(), *learner.controller_parameters()])]
+    return [SAM([{"params": learner.body_parameters()}, {"params": learner.controller_parameters()}])]
 
 
 def two(learner, of_matrices=lambda p: torch.optim.SGD(p, lr=1e-2, momentum=0.9)):
     body = learner.body_parameters()
-    others = [*(p for p in body if p.dim() != 2), *learner.controller_parameters()]
+    boundaries = {"params": learner.controller_parameters(), "weight_decay": 0.0}
+    others = [{"params": [p for p in body if p.dim() != 2]}, boundaries]
     return [of_matrices([p for p in body if p.dim() == 2]), torch.optim.AdamW(others, lr=1e-2)]
 
 

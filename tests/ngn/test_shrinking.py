@@ -16,8 +16,10 @@ from torch.nn.utils import parametrizations
 from traceable import AttentionUNet, C2f, DenseNet, Inception, UNet, example_of, network
 
 import ngn
+from experiments.models.optim import ReplicaAdam
+from ngn.gate import softplus_inverse
 from ngn.shrinking import shrink
-from ngn.train.optim import adam
+from ngn.train.optim import groups_of
 
 
 def assert_same_training(learner, optimizer, twin, other, x, **tolerance):
@@ -103,7 +105,7 @@ def test_our_adam_with_a_rate_for_each_replica_is_cut():
     learner = ngn.CapacityLearner(stack_of(awake(structure.bank(5, seeds)), gate, True, seeds)).double()
     twin, x = copy.deepcopy(learner), structure.x(torch.float64)
     both = [
-        (each, adam(each.body_parameters(), each.controller_parameters(), rates, rates, 0.1))
+        (each, ReplicaAdam(groups_of(each.body_parameters(), each.controller_parameters(), rates, rates, 0.1)[0]))
         for each in (learner, twin)
     ]
     for each, optimizer in both:
@@ -194,7 +196,7 @@ def test_a_schedule_that_starts_again_goes_on_from_what_is_left():
     assert float(learner.size()) == pytest.approx(3.0)
     assert learner(X.float()).requires_grad
     with torch.no_grad():
-        learner.axes[0].capacity.put_at(2)
+        learner.axes[0].capacity.tau.fill_(softplus_inverse(1.0))
     learner.set_progress(0.6)
     assert learner.shrink()
     assert learner.model[0].out_features == 2

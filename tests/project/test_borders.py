@@ -23,7 +23,6 @@ LIBRARY = {"torch", "numpy", "safetensors"}
 EXCEPTIONS = {
     "lightning": "ngn.integrations.lightning",  # whose trainer it is for; nothing imports it
     "transformers": "ngn.integrations.transformers",  # likewise
-    "torchao": "ngn.train.eight_bit",  # for the one optimiser that is torchao's
     "rich": "ngn.train.progress",  # for the bar on a terminal alone
 }
 """Further package → the one file of the library that imports it, and why it may."""

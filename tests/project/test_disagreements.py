@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 import own_records
-import pytest
 
-from experiments.analysis.collect import Reader
-from experiments.analysis.compare import Comparison, totals
+from experiments.analysis.compare import Comparison, compare_all, totals
 from experiments.analysis.terminal import tex_to_text
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL
 from experiments.core.paths import ROOT
-from experiments.studies import judge_all
+from experiments.studies import judge_all, macros
 
 PAGE = (ROOT / "docs" / "disagreements.md").read_text()
 TEXT = " ".join(PAGE.split())
 
 
-@pytest.fixture(scope="module")
-def reader() -> Reader:
-    return own_records.reader()
-
-
-@pytest.fixture(scope="module")
+@functools.cache
 def items() -> tuple[Comparison, ...]:
-    return own_records.report().items
+    return compare_all(own_records.reader(), macros())
 
 
-def test_every_disagreement_stands_there_once_with_its_numbers(items: tuple[Comparison, ...]) -> None:
+def test_every_disagreement_stands_there_once_with_its_numbers() -> None:
     apart = {}
-    for item in items:
+    for item in items():
         outside = item.row.seeds == 1 and not all(part.inside for part in item.verdict.parts)
         if not item.stand_in and (item.verdict.word == DISAGREES or outside):
             apart.setdefault(item.fact, []).append(item)
@@ -49,8 +43,8 @@ def test_every_disagreement_stands_there_once_with_its_numbers(items: tuple[Comp
     assert not missing
 
 
-def test_the_totals_are_those_of_the_verdicts(items: tuple[Comparison, ...]) -> None:
-    found = totals(items)
+def test_the_totals_are_those_of_the_verdicts() -> None:
+    found = totals(items())
     assert (
         f"Of {found.facts.total()} facts that can be judged {found.facts[DISAGREES]} disagree, "
         f"{found.facts[AGREES]} agree and {found.facts[CANNOT_TELL]} cannot be told; chance alone gives at most "
@@ -60,8 +54,8 @@ def test_the_totals_are_those_of_the_verdicts(items: tuple[Comparison, ...]) -> 
     assert f"{outside}, and chance alone puts {found.expected_outside:.1f}" in TEXT
 
 
-def test_statements_that_disagree_are_explained(reader: Reader, items: tuple[Comparison, ...]) -> None:
-    judged = judge_all(reader, items)
+def test_statements_that_disagree_are_explained() -> None:
+    judged = judge_all(own_records.reader(), items())
     words = {claim.key: claim.word for claim in judged}
     listed = dict(re.findall(r"^\| `(\w+)` \| ([a-z ]+) \|", PAGE, flags=re.M))
     assert listed == {key: words[key] for key in listed}

@@ -1,13 +1,21 @@
-"""The pages that tell what to type are followed: README, tutorial, CONTRIBUTING, and docs/extending word by word."""
+"""What users read runs: README, tutorial, CONTRIBUTING, docs/extending word by word, the notebook, and the site."""
 
 from __future__ import annotations
 
 import base64
+import html
+import json
+import os
 import re
+import shutil
 import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
+import matplotlib.pyplot as plt
 import pytest
+from PIL import Image
 from walkthrough import COMMANDS, FILE, MISSING, PRINTED, PYTHON, SHOWN, Reader
 
 from experiments.core.paths import ROOT
@@ -150,3 +158,70 @@ def test_the_example_has_the_files_of_the_pages() -> None:
     written = {name: text for page in PAGES.values() for name, text in FILE.findall(page)}
     files = [path for path in PLUGIN.rglob("*") if path.is_file() and path.suffix != ".pyc"]
     assert written == {f"scratch/mine/{path.relative_to(PLUGIN)}": path.read_text() for path in files}
+
+
+NOTEBOOK = ROOT / "examples" / "smaller_cnn.ipynb"
+CELLS = [cell for cell in json.loads(NOTEBOOK.read_text())["cells"] if cell["cell_type"] == "code"]
+
+
+def _of_reports(text: str) -> list[int]:
+    return [int(number.replace(",", "")) for number in re.findall(r"accuracy \S+, ([\d,]+) parameters", text)]
+
+
+def test_the_notebook_was_executed_in_order_to_its_end() -> None:
+    assert [cell["execution_count"] for cell in CELLS] == [*range(1, len(CELLS) + 1)]
+    printed = "".join("".join(out.get("text", "")) for cell in CELLS for out in cell["outputs"])
+    before, after = _of_reports(printed)
+    assert after <= 0.6 * before
+    assert "60,000 images to train on" in printed
+    assert any("image/png" in out.get("data", {}) for out in CELLS[-1]["outputs"])
+    drawn = Image.open(NOTEBOOK.with_suffix(".png")).text["Description"]  # type: ignore[attr-defined]
+    assert drawn in printed, "the picture of the README is of the report that the notebook prints"
+    sizes = [(int(whole), int(left)) for whole, left in re.findall(r"^\d +(\d+) -> +(\d+) channels", drawn, re.M)]
+    assert [whole for whole, _ in sizes] == [24, 48]
+    assert min(left / whole for whole, left in sizes) < 0.95
+    assert f"parameters: {before:,} -> {after:,} (-40%)" in drawn
+
+
+def test_the_cells_of_the_notebook_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("NGN_SMOKE", "1")
+    monkeypatch.chdir(tmp_path)  # the notebook writes no files next to itself
+    names: dict[str, Any] = {}
+    for cell in CELLS:
+        exec(compile("".join(cell["source"]), NOTEBOOK.name, "exec"), names)
+    channels, parameters, errors = names["figure"].axes
+    heights = [[bar.get_height() for bar in axes.patches] for axes in (channels, parameters, errors)]
+    assert heights[0] == [24, 48, names["small"][0].out_channels, names["small"][4].out_channels]
+    assert heights[1][1] <= 0.6 * heights[1][0], "the picture shows parameters before and after"
+    assert heights[2] == [100 * (1 - names[name]) for name in ("before", "after", "as_long")]
+    plt.close("all")
+    before, after = _of_reports(capsys.readouterr().out)
+    assert after <= 0.6 * before
+    assert names["small"][0].out_channels < 24 or names["small"][4].out_channels < 48
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow(seconds=40)
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    pytest.importorskip("sphinx_gallery")
+    for entry in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "CITATION.cff"):
+        shutil.copy(ROOT / entry, tmp_path)
+    for folder in ("docs", "examples", "paper", "conf"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", ROOT / "docs" / "site", ".", "site"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MPLBACKEND": "agg", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for script in (ROOT / "examples" / "gallery").glob("*.py"):
+        if script.name != "picture.py":
+            page = (tmp_path / "site" / "build" / "gallery" / f"{script.stem}.html").read_text()
+            assert f"sphx_glr_{script.stem}_001.png" in page, "t over training, and what is kept"
+            text = html.unescape(page).replace(",", "")
+            of_parameters = re.findall(r"^parameters: (\d+) -> (\d+)|(\d+) → (\d+) parameters", text, re.M)
+            of_sizes = re.findall(r"^\S+ +(\d+) -> +(\d+) \w+", text, re.M)
+            assert of_parameters, script.name
+            assert of_sizes, script.name
+            for whole, left in (filter(None, pair) for pair in [*of_parameters, *of_sizes]):
+                assert int(left) < 0.95 * int(whole), f"{script.name} shows that something became smaller"

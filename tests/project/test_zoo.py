@@ -23,6 +23,7 @@ SAMPLE = {
 }
 
 
+@pytest.mark.slow(seconds=10)
 @pytest.mark.parametrize(
     ("collection", "name", "sizes"), [(kind, *each) for kind, those in SAMPLE.items() for each in those]
 )

@@ -22,10 +22,9 @@ from waiting import until
 
 from experiments.config import run_files
 from experiments.config.identity import run_id
-from experiments.core import paths
+from experiments.core import interrupt, paths
 from experiments.runs import phases, sharing
 from experiments.store.records import Store
-from ngn.train import interrupt
 
 
 def signals(folder: Path) -> Count:

@@ -20,13 +20,12 @@ from record_samples import untimed
 
 from experiments.config import run_files
 from experiments.config.compose import compose
-from experiments.core import paths
+from experiments.core import interrupt, paths
 from experiments.core.config import Config
 from experiments.runs import launch
 from experiments.runs.outcome import RunOutcome
 from experiments.runs.training import StorageError
 from experiments.store.records import Store
-from ngn.train import interrupt
 
 LEARNERS = ("ste", "l0", "awnn", "decay")
 KINDS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
@@ -41,7 +40,6 @@ KINDS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
         name: ({"task": "regression1d", "method": name}, {"engine": "torch", "phases": ["grown"], "gate.K": 20})
         for name in LEARNERS
     },
-    "conv": ({"task": "mnist", "gate": "conv"}, {"phases": ["grown"], "gate.K": 2}),
 }
 
 

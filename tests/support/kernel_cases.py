@@ -16,6 +16,7 @@ from experiments.models.depth import ChainBank, LayerStack, TanhBank
 from experiments.models.kernels.libraries import library
 from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel
+from experiments.models.trainer import Trainer
 from ngn.components.base import OrderedSum
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
@@ -25,7 +26,6 @@ from ngn.schedules import COSINE
 from ngn.train.batches import FullBatches, Split
 from ngn.train.losses import Supervised, mean_squared_error
 from ngn.train.plan import History, TrainPlan
-from ngn.train.trainer import Trainer
 
 needs_kernel = pytest.mark.skipif(library("bank1d") is None, reason="no C++ compiler that can build the kernels")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from experiments.core.task import Task
     from experiments.methods.gates.awnn import AdaptiveWidth
     from experiments.methods.gates.decay import DecayGate
-    from ngn.contract import Learner
+    from ngn.learner import Learner
     from ngn.methods.base import Capacity
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from experiments.core.task import Task
     from experiments.tasks.language.components import Attached
     from experiments.tasks.language.task import AdaptationTask
-    from ngn.contract import Learner
+    from ngn.learner import Learner
     from ngn.methods.base import Capacity
 
 

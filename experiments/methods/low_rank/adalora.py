@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from experiments.methods.low_rank import AdaLoRA
 from ngn.components.low_rank import LowRankLinear, replace
-from ngn.contract import Learner
+from ngn.learner import Learner
 from ngn.methods.fixed import FixedCount
 from ngn.streams import generator
 from ngn.truncation import deploy

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from experiments.core.config import Config, Replicas
     from experiments.core.task import Task
-    from ngn.contract import Learner
+    from ngn.learner import Learner
     from ngn.methods.base import Capacity
 
 CutPoint = Annotated[float, Field(ge=0, lt=1)]

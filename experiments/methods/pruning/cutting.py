@@ -15,7 +15,7 @@ from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
 from experiments.core.task import ModuleTask, Task
 from experiments.methods.pruning import HALF, CutOnce
-from ngn.contract import Averages, Optimizers
+from ngn.learner import Averages, Optimizers
 from ngn.measuring import multiply_adds
 
 STEP, COARSE = 512, 64
@@ -110,7 +110,7 @@ class Staged(ngn.Learner):
         cut: Callable[[nn.Module], nn.Module] = lambda module: module,
         at: float = 0.0,
     ) -> None:
-        super().__init__(model)
+        super().__init__(model, axes=())  # those of a learner within are its own
         self.work, self.at, self._cut = work, at, cut
         self.pressure: Callable[[float], Tensor] | None = None
         self.regularise: Callable[[], Any] | None = None

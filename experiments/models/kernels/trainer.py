@@ -18,18 +18,18 @@ from torch import Tensor
 from experiments.models.kernels.array_layout import Layout, layout_of
 from experiments.models.kernels.libraries import library
 from experiments.models.kernels.supported import unsupported
+from experiments.models.trainer import Trainer
 from ngn.allocation import BudgetLearner
 from ngn.gate import COMMITTED, GATE_CUTOFF, active_components
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Weighted
 from ngn.methods.ngn import CountGate
 from ngn.schedules import CONSTANT, Shape, shape_at
-from ngn.train import interrupt
 from ngn.train.batches import Batches
-from ngn.train.optim import adam, pad_moments
+from ngn.train.optim import pad_moments
 from ngn.train.plan import History, TrainPlan
 from ngn.train.progress import ProgressLine
-from ngn.train.trainer import CURVE_POINTS, Trainer
+from ngn.train.trainer import CURVE_POINTS
 
 CHUNK = 100
 """Most steps per call. A replica needs a few hundredths of a second for them, so progress and interrupts show soon."""
@@ -216,9 +216,8 @@ class KernelTrainer(Trainer):
         if reason is not None:
             raise ValueError(f"no compiled kernel can do this training: {reason}")
         newest, count = self._restored(), learner.replicas or 1
-        body, controllers = learner.body_parameters(), learner.controller_parameters()
-        lr, lr_boundary = (torch.as_tensor(r, dtype=torch.float64).expand(count) for r in (plan.lr, plan.lr_boundary))
-        optimizer = adam(body, controllers, lr, lr_boundary, weight_decay=plan.weight_decay)
+        self._trained = learner.body_parameters(), learner.controller_parameters()
+        optimizer = torch.optim.Adam(self._groups()[0])  # holds the moments; the kernel does the steps
         bad = torch.full((count,), -1, dtype=torch.int64)
         start, before, resumed = self._resume(newest, optimizer, bad)
         kept = np.unique(np.linspace(0, plan.steps - 1, CURVE_POINTS).astype(int))
@@ -275,13 +274,10 @@ class KernelTrainer(Trainer):
                     learner.set_progress((done - 1) / plan.steps)
                     self._report(done)
                 now = time.monotonic()
-                saving, stopping = self._pauses(now - saved, done == plan.steps)
-                if saving:
+                if self._due(now - saved, done == plan.steps):
                     state.unpack(done)
                     self._save(done, optimizer, bad, before + now - began, resumed)
                     saved = now
-                    if stopping:
-                        interrupt.raise_if_requested()
         return self._finish(bad, before - began, resumed)
 
     def _make_room(self, first: int, optimizer: torch.optim.Optimizer, state: _State) -> bool:

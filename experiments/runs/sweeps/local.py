@@ -20,12 +20,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from experiments.core import interrupt
 from experiments.core.paths import ROOT
 from experiments.runs.sweeps import plan as plans
 from experiments.runs.sweeps.settings import Cluster
 from experiments.runs.sweeps.worker import note_failure
 from experiments.store.records import Store
-from ngn.train import interrupt
 
 COMMAND = (sys.executable, "-m", "experiments.runs.sweeps.worker")
 Reporter = Callable[[int, dict[str, str]], None]
@@ -82,7 +82,7 @@ class Supervisor:
         """Run every task.
 
         Raises:
-            ngn.train.interrupt.Interrupted: on a signal, after the workers have saved their state and ended.
+            experiments.core.interrupt.Interrupted: on a signal, after the workers have saved their state and ended.
         """
         cards = visible_gpus()
         count = max(1, min(self.cluster.workers or max(1, len(cards)), len(self.tasks)))

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 MAX_NOTED_BYTES = 2**30
 """Larger notes of submitted jobs are not read. A million tasks have a tenth of that."""
 WITH_BLOCKED_SIGNALS = ("env", "--block-signal=USR1,USR2")
-"""Prefix of a command. A warning that arrives while Python starts waits until :mod:`ngn.train.interrupt` handles it."""
+"""Prefix of a command. A warning that arrives while Python starts waits until ``core/interrupt.py`` handles it."""
 
 
 @dataclass(frozen=True)

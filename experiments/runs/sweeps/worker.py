@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from experiments.config.run_files import Run
+from experiments.core import interrupt
 from experiments.core.blocks import ConfigError
 from experiments.core.needs import Needs
 from experiments.runs.shutdown import shut_down
 from experiments.runs.sweeps import plan as plans
 from experiments.store.records import RecordError
 from ngn.files import FileError, remove_stale_files, write_atomically
-from ngn.train import interrupt
 
 PATIENCE = 150.0
 """Seconds to wait for a run of another process, which may just be ending."""

@@ -21,6 +21,7 @@ from experiments.core.training import Train
 from experiments.data import synthetic_texts, texts
 from experiments.data.source import data_root
 from experiments.models.adapter import attach_adapters
+from experiments.models.trainer import Trainer
 from experiments.store.sources import combined_digest
 from experiments.tasks.base import MiniBatches
 from experiments.tasks.language import Adaptation, pruning
@@ -32,13 +33,12 @@ from experiments.tasks.language.packing import Packed, Tokens, pack, token_losse
 from experiments.tasks.language.perplexity import documents, perplexity, perplexity_chunks, replay_windows
 from experiments.tasks.language.prompts import prompt_ids, target_ids
 from ngn.components.low_rank import attach_low_rank
-from ngn.contract import Learner
+from ngn.learner import Learner
 from ngn.methods.batch import GateBatch
 from ngn.methods.ngn import CountGate
 from ngn.streams import generator
 from ngn.train.batches import Batches, Split
 from ngn.train.progress import ProgressLine
-from ngn.train.trainer import Trainer
 
 SMOKE = {"train_examples": 64, "eval_examples": 8, "max_new_tokens": 12, "perplexity_tokens": 256}
 """Upper limits of the smoke profile."""
@@ -225,6 +225,7 @@ class AdaptationTask(Task[Attached]):
             Trainer(
                 learner, self.batches(self.plan, seed), self.loss, self.plan.plan(len(self.train)), weight=self.weight,
                 progress=self.progress, title=f"{self.settings.name} s{seed} all weights",
+                eight_bit=self.plan.optimizer == "adamw8bit",
             ).fit()  # fmt: skip
             frozen = learner.model.requires_grad_(False).eval()
             self.trained = {seed: dataclasses.replace(self.base, model=frozen)}

@@ -95,8 +95,6 @@ def squared_distance(output: Tensor, target: Tensor) -> Tensor:
 class ManifoldTask(SupervisedTask[LatentComponent]):
     """Training on the squared distance; score: NMSE on fixed held-out points, as in the paper."""
 
-    loss = Supervised(squared_distance)
-
     def __init__(self, settings: Manifold, config: Config, device: torch.device) -> None:
         self.settings, self.device = settings, device
         R = rotation(settings)
@@ -109,6 +107,12 @@ class ManifoldTask(SupervisedTask[LatentComponent]):
         content = (R * 1e6).round().long().numpy().tobytes() + z.numpy().tobytes()
         size = f"{settings.held} held-out points, D = {settings.D} in {settings.ambient}"
         self.info = DataInfo("manifold", hashlib.sha256(content).hexdigest(), f"generated: {size}")
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+        """The squared distance and, in a training step, the divergence of each bottleneck: [*R]."""
+        value = Supervised(squared_distance)(model, batch)
+        parts = [part.divergence() for part in model.modules() if isinstance(part, GatedBottleneck)]
+        return sum((part for part in parts if part is not None), value)
 
     def embed(self, z: Tensor) -> Tensor:
         """Return tanh(0.8 R [z; 0]): [..., D] → [..., ambient]."""

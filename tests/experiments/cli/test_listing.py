@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from experiments.cli import app, listing
+from experiments.cli import listing
 from experiments.core.paths import ROOT
 from experiments.studies import FIGURES, STUDIES, macros
 
@@ -32,8 +32,3 @@ def test_a_table_belongs_to_the_smallest_study_with_its_runs(monkeypatch: pytest
     runs = {"all": dict.fromkeys("ab"), "first": dict.fromkeys("a"), "third": dict.fromkeys("cd")}
     outputs = listing.outputs_of(runs)  # type: ignore[arg-type]
     assert outputs == {"all": ["both"], "first": ["one", "both"], "third": ["both"]}
-
-
-def test_list_takes_no_other_arguments(capsys: pytest.CaptureFixture[str]) -> None:
-    assert app.main(["--list", "task=mnist"]) == 2
-    assert "--list: takes no other arguments" in capsys.readouterr().err

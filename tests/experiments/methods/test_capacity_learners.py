@@ -13,13 +13,13 @@ from experiments.methods.gates.decay import DecayGate
 from experiments.methods.gates.l0 import LIMIT, HardConcrete
 from experiments.methods.gates.ste import StraightThrough
 from experiments.models.parallel import ParallelModel
+from experiments.models.trainer import Trainer
 from ngn.components.base import OrderedSum
 from ngn.learner import CapacityLearner
 from ngn.streams import generator
 from ngn.train.batches import FullBatches, Split
 from ngn.train.losses import Supervised, mean_squared_error
 from ngn.train.plan import TrainPlan
-from ngn.train.trainer import Trainer
 
 MLP = STRUCTURES[0]
 K = 6

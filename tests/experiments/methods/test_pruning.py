@@ -21,6 +21,7 @@ from experiments.data import DataError
 from experiments.methods import METHODS
 from experiments.methods.pruning import cutting, published
 from experiments.methods.pruning.cutting import ModuleRun
+from experiments.models.trainer import Trainer
 from experiments.runs import launch
 from experiments.runs.models import load_model
 from experiments.runs.phases import learner_of, plan_of
@@ -28,7 +29,6 @@ from experiments.runs.stack import Stack
 from experiments.store.records import Store
 from experiments.tasks import make_task
 from experiments.tasks.images.resnets import shifted
-from ngn.train.trainer import Trainer
 
 CPU = torch.device("cpu")
 GATE = {"cifar10": "channels", "tinystories": "units", "wikitext2": "neurons"}

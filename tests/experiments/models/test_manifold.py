@@ -64,9 +64,9 @@ def test_the_sampled_posterior_and_its_gradients_follow_the_equations():
     y, kl = equation(group, x, noise)
     ours = group(x)
     assert torch.allclose(ours, y, rtol=1e-10, atol=1e-12)
-    assert torch.allclose(group.activity_penalty(), 0.3 * kl.mean(), rtol=1e-10)
+    assert torch.allclose(group.divergence(), 0.3 * kl.mean(), rtol=1e-10)
     expected = gradients(y, 0.3 * kl.mean())
-    got = gradients(ours, group.activity_penalty())
+    got = gradients(ours, group.divergence())
     assert torch.allclose(got[0], expected[0])
     for name, a, b in zip(names, got[1], expected[1], strict=True):
         assert torch.allclose(a, b, rtol=1e-8, atol=1e-12), name
@@ -103,7 +103,7 @@ def test_evaluation_takes_posterior_means_and_truncation_replaces_gates_by_ones(
     for mode, gates in (("soft", g), ("hard", kept), ("kept", g * kept)):
         group.mode = mode
         assert torch.allclose(group(x), (w * gates * mu) @ group.bank.B, rtol=1e-9)
-    assert group.activity_penalty() is None
+    assert group.divergence() is None
 
 
 def test_seed_step_and_micro_batch_determine_the_noise():

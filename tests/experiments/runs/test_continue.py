@@ -13,12 +13,12 @@ from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.schema import branch_of, branch_phase
 from experiments.core.config import Config
+from experiments.models.trainer import Trainer
 from experiments.runs.launch import launch
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.store.records import Store
 from experiments.tasks import make_task
-from ngn.train.trainer import Trainer
 
 FACTORS = [0.1, 1.0, 10.0]
 NAMES = ["continue_0p1", "continue_1", "continue_10"]

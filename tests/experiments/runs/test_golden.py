@@ -99,7 +99,10 @@ def differences(golden, got):
     ]
 
 
-@pytest.mark.parametrize(("task", "gate", "method"), CASES)
+@pytest.mark.parametrize(
+    ("task", "gate", "method"),
+    [pytest.param(*case, marks=pytest.mark.slow(seconds=10) if case[1] == "channels" else ()) for case in CASES],
+)
 def test_losses_engine_and_kernel_match_the_numerics_version(tmp_path, task, gate, method):
     golden = json.loads(FILE.read_text())[f"{task}-{gate}-{method}"]
     config = config_of(task, gate, method, tmp_path)

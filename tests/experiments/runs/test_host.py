@@ -40,6 +40,7 @@ def test_the_callers_denormal_setting_is_restored(tmp_path, monkeypatch) -> None
     assert not is_zero()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the peak is getrusage's")
 def test_peak_memory_excludes_the_parent_process() -> None:
     """The child of a 700 MiB process reports its own memory: less at first, about 100 MiB more afterwards."""

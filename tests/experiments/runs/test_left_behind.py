@@ -1,10 +1,10 @@
 """Files left by killed runs, and damaged files, cost no other run and no result."""
 
 import json
-import os
 
 import pytest
 from record_samples import untimed
+from waiting import leave_partial
 
 from experiments.config import run_files
 from experiments.config.compose import compose
@@ -88,16 +88,14 @@ def _dies_in(monkeypatch, phase):
 def test_partial_files_of_dead_processes_are_removed(tmp_path):
     config = smoke(tmp_path)
     record = Store(tmp_path / "results").path(run_id(config))
-    left = [temporary_path(record), temporary_path(tmp_path / "results" / ".sources" / "0123456789abcdef.sha256")]
+    written = [record, tmp_path / "results" / ".sources" / "0123456789abcdef.sha256"]
+    left = [temporary_path(path) for path in written]
     for path in left:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"half")
     launch([config])
     assert all(path.exists() for path in left), "their process lives"
-    pid = os.fork()
-    if pid == 0:
-        os._exit(0)
-    os.waitpid(pid, 0)
-    dead = [path.rename(path.with_name(path.name.replace(f"-{os.getpid()}-", f"-{pid}-"))) for path in left]
+    for path in written:
+        leave_partial(path)
     launch([config])
-    assert not any(path.exists() for path in dead)
+    assert sorted(tmp_path.rglob("*.part")) == sorted(left)

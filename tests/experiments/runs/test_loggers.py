@@ -13,10 +13,10 @@ from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.run_files import Run
 from experiments.core.config import Config
+from experiments.models.trainer import Trainer
 from experiments.runs import loggers
 from experiments.runs.launch import launch
 from experiments.store.records import Store
-from ngn.train.trainer import Trainer
 
 
 def short(tmp_path: Path, logger: str, seed: int = 0, **more: object) -> Config:

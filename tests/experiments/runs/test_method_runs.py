@@ -94,9 +94,8 @@ def test_the_fixed_model_of_a_learned_count_is_one_run(name, count):
     ],
 )
 def test_a_committed_run_scores_the_same_when_truncated(tmp_path, task, gate, method, score):
-    keys = {"results": str(tmp_path), "progress": "never", "schedule.commit": 0.5, "gate.t0": 1.3, "phases": ["grown"]}
-    choices = {"task": task, "gate": gate, "method": method, "profile": "smoke"}
-    (record,) = trained(compose(choices, keys))
+    keys = {"schedule.commit": 0.5, "gate.t0": 1.3, "phases": ["grown"]}
+    (record,) = trained(smoke(tmp_path, method, task, gate, **keys))
     phase = record["phases"]["grown"]
     assert all(phase["integer"])
     assert phase["truncated"][score] == pytest.approx(phase["soft"][score], rel=1e-5)

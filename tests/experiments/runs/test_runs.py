@@ -70,7 +70,7 @@ def test_smoke_and_dirty_runs_go_to_scratch(monkeypatch):
 @pytest.mark.parametrize("task", ["regression1d", "cora"])
 def test_a_stacked_run_equals_the_plain_run_of_its_seed(tmp_path, task):
     configs = [
-        smoke(tmp_path, task, seed__value=s, schedule__lambda0=price, train__steps=60, phases=["grown"])
+        smoke(tmp_path, task, seed__value=s, schedule__lambda0=price, train__steps=30, phases=["grown"])
         for s, price in ((0, 1e-4), (1, 1e-2), (2, 1e-4))
     ]
     together = [json.loads(o.path.read_text())["phases"]["grown"] for o in launch(configs)]

@@ -1,18 +1,22 @@
-"""Stacks: which runs form one, and how many, with and without a compiler."""
+"""Stacks: which runs form one, how many a kernel or the memory allows, and what is measured of one replica."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
+from kernel_cases import BANK
 
+import ngn
 from experiments.config.compose import compose
 from experiments.config.run_files import runs_of
 from experiments.methods.ngn import NGN
 from experiments.models.kernels import supported
-from experiments.runs import launch, phases
-from experiments.runs.measure import take_replica
+from experiments.runs import launch, memory, phases
+from experiments.runs.measure import prefixes_of, take_replica
+from experiments.runs.memory import replica_bytes, replicas_that_fit
 from experiments.runs.stack import LARGEST, LARGEST_FUSED, Stack, kernel_of, largest_stack, stacks_of, why_no_kernel
-from experiments.tasks import make_task
+from experiments.tasks import COMPONENTS, GATES_OF_TASK, TASKS, make_task
 from experiments.tasks.regression1d import Regression1D
 from experiments.tasks.settings import MLPComponent
 
@@ -149,3 +153,68 @@ def test_one_replica_of_a_stack_can_be_copied_out():
     x, samples = task.timed_batch()
     assert samples == len(x)
     torch.testing.assert_close(take_replica(single, stack, 1)(x), stack(x)[1])
+
+
+CPU = torch.device("cpu")
+
+
+def smoke(task="mnist", gate="mlp", **overrides):
+    settings = {"progress": "never", "train.steps": 3, "phases": ["grown"]}
+    return compose({"task": task, "gate": gate, "profile": "smoke"}, {**settings, **overrides})
+
+
+@pytest.mark.parametrize(
+    ("task", "gate"),
+    # cora's smoke graph has fewer features; for a model that is there already the check looks at its weights
+    [
+        (t, g)
+        for t, gates in GATES_OF_TASK.items()
+        for g in gates
+        if t != "cora" and TASKS[t].usual_model == "none" and not COMPONENTS[g].given
+    ],
+)
+def test_the_estimate_before_reading_data_is_below_measured_memory(task, gate):
+    config = smoke(task, gate)
+    config = smoke(task, gate, **{"gate.t0": config.gate.K})  # all gates are open
+    made = make_task(config, CPU)
+    samples = len(made.batches(config.train, 0).at(0)[0])
+    K = sum(config.gate.K_of(group) for group in range(config.gate.groups))
+    assert 0 < 4 * K * config.gate.numbers(config.task, samples) < replica_bytes(Stack.of(config), made)
+
+
+def test_a_stack_that_does_not_fit_is_split(tmp_path, monkeypatch):
+    configs = [smoke(**{"seed.value": seed, "results": str(tmp_path / "r")}) for seed in range(5)]
+    one = replica_bytes(Stack.of(configs[0]), make_task(configs[0], CPU))
+    monkeypatch.setattr(memory, "free_bytes", lambda device: int(2.5 * one / memory.SHARE))
+    assert replicas_that_fit(Stack.of(configs[0]), make_task(configs[0], CPU), CPU) == 2
+    real, sizes = phases.fit_phase, []
+
+    def train_phase(stack, *rest):
+        sizes.append(len(stack))
+        return real(stack, *rest)
+
+    monkeypatch.setattr(phases, "fit_phase", train_phase)
+    assert [o.status for o in launch.launch(configs)] == ["complete"] * 5
+    assert sizes == [2, 2, 1]
+
+
+def test_one_replica_is_always_tried(monkeypatch):
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 1)
+    config = smoke()
+    assert replicas_that_fit(Stack.of(config), make_task(config, CPU), CPU) == 1
+
+
+@pytest.mark.parametrize("seeds", [5, [5, 6]])
+def test_a_prefix_is_scored_as_the_sum_of_its_components(seeds):
+    learner = BANK.learner(seeds, stirred=True, t0=3.2 if seeds == 5 else [3.2, 1.7], order=ngn.Order("power"))
+    x = BANK.batches().at(0)[0]
+    task = SimpleNamespace(
+        prefix_score="mse", evaluate=lambda model: {"loss": torch.zeros(()), "mse": model(x).square().mean()}
+    )
+    f = learner.axes[0].bank.components(x).detach()
+    with torch.no_grad():
+        for r, count in enumerate((4,) if seeds == 5 else (4, 3)):
+            own = f if seeds == 5 else f[r]
+            weighted = own / torch.arange(1, 13).view(-1, 1, 1)
+            expected = [float(weighted[:most].sum(0).square().mean()) for most in range(1, count)]
+            assert prefixes_of(r, learner, task) == pytest.approx(expected, rel=1e-5)

@@ -7,11 +7,11 @@ import torch
 from modes import hard_output
 
 from experiments.config.compose import compose
+from experiments.models.trainer import Trainer
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task
 from ngn.gate import softplus_inverse
-from ngn.train.trainer import Trainer
 
 SMALL = {"layers": {"gate.layers": 4, "gate.K": 3}, "chain": {"gate.K": 4, "gate.width": 5}}
 

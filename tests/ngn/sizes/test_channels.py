@@ -6,6 +6,7 @@ from modes import hard_output
 from torch import nn
 
 import ngn
+from ngn.gate import softplus_inverse
 
 IMAGES = torch.randn(3, 3, 12, 12)
 CHANNELS = ngn.Channels
@@ -24,7 +25,7 @@ def exact(model: nn.Module, sizes: dict[str, ngn.Channels], x: torch.Tensor, cou
     """Cut to a count, with an example; what is left computes what the model does without the others."""
     learner = ngn.learn_sizes(model, sizes, example=x)
     for axis in learner.axes:
-        axis.capacity.put_at(count)
+        axis.capacity.tau.data.fill_(softplus_inverse(max(1e-4, count - 1) / axis.capacity.stride))
     with torch.no_grad():
         wanted = hard_output(learner.eval(), x)
     small = learner.deploy(example=x, unsettled="allow")

@@ -53,16 +53,61 @@ def test_three_calls_learn_a_size():
 
 @pytest.mark.parametrize(
     ("missing", "message"),
-    [("penalty", r"penalty\(\) was never part"), ("step", "no schedule moved"), ("boundary", "t has not moved")],
+    [("penalty", r"penalty\(\) was never part"), ("step", "no schedule moved")],
 )
 @pytest.mark.parametrize("frozen", [True, False])
 def test_what_is_missing_is_said(missing, message, frozen):
-    learner = trained(network(), steps=4, frozen=frozen and missing != "boundary", **{missing: False})
+    learner = trained(network(), steps=4, frozen=frozen, **{missing: False})
     with pytest.warns(UserWarning, match=f"not learned: [^;]*{message}[^;]*$"):
         learner.deploy()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         learner.deploy(unsettled="allow")
+
+
+def looped(learner, optimizer, steps, known=True):
+    for n in steps:
+        (learner(X).square().mean() + learner.penalty()).backward()
+        optimizer.step()
+        learner.step((n + 1) / 40, optimizer if known else None, lr=0.3)
+        optimizer.zero_grad()
+
+
+def test_the_optimiser_of_the_weights_may_hold_the_boundaries():
+    """With weight decay or without them: the learner moves them, and a state of it has all that this needs."""
+    learners = [ngn.learn_sizes(network(), {"": ngn.Width(12)}, example=X, lambda0=1.0) for _ in range(4)]
+    for each, params in zip(learners, ("parameters", "body_parameters", "body_parameters"), strict=False):
+        optimizer = torch.optim.AdamW(getattr(each, params)(), lr=1e-2, weight_decay=0.1)
+        looped(each, optimizer, range(20), known=each is not learners[2])
+        if each is learners[0]:
+            learners[3].load_state_dict(each.state_dict())
+        looped(each, torch.optim.SGD(each.parameters(), 0.0, weight_decay=0.1), range(20, 30))
+    learners[3].resume(20, 0.5)
+    looped(learners[3], torch.optim.SGD(learners[3].parameters(), 0.0), range(20, 30))
+    assert 2 < float(learners[0].size()) < 12
+    assert all(torch.equal(each.size(), learners[0].size()) for each in learners[1:])
+
+
+def test_a_loop_goes_on_where_fit_or_a_loaded_state_left_the_boundaries():
+    learner = ngn.learn_sizes(network(), {"": ngn.Width(12)}, example=X, lambda0=1.0, commit=None)
+    plan = ngn.TrainPlan(steps=20, lr_boundary=0.2)
+    ngn.fit(learner, X, X.sin(), nn.functional.mse_loss, plan, commit=None, progress="never")
+    optimizer, before = torch.optim.SGD(learner.parameters(), 0.0), learner.size()
+    looped(learner, optimizer, range(1))
+    assert 0 < abs(float(before - learner.size())) < 0.5
+    learner.penalty()
+    other = ngn.learn_sizes(network(), {"": ngn.Width(12, t0=3.0)}, example=X, lambda0=1.0, commit=None)
+    learner.load_state_dict(other.state_dict())
+    looped(learner, optimizer, range(1))
+    assert 0 < abs(float(learner.size()) - 3.0) < 0.5
+
+
+def test_weight_decay_of_a_group_of_boundaries_is_said():
+    learner = ngn.learn_sizes(network(), {"": ngn.Width(12)}, example=X, lambda0=0.0)
+    groups = [{"params": learner.body_parameters()}, {"params": learner.controller_parameters(), "lr": 0.5}]
+    with pytest.warns(UserWarning, match=r"weight_decay=0\.1 pulls the boundaries .* learner\.parameters"):
+        looped(learner, torch.optim.AdamW(groups, weight_decay=0.1), range(20))
+    assert float(learner.size()) < 11
 
 
 def test_a_size_that_no_forward_pass_meets_is_said():
@@ -227,7 +272,7 @@ def test_the_report_says_what_changes(capsys, monkeypatch):
     ]
     assert "medians, this machine" in str(report)
     timed = []
-    monkeypatch.setattr(ngn.sized, "latencies_of", lambda *given: timed.extend(given[:2]) or (1.0, 1.0))
+    monkeypatch.setattr(ngn.learner, "latencies_of", lambda *given: timed.extend(given[:2]) or (1.0, 1.0))
     small = learner.deploy()
     learner.report(latency=X, deployed=small)
     whole, after = timed

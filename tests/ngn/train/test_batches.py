@@ -1,4 +1,4 @@
-"""Batches are addressed by index, whatever their source. Micro-batches have weights. Losses fit the batches."""
+"""Batches are addressed by index, whatever their source. Losses fit the batches."""
 
 import copy
 import warnings
@@ -16,7 +16,6 @@ from ngn.train.batches import IteratedBatches, ShuffledBatches
 from ngn.train.fit import fit
 from ngn.train.losses import Supervised, mean_squared_error
 from ngn.train.plan import TrainPlan
-from ngn.train.trainer import Trainer
 
 X = torch.linspace(-2, 2, 32).unsqueeze(-1)
 Y = torch.sin(3 * X)
@@ -25,62 +24,6 @@ MSE = Supervised(mean_squared_error)
 
 def model():
     return OrderedSum(MLPBank([1, 4, 1], 3, 0), CountGate(3, lambda0=1e-3))
-
-
-def masked(model, batch):
-    x, y, mask = batch
-    return ((model(x) - y).square().squeeze(-1) * mask).sum(-1) / mask.sum()
-
-
-def kept(batch):
-    return float(batch[2].sum())
-
-
-@pytest.mark.parametrize("counts", [(1, 8, 3), (0, 5, 7), (4, 4, 4)])
-def test_weighted_micro_batches_have_the_gradient_of_one_batch(counts):
-    x, y = X[:24].double(), Y[:24].double()
-    mask = torch.zeros(24, dtype=torch.float64)
-    for part, count in enumerate(counts):
-        mask[8 * part : 8 * part + count] = 1
-
-    class Parts:
-        def at(self, index):
-            part = slice(8 * (index % 3), 8 * (index % 3) + 8)
-            return x[part], y[part], mask[part]
-
-    class Whole:
-        def at(self, index):
-            return x, y, mask
-
-    gradients = []
-    for batches, accumulate in ((Parts(), 3), (Whole(), 1)):
-        learner = CapacityLearner(model()).double()
-        plan = TrainPlan(steps=3, lr=1e-2, accumulate=accumulate)
-        history = Trainer(learner, batches, masked, plan, weight=kept, progress="never").fit()
-        gradients.append([*learner.state().values(), torch.from_numpy(history.curves["task"])])
-    for a, b in zip(*gradients, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
-
-
-def test_equal_weights_change_no_bit():
-    """And without weights, two halves of a batch give the gradient of the whole."""
-
-    class Halves:
-        def at(self, index):
-            half = slice(0, 16) if index % 2 == 0 else slice(16, 32)
-            return X[half], Y[half]
-
-    states = []
-    for weight in (None, lambda batch: 37.0):
-        learner = CapacityLearner(model())
-        plan = TrainPlan(steps=10, lr=1e-2, accumulate=2)
-        history = Trainer(learner, Halves(), MSE, plan, weight=weight, progress="never").fit()
-        states.append([*learner.state().values(), torch.from_numpy(history.curves["loss"])])
-    assert all(torch.equal(a, b) for a, b in zip(*states, strict=True))
-    whole = CapacityLearner(model())
-    Trainer(whole, IteratedBatches([(X, Y)]), MSE, TrainPlan(steps=10, lr=1e-2), progress="never").fit()
-    for name, value in whole.named_parameters():
-        torch.testing.assert_close(value, dict(learner.named_parameters())[name], rtol=1e-3, atol=1e-5)
 
 
 def test_batches_may_be_a_data_loader_a_list_or_whole_tensors():
@@ -176,7 +119,7 @@ def test_a_loss_that_fits_neither_way_is_told_how_it_was_called():
     noted = r"as loss\(output, target\), with output: float32 \[32, 1\], target: float32 \[32, 1\]. As loss\(model, "
     with pytest.raises(AttributeError, match="logits") as caught:
         fit(learner, pairs, None, lambda output, target: output.logits, TrainPlan(steps=3), progress="never")
-    caught.match(noted + r"batch\) it raised AttributeError: 'CapacityLearner'")
+    caught.match(noted + r"batch\) it raised AttributeError: 'Learner'")
     wrong = {"a dict with x, y": [{"x": X, "y": Y}], "a tuple of 3": [(X, Y, Y)], r"float32 \[32, 1\]": X}
     for said, batches in wrong.items():
         with pytest.raises(TypeError, match=rf"needs batches of two, .* but a batch is {said}: write a loss\(model"):

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from experiments.core.blocks import Count, Positive
 from experiments.core.config import Component, TaskSettings
-
-if TYPE_CHECKING:
-    import torch
-
-    from experiments.core.config import Config
-    from experiments.tasks.sine.task import SineTask
 
 
 class Waves(Component):
@@ -27,12 +21,8 @@ class Waves(Component):
 class Sine(TaskSettings):
     """``task=sine``: y = sin 3x + sin(9x) / 2 at evenly spaced points of [-1, 1]."""
 
+    made_by: ClassVar[str] = "task.SineTask"  # imported when a run begins: settings need no torch
     components = (Waves,)
 
     name: Literal["sine"]
     points: Count
-
-    def make(self, config: Config, device: torch.device) -> SineTask:
-        from experiments.tasks.sine.task import SineTask  # imported here: settings need no torch
-
-        return SineTask(self, config.profile == "smoke", device)

@@ -16,6 +16,7 @@ from ngn.train.batches import Split
 from ngn.train.losses import Supervised, mean_squared_error
 
 if TYPE_CHECKING:
+    from experiments.core.config import Config
     from experiments.core.task import CapacityOf, Seeds
     from experiments.tasks.sine import Sine, Waves
 
@@ -27,8 +28,8 @@ class SineTask(SupervisedTask["Waves"]):
 
     loss = Supervised(mean_squared_error)
 
-    def __init__(self, settings: Sine, smoke: bool, device: torch.device) -> None:
-        points = SMOKE_POINTS if smoke else settings.points
+    def __init__(self, settings: Sine, config: Config, device: torch.device) -> None:
+        points = SMOKE_POINTS if config.profile == "smoke" else settings.points
         x = torch.linspace(-1.0, 1.0, points).unsqueeze(-1)
         y = torch.sin(3 * x) + torch.sin(9 * x) / 2
         digest = hashlib.sha256(x.numpy().tobytes()).hexdigest()

@@ -17,12 +17,12 @@ from experiments.models.kernels import trainer as module
 from experiments.models.kernels.array_layout import layout_of
 from experiments.models.kernels.libraries import library
 from experiments.models.kernels.trainer import KernelTrainer
+from experiments.models.trainer import Trainer
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task
 from ngn.methods.base import CapacityExceeded
-from ngn.train.optim import adam
-from ngn.train.trainer import Trainer
+from ngn.train.optim import groups_of
 
 pytestmark = needs_kernel
 
@@ -111,8 +111,8 @@ def test_late_gradients_are_as_accurate_as_those_of_torch() -> None:
 
     exact = gradients(copy.deepcopy(learner.model).double(), torch.float64)
     by_torch = gradients(copy.deepcopy(learner.model), torch.float32)
-    rates = (torch.full((len(seeds),), rate, dtype=torch.float64) for rate in (1e-3, 5e-2))
-    optimizer = adam(learner.body_parameters(), learner.controller_parameters(), *rates, weight_decay=0.0)
+    groups, _ = groups_of(learner.body_parameters(), learner.controller_parameters(), 1e-3, 5e-2)
+    optimizer = torch.optim.Adam(groups)
     state = module._State(learner, layout_of(learner.model), optimizer)
     module._Kernel(learner, batches, dataclasses.replace(plan, clip=None), state).advance(4_000, 1)
     state.unpack(4_001)

@@ -21,10 +21,10 @@ from kernel_cases import (
 from stopping import resumed
 
 from experiments.models.kernels.trainer import KernelTrainer
+from experiments.models.trainer import Trainer
 from ngn.allocation import BudgetLearner
 from ngn.budget import Budget
 from ngn.orders import Order
-from ngn.train.trainer import Trainer
 
 pytestmark = needs_kernel
 

@@ -14,7 +14,6 @@ import torch
 from kernel_cases import (
     LEARNED,
     Case,
-    Stop,
     assert_close,
     assert_same,
     assert_same_curves,
@@ -24,20 +23,20 @@ from kernel_cases import (
     plan,
     replica,
     state,
-    stop_after,
 )
+from stopping import Stop, stop_after
 
 from experiments.config import run_files
 from experiments.config.compose import compose
+from experiments.core import checkpoint
 from experiments.models.kernels.trainer import KernelTrainer
+from experiments.models.trainer import Trainer
 from experiments.runs import training
 from experiments.runs.stack import LARGEST, LARGEST_FUSED, Stack, largest_stack
 from ngn.methods.ngn import CountGate
 from ngn.schedules import CONSTANT
-from ngn.train import checkpoint
 from ngn.train.losses import mean_squared_error
 from ngn.train.optim import ClipScope
-from ngn.train.trainer import Trainer
 
 pytestmark = needs_kernel
 RATES = torch.tensor([1e-3, 2e-3, 5e-4], dtype=torch.float64)

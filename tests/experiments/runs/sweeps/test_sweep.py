@@ -8,6 +8,7 @@ import pytest
 from record_samples import grown, record
 from sweep_samples import frozen
 
+from experiments.analysis.selection import Selection
 from experiments.config.compose import compose
 from experiments.config.run_files import runs_of
 from experiments.core.blocks import ConfigError
@@ -201,3 +202,27 @@ def test_a_plan_for_another_folder_of_records_is_refused(tmp_path, capsys):
     assert f"is for records in {plan.results}, but here they go to {tmp_path / 'elsewhere'}" in said
     assert f"--results {plan.results}" in said
     assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("size", [50, 200])
+def test_status_reads_each_record_once_and_lists_the_folder_once(tmp_path, monkeypatch, size):
+    """Its reads grow with the study, not with the folder, and so do those of a plan; bench_sweeps.py has the times."""
+    calls = []
+    for of, name, real in ((status, "read_record", status.read_record), (Store, "paths", Store.paths)):
+        monkeypatch.setattr(of, name, lambda *given, name=name, real=real: calls.append(name) or real(*given))
+    selection = Selection.of({"task": "regression1d", "gate": "mlp"}, seeds=range(size))
+    study, store = Study("many", "many", lambda: [selection]), Store(tmp_path)
+    for run in list(study.runs())[: size // 2]:
+        store.write(record(run.config, {"grown": grown([2.0], 1e-3, 1e-3)}))
+        (store.path(run.id).parent / f"regression1d-other-{run.id[-10:]}.json").write_text("{}")
+    calls.clear()
+    view = status.View(tmp_path)
+    told = status.progress(study.runs(), view, status.Speeds([]))
+    assert told.counts == {"done": size // 2, "missing": size - size // 2}
+    missing = list(status.runs_to_train(study.runs(), view))
+    assert len(missing) == size - size // 2
+    assert sorted(calls) == ["paths", *["read_record"] * (size // 2)], "a plan opens no record"
+    path = plans.freeze(tmp_path / "sweeps", "many", tmp_path, missing, 10)
+    first = next(iter(plans.runs_of_tasks(path)))
+    assert len(first[1]) == 10
+    assert len(plans.read_plan(path).tasks) == -(-len(missing) // 10)

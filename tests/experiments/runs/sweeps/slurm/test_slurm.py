@@ -10,11 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from sweep_samples import frozen
 from waiting import until
 
-from experiments.config.compose import compose
-from experiments.config.run_files import runs_of
-from experiments.core.needs import NOTHING, Needs
+from experiments.core.needs import Needs
 from experiments.core.paths import CONF
 from experiments.runs.sweeps import plan as plans
 from experiments.runs.sweeps.settings import Cluster
@@ -84,23 +83,8 @@ def sweep(*words):
     return subprocess.run(line, capture_output=True, text=True)
 
 
-def frozen(tmp_path, widths, steps=3000, needs=NOTHING):
-    """Make a plan with one stack of three seeds per width, long enough to be interrupted."""
-    results = tmp_path / "results"
-    configs = [
-        compose(
-            {"task": "regression1d", "profile": "smoke"},
-            {
-                "engine": "torch", "gate.K": 4, "gate.width": width, "train.steps": steps, "seed.value": seed,
-                "threads": 1, "progress": "never", "checkpoint_seconds": 0.1,
-            },
-        )
-        for width in widths
-        for seed in range(3)
-    ]  # fmt: skip
-    return plans.read_plan(
-        plans.freeze(plans.folder_of("smoke", results), "smoke", results, runs_of(configs), 10, needs)
-    )
+LONG = {"engine": "torch", "gate.K": 4, "train.steps": 3000, "threads": 1, "checkpoint_seconds": 0.1}
+"""Changes of runs that can be interrupted."""
 
 
 def job_of(plan, task):
@@ -119,7 +103,7 @@ def trained(plan):
 
 
 def test_a_sweep_survives_the_events_of_a_cluster(cluster, tmp_path):
-    plan = frozen(tmp_path, [5, 6, 7, 9])
+    plan = frozen(tmp_path, 4, 3, **LONG)
     line = ["run", "smoke", f"--plan={plan.path}", f"--results={plan.results}", "--cluster=slurm", "task_minutes=30"]
     done = sweep(*line, "workers=2", "grace_seconds=30")
     assert done.returncode == 0, done.stderr
@@ -168,7 +152,7 @@ def test_a_sweep_survives_the_events_of_a_cluster(cluster, tmp_path):
 
 def test_slurm_warnings_during_the_start_of_python_are_kept(cluster, tmp_path):
     """The warning waits until it is handled. Then the task requeues itself, like one that is warned later."""
-    plan = frozen(tmp_path, [5])
+    plan = frozen(tmp_path, 1, 3, **LONG)
     line = ["run", "smoke", f"--plan={plan.path}", f"--results={plan.results}", "--cluster=slurm", "task_minutes=30"]
     assert sweep(*line, "grace_seconds=30").returncode == 0
     job = job_of(plan, 0)
@@ -190,7 +174,7 @@ def test_a_preempted_task_goes_on_when_there_is_room(tmp_path, monkeypatch, grac
     """With a grace time the task gets SIGTERM first, and saves; without one it is killed."""
     monkeypatch.setenv("NGN_SLURM_GRACE", str(grace))
     with started(tmp_path / "slurm", monkeypatch):
-        plan = frozen(tmp_path, [5])
+        plan = frozen(tmp_path, 1, 3, **LONG)
         line = ["run", "smoke", f"--plan={plan.path}", f"--results={plan.results}", "--cluster=slurm"]
         assert sweep(*line, "task_minutes=30").returncode == 0
         job = job_of(plan, 0)
@@ -227,7 +211,7 @@ def test_hydras_launcher_for_slurm_runs_each_job_as_an_array_task(cluster, tmp_p
 
 def test_slurm_grants_what_a_study_needs_and_starts_what_follows(cluster, tmp_path):
     """The node has one GPU, made up. A job that follows starts after success, and leaves the queue after a failure."""
-    plan = frozen(tmp_path, [5], 300, Needs(memory_gb=1, hours=0.5))
+    plan = frozen(tmp_path, 1, 3, Needs(memory_gb=1, hours=0.5), **LONG | {"train.steps": 300})
     line = ["run", "smoke", f"--plan={plan.path}", f"--results={plan.results}", "--cluster=slurm", "gpus=1"]
     told = "setup=['echo visible: $CUDA_VISIBLE_DEVICES, $SLURM_JOB_GPUS']"
     assert sweep(*line, told).returncode == 0

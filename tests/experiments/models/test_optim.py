@@ -14,9 +14,10 @@ from stopping import Stop, stop_after
 from torch import Tensor, nn
 
 import ngn
-from ngn.train.eight_bit import EightBitAdamW
+from experiments.models.optim import EightBitAdamW
+from experiments.models.trainer import Trainer
+from ngn.train.batches import FullBatches, Split
 from ngn.train.plan import TrainPlan
-from ngn.train.trainer import Trainer
 
 needs_torchao = pytest.mark.skipif(importlib.util.find_spec("torchao") is None, reason="needs torchao")
 
@@ -64,7 +65,8 @@ def trained(kind: Any, dtype: torch.dtype, seed: int = 0, **settings: Any) -> tu
     """Return the trainer and its task losses."""
     sizes = {f"model.layers.{n}.mlp": ngn.Width(8) for n in range(2)}
     learner = ngn.learn_sizes(llama(dtype), sizes, lambda0=1e-3)
-    plan = TrainPlan(steps=60, lr=3e-3, optimizer=kind, weight_decay=0.01)
+    plan = TrainPlan(steps=60, lr=3e-3, optimizer="adamw", weight_decay=0.01)
+    settings |= {"eight_bit": kind == "adamw8bit"}
     trainer = Trainer(learner, Words(seed), loss, plan, progress="never", **settings)
     return trainer, torch.from_numpy(trainer.fit().curves["task"][:, 0])
 
@@ -109,19 +111,24 @@ def test_a_number_of_the_body_takes_two_bytes_of_moments() -> None:
     assert EightBitAdamW([{"params": [small], "lr": 1e-3}]).blank_state(small)["exp_avg"].dtype == torch.float32
 
 
+def refused(lr: Any = 1e-3, **settings: Any) -> None:
+    model = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1))
+    learner = ngn.learn_sizes(model, {"": ngn.Width(4)}, example=torch.ones(1, 2))
+    batches, plan = (
+        FullBatches(Split(torch.zeros(3, 2), torch.zeros(3, 1))),
+        TrainPlan(steps=1, lr=lr, optimizer="adamw"),
+    )
+    criterion = ngn.Supervised(nn.functional.mse_loss)
+    Trainer(learner, batches, criterion, plan, progress="never", eight_bit=True, **settings).fit()
+
+
 def test_without_its_package_the_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torchao.optim", None)
     with pytest.raises(ModuleNotFoundError, match="adamw8bit' needs torchao: pip install torchao"):
-        ngn.train.optim.adam([nn.Parameter(torch.zeros(2))], [], 1e-3, 1e-2, 0.0, kind="adamw8bit")
+        refused()
 
 
-def test_what_it_cannot_do_is_refused() -> None:
-    weight = nn.Parameter(torch.zeros(2, 3))
-    with pytest.raises(ValueError, match="one learning rate for all replicas"):
-        ngn.train.optim.adam([weight], [], torch.tensor([1e-3, 1e-2]), 1e-2, 0.0, kind="adamw8bit")
-    model = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1))
-    with pytest.raises(ValueError, match="shrink=False"):
-        ngn.fit(
-            ngn.learn_sizes(model, {"": ngn.Width(4)}, example=torch.ones(1, 2)),
-            torch.zeros(3, 2), torch.zeros(3, 1), nn.functional.mse_loss, TrainPlan(steps=1, optimizer="adamw8bit"),
-        )  # fmt: skip
+@pytest.mark.parametrize("settings", [{"lr": torch.tensor([1e-3, 1e-2])}, {"shrink": True}])
+def test_what_it_cannot_do_is_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"one learning rate for all replicas.*shrink=False"):
+        refused(**settings)

@@ -1,12 +1,14 @@
-"""AdamW whose moments take one byte per number, for models whose weights fill a card; needs torchao.
+"""Optimisers of the suite: Adam with one learning rate per replica, and AdamW whose moments take one byte per number.
 
-The moments of the body are quantised in blocks of 256 (Dettmers et al., "8-bit Optimizers via Block-wise Quantization",
-ICLR 2022). Weights in bfloat16 are rounded stochastically: an update below half of their spacing then counts in the
-mean, and no copy in float32 is kept. Small tensors and the parameters that decide sizes have moments in full.
+The latter is for models whose weights fill a card; it needs torchao. The moments of the body are quantised in blocks of
+256 (Dettmers et al., "8-bit Optimizers via Block-wise Quantization", ICLR 2022). Weights in bfloat16 are rounded
+stochastically: an update below half of their spacing then counts in the mean, and no copy in float32 is kept. Small
+tensors and the parameters that decide sizes have moments in full.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -14,6 +16,54 @@ from torch import Tensor
 
 SMALLEST, BLOCK = 4096, 256
 """Fewest numbers of a tensor with quantised moments, and the length of a block."""
+
+
+class ReplicaAdam(torch.optim.Optimizer):
+    """Adam with one learning rate per replica, in the arithmetic of :class:`torch.optim.Adam`.
+
+    The leading axis of every parameter is the replica axis.
+
+    Args:
+        groups: parameter groups. Each has ``rates``, float64 [R], which every step multiplies by the group's ``lr``.
+        betas, eps: as in :class:`torch.optim.Adam`; a group may have its own, and its own ``weight_decay``.
+        decoupled: weight decay as in :class:`torch.optim.AdamW`.
+    """
+
+    def __init__(
+        self,
+        groups: list[dict[str, Any]],
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        decoupled: bool = False,
+    ) -> None:
+        super().__init__(groups, {"lr": 1.0, "betas": betas, "eps": eps, "weight_decay": 0.0})
+        self.decoupled = decoupled
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Take one step with every replica."""
+        for group in self.param_groups:
+            beta1, beta2 = group["betas"]
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                grad, decay = p.grad, group["weight_decay"]
+                rates = group["lr"] * group["rates"].view(-1, *[1] * (p.dim() - 1))
+                if decay and self.decoupled:
+                    p.mul_((1.0 - rates * decay).to(p))
+                elif decay:
+                    grad = grad.add(p, alpha=decay)
+                state = self.state[p]
+                if not state:
+                    state["step"] = torch.tensor(0.0)
+                    state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(p), torch.zeros_like(p)
+                state["step"] += 1
+                step = float(state["step"])
+                m, v = state["exp_avg"], state["exp_avg_sq"]
+                m.lerp_(grad, 1 - beta1)
+                v.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+                denominator = v.sqrt().div_(math.sqrt(1 - beta2**step)).add_(group["eps"])
+                p.sub_(m / denominator * (rates / (1 - beta1**step)).to(p))
 
 
 class EightBitAdamW(torch.optim.Optimizer):

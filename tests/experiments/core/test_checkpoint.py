@@ -10,9 +10,9 @@ import safetensors.torch
 import torch
 from waiting import leave_partial
 
+from experiments.core import checkpoint
 from experiments.core.paths import ROOT
 from ngn.files import digest, write_atomically, write_tensors
-from ngn.train import checkpoint
 
 
 def write(folder, *steps, identity=None):

@@ -7,19 +7,21 @@ import pytest
 import torch
 from stopping import Stop, stop_after
 
+import ngn
 from experiments.models.mlp import MLPBank
+from experiments.models.optim import ReplicaAdam
 from experiments.models.parallel import ParallelModel
+from experiments.models.trainer import Trainer
 from experiments.tasks.base import SupervisedTask
 from ngn.components.base import OrderedSum
 from ngn.components.low_rank import attach_low_rank
 from ngn.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
 from ngn.schedules import CONSTANT, COSINE, POWER_DECAY
-from ngn.train.batches import FullBatches, Split
+from ngn.train.batches import FullBatches, IteratedBatches, Split
 from ngn.train.losses import Supervised, cross_entropy, mean_squared_error
-from ngn.train.optim import ReplicaAdam, adam, clip_gradients
+from ngn.train.optim import clip_gradients, groups_of
 from ngn.train.plan import TrainPlan
-from ngn.train.trainer import Trainer
 
 X = torch.linspace(-2, 2, 33).unsqueeze(-1)
 Y = torch.sin(3 * X)
@@ -80,7 +82,7 @@ def test_replica_adam_equals_torchs_adam_with_the_rate_of_each_replica(decay, ki
     stacked = a.clone().requires_grad_()
     plain = [a[r].clone().requires_grad_() for r in range(3)]
     rates = torch.tensor([1e-3, 1e-2, 0.1], dtype=torch.float64)
-    one = adam([stacked], [], rates, rates, decay, kind=kind)
+    one = ReplicaAdam(groups_of([stacked], [], rates, rates, decay)[0], decoupled=kind == "adamw")
     torchs = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[kind]
     many = [torchs([p], lr=float(lr), weight_decay=decay) for p, lr in zip(plain, rates, strict=True)]
     for _ in range(20):
@@ -94,12 +96,10 @@ def test_replica_adam_equals_torchs_adam_with_the_rate_of_each_replica(decay, ki
         assert torch.allclose(stacked[r], plain[r], rtol=1e-5, atol=1e-7)
 
 
-def test_shared_rates_use_torchs_adam():
-    p = [torch.zeros(2, 3, requires_grad=True)]
-    same, different = torch.tensor([1e-3, 1e-3]), torch.tensor([1e-3, 1e-2])
-    assert type(adam(p, [], same, same, 0.0)) is torch.optim.Adam
-    assert type(adam(p, [], same, same, 0.0, kind="adamw")) is torch.optim.AdamW
-    assert type(adam(p, [], different, same, 0.0)) is ReplicaAdam
+def test_the_library_refuses_rates_of_their_own():
+    plan = TrainPlan(steps=1, lr=torch.tensor([1e-3, 1e-2]))
+    with pytest.raises(ValueError, match="a stack need one learning rate"):
+        ngn.Trainer(learner_of([0, 1]), FullBatches(Split(X, Y)), MSE, plan, progress="never").fit()
 
 
 @pytest.mark.parametrize("scope", ["joint", "separate", "body"])
@@ -230,3 +230,72 @@ def test_evaluation_weighs_batches_by_their_samples():
 
     got = Half().evaluate(lambda x: 0.5 * x)["mse"]
     assert float(got) == pytest.approx(float(mean_squared_error(0.5 * X, Y)), rel=1e-6)
+
+
+def masked(model, batch):
+    x, y, mask = batch
+    return ((model(x) - y).square().squeeze(-1) * mask).sum(-1) / mask.sum()
+
+
+def kept(batch):
+    return float(batch[2].sum())
+
+
+@pytest.mark.parametrize("counts", [(1, 8, 3), (0, 5, 7), (4, 4, 4)])
+def test_weighted_micro_batches_have_the_gradient_of_one_batch(counts):
+    x, y = X[:24].double(), Y[:24].double()
+    mask = torch.zeros(24, dtype=torch.float64)
+    for part, count in enumerate(counts):
+        mask[8 * part : 8 * part + count] = 1
+
+    class Parts:
+        def at(self, index):
+            part = slice(8 * (index % 3), 8 * (index % 3) + 8)
+            return x[part], y[part], mask[part]
+
+    class Whole:
+        def at(self, index):
+            return x, y, mask
+
+    gradients = []
+    for batches, accumulate in ((Parts(), 3), (Whole(), 1)):
+        learner = CapacityLearner(OrderedSum(MLPBank([1, 4, 1], 3, 0), CountGate(3, lambda0=1e-3))).double()
+        plan = TrainPlan(steps=3, lr=1e-2, accumulate=accumulate)
+        history = Trainer(learner, batches, masked, plan, weight=kept, progress="never").fit()
+        gradients.append([*learner.state().values(), torch.from_numpy(history.curves["task"])])
+    for a, b in zip(*gradients, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
+
+
+def test_equal_weights_change_no_bit():
+    """And without weights, two halves of a batch give the gradient of the whole."""
+
+    class Halves:
+        def at(self, index):
+            half = slice(0, 16) if index % 2 == 0 else slice(16, 32)
+            return X[half], Y[half]
+
+    states = []
+    for weight in (None, lambda batch: 37.0):
+        learner = CapacityLearner(OrderedSum(MLPBank([1, 4, 1], 3, 0), CountGate(3, lambda0=1e-3)))
+        plan = TrainPlan(steps=10, lr=1e-2, accumulate=2)
+        history = Trainer(learner, Halves(), MSE, plan, weight=weight, progress="never").fit()
+        states.append([*learner.state().values(), torch.from_numpy(history.curves["loss"])])
+    assert all(torch.equal(a, b) for a, b in zip(*states, strict=True))
+    whole = CapacityLearner(OrderedSum(MLPBank([1, 4, 1], 3, 0), CountGate(3, lambda0=1e-3)))
+    Trainer(whole, IteratedBatches([(X[:32], Y[:32])]), MSE, TrainPlan(steps=10, lr=1e-2), progress="never").fit()
+    for name, value in whole.named_parameters():
+        torch.testing.assert_close(value, dict(learner.named_parameters())[name], rtol=1e-3, atol=1e-5)
+
+
+def test_a_checkpoint_of_other_code_is_not_resumed(tmp_path, caplog):
+    for identity, resumed in (({"commit": "a"}, 1), ({"commit": "b"}, 0)):
+        folder = tmp_path / identity["commit"]
+        trainer = trainer_of(learner_of(0), steps=20, folder=folder, on_step=stop_after(11))
+        trainer.identity = {"commit": "a"}
+        with pytest.raises(Stop):
+            trainer.fit()
+        again = trainer_of(learner_of(0), steps=20, folder=folder)
+        again.identity = identity
+        assert again.fit().resumed == resumed
+    assert "commit was a and is now b" in caplog.text

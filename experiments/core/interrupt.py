@@ -13,7 +13,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, SimpleNamespace
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 """SIGINT: Ctrl-C. SIGTERM: ``kill``, or the end of an allocation. SIGHUP: the terminal was closed, such as an ssh
@@ -37,14 +37,8 @@ class Interrupted(KeyboardInterrupt):
         return 128 + self.signum
 
 
-class _Note:
-    """The first signal of this process, and the number of trainings that are running."""
-
-    signum: int | None = None
-    training: int = 0
-
-
-_note = _Note()
+_note = SimpleNamespace(signum=None, training=0)
+"""The first signal of this process, and the number of trainings that are running."""
 
 
 def _handle(signum: int, frame: FrameType | None) -> None:

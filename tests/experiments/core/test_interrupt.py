@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ngn.train import interrupt
+from experiments.core import interrupt
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -44,7 +44,7 @@ def test_what_nohup_ignores_stays_ignored() -> None:
 
 PROGRAM = """
 import sys
-from ngn.train import interrupt
+from experiments.core import interrupt
 with interrupt.handled(), interrupt.deferred():
     print("ready", flush=True)
     while not interrupt.requested():

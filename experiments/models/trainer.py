@@ -1,0 +1,88 @@
+"""The suite's trainer: the library's, with rates per replica, weights of micro-batches, signals, sealed checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from experiments.core import checkpoint, interrupt
+from experiments.models.optim import EightBitAdamW, ReplicaAdam
+from ngn.train import trainer as library
+from ngn.train.checkpoint import Newest
+
+
+@dataclass
+class Trainer(library.Trainer):
+    """Train a learner as :class:`ngn.Trainer` does; the plan's rates may be one per replica.
+
+    Args:
+        weight: returns the weight of a micro-batch: the number of items that its loss averages, such as tokens. The
+            gradient of a step then equals that of one large batch. None weighs all micro-batches equally.
+        identity: facts that must not change before a checkpoint is resumed; the engine is added to them. None resumes
+            any checkpoint.
+        eight_bit: AdamW with quantised moments of the body.
+        on_point: called with each new point of the curves: step, objective and task loss [R], sizes [R, G]. A resumed
+            training first calls it with the points from before its checkpoint.
+
+    Raises:
+        Interrupted: from ``fit``, after a signal, once a checkpoint is written.
+    """
+
+    engine: ClassVar[str] = "torch"
+    """The name of the program that does the arithmetic, for records."""
+
+    weight: Callable[[Any], float] | None = None
+    identity: checkpoint.Identity = None
+    eight_bit: bool = False
+    on_point: Callable[[int, Tensor, Tensor, Tensor], object] | None = None
+
+    def _optimizer(self) -> torch.optim.Optimizer:
+        groups, shared = self._groups()
+        if not self.eight_bit:
+            return super()._optimizer() if shared else ReplicaAdam(groups, decoupled=self.plan.optimizer == "adamw")
+        if self.shrink or not shared or not self._trained[0]:
+            raise ValueError(
+                "adamw8bit needs a body to train, and one learning rate for all replicas, and its moments cannot be "
+                "cut: use adamw, or set shrink=False"
+            )
+        return EightBitAdamW(groups)
+
+    def _micro_batches(self, step: int) -> tuple[Iterable[Any], list[float]]:
+        batches, weights = super()._micro_batches(step)
+        if self.weight is None or len(weights) == 1:
+            return batches, weights
+        batches = list(batches)  # the first backward pass needs the sum of all weights
+        absolute = [float(self.weight(batch)) for batch in batches]
+        return batches, [weight / max(absolute) for weight in absolute]  # equal weights become exactly 1
+
+    def _keep(self, step: int, objective: Tensor, task: Tensor, t: Tensor) -> None:
+        super()._keep(step, objective, task, t)
+        if self.on_point is not None:
+            self.on_point(step, objective, task, t)
+
+    def _due(self, seconds: float, last: bool) -> bool:
+        self._stopping = interrupt.requested()
+        return self._stopping or super()._due(seconds, last)
+
+    def _save(self, *of_step: Any) -> None:
+        super()._save(*of_step)
+        if self._stopping:
+            interrupt.raise_if_requested()
+
+    def _identity(self) -> checkpoint.Identity:
+        return None if self.identity is None else {**self.identity, "engine": self.engine}
+
+    def _write(self, step: int, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+        assert self.folder is not None
+        checkpoint.save(self.folder, step, tensors, facts, self._identity())
+
+    def _newest(self) -> Newest:
+        if self.folder is None:
+            return None
+        newest = checkpoint.latest(self.folder, self._identity())
+        checkpoint.remove_newer(self.folder, None if newest is None else newest[0])
+        return newest
