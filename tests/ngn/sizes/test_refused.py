@@ -90,6 +90,7 @@ def stale() -> nn.Module:
     model = Forward(lambda own, x: own.mlp(x) + own.kept["h"], mlp=chain(8, 16, 8), kept={})
     held = type("Held", (), {"kept": model.kept, "__deepcopy__": lambda self, memo: self})()
     model.mlp[0].register_forward_hook(lambda module, args, output: held.kept.update(h=args[0]))
+    model(X)
     return model
 
 
@@ -163,7 +164,7 @@ REFUSED = [
     (lambda: Layers(Gated()), {"layers.*": ngn.Width(4), "layers.0": ngn.Width(4)}, "already has a learned size: if"),
     (lambda: Layers(Gated()), {"layers.*": ngn.Width(4), "layers.0": None}, "matches only modules that another"),
     (lambda: attending(nn.MultiheadAttention(8, 2, add_bias_kv=True)), {"part": ngn.Heads()}, "no heads to cut"),
-    (lambda: attending(Scaled(8, 2)), {"part": ngn.Heads()}, "part"),
+    (lambda: attending(Scaled(8, 2)), {"part": ngn.Heads()}, "part: no heads .* single entries are selected"),
     (Normed, {"": ngn.Heads()}, "no heads to cut .*: mean over it in norm"),
     (lambda: convs(nn.ReLU()), {"0": ngn.Channels(2)}, "no channels to cut inside it. 6 .* is that of an output"),
     (lambda: convs(nn.Conv2d(6, 12, 1, groups=6)), {"0": ngn.Channels(2)}, "no channels .* that of an output"),
@@ -172,8 +173,8 @@ REFUSED = [
     (lambda: convs(nn.LocalResponseNorm(2), nn.Conv2d(6, 3, 1)), {"0": ngn.Channels(2)}, "6 entries of 0, 2: "),
     (lambda: convs(nn.Softmax2d(), nn.Conv2d(6, 3, 1)), {"0": ngn.Channels(2)}, "softmax over it in 1"),
     (tied, {"0": ngn.Width(4)}, "0: no slices .* 12 units of 0.0, 1.0, .*: they"),
-    (lambda: nn.Sequential(chain(8, 12, 8)), {"0.2": ngn.Rank(2), "0": ngn.Width(4)}, "rank"),
-    (lambda: chain(8, 8), {"": ngn.Rank(2)}, "take its place|wrap it, as in nn.Sequential|not a linear layer"),
+    (lambda: nn.Sequential(chain(8, 12, 8)), {"0.2": ngn.Rank(2), "0": ngn.Width(4)}, "has a learned rank next to it"),
+    (lambda: chain(8, 8), {"": ngn.Rank(2)}, "wrap it, as in nn.Sequential"),
     (lambda: nn.ModuleDict({"layers": nn.ModuleList([Gated()] * 3)}), DEPTH, "the same layer several times"),
     (called_twice, DEPTH, "layers: a Sequential also holds these layers"),
     (lambda: layers(0), DEPTH, "layers is a ModuleList, not"),
