@@ -93,8 +93,8 @@ MISTAKES = {
     "call learner.step(progress) after each optimizer.step()": lambda: ngn.learn_sizes(
         mlp(), example=X, budget=ngn.Budget(parameters="50%")
     ).deploy(),
-    "or a share of at least '58.2%'. Frozen parameters count, too; they are 25": lambda: ngn.learn_sizes(
-        mlp(), {"*": ngn.Rank(1)}, frozen=True, budget=ngn.Budget(parameters="50%")
+    "Frozen parameters count, too; they are 25": lambda: ngn.learn_sizes(
+        mlp(), {"": ngn.Width()}, example=X, frozen=True, budget=ngn.Budget(parameters="4%")
     ),
     "by_importance=4 is not a permutation such as": lambda: ngn.Heads(4),
     "by_importance=3 is not a permutation such as": lambda: ngn.Depth(3),
