@@ -141,9 +141,9 @@ def padded_to(small: Any, config: Any, example: Any) -> dict[str, Tensor]:
     padded = {}
     for name, value in tensors.items():
         for dim in range(value.dim()):
-            here = along(dim, value, parts.get(name, []))
+            here = along(dim, usual[name], parts.get(name, []))
             index = kept_entries(usual[name].shape[dim], here).nonzero().flatten().to(value.device)
-            if here and len(index) == value.shape[dim]:
+            if len(index) == value.shape[dim]:
                 shape = [*value.shape[:dim], usual[name].shape[dim], *value.shape[dim + 1 :]]
                 value = value.new_zeros(shape).index_copy_(dim, index, value)
         if value.shape != usual[name].shape:
