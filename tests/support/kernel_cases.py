@@ -16,7 +16,7 @@ from experiments.models.depth import ChainBank, LayerStack, TanhBank
 from experiments.models.kernels.libraries import library
 from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel
-from experiments.models.trainer import Trainer
+from experiments.models.trainer import StudyTrainer
 from ngn.components.base import OrderedSum
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
@@ -120,8 +120,8 @@ class Case:
         return FullBatches(Split(x, y))
 
     def trainer(
-        self, kind: type[Trainer], learner: CapacityLearner, how: TrainPlan, samples: int = 150, **settings: Any
-    ) -> Trainer:
+        self, kind: type[StudyTrainer], learner: CapacityLearner, how: TrainPlan, samples: int = 150, **settings: Any
+    ) -> StudyTrainer:
         return kind(learner, self.batches(samples), LOSS, how, progress="never", **settings)
 
     def train(self, *given: Any, **settings: Any) -> History:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import ngn
 from experiments.models.optim import EightBitAdamW
-from experiments.models.trainer import Trainer
+from experiments.models.trainer import StudyTrainer
 from ngn.train.batches import FullBatches, Split
 from ngn.train.plan import TrainPlan
 
@@ -61,13 +61,13 @@ def loss(model: nn.Module, batch: Tensor) -> Tensor:
     return nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
 
 
-def trained(kind: Any, dtype: torch.dtype, seed: int = 0, **settings: Any) -> tuple[Trainer, Tensor]:
+def trained(kind: Any, dtype: torch.dtype, seed: int = 0, **settings: Any) -> tuple[StudyTrainer, Tensor]:
     """Return the trainer and its task losses."""
     sizes = {f"model.layers.{n}.mlp": ngn.Width(8) for n in range(2)}
     learner = ngn.learn_sizes(llama(dtype), sizes, lambda0=1e-3)
     plan = TrainPlan(steps=60, lr=3e-3, optimizer="adamw", weight_decay=0.01)
     settings |= {"eight_bit": kind == "adamw8bit"}
-    trainer = Trainer(learner, Words(seed), loss, plan, progress="never", **settings)
+    trainer = StudyTrainer(learner, Words(seed), loss, plan, progress="never", **settings)
     return trainer, torch.from_numpy(trainer.fit().curves["task"][:, 0])
 
 
@@ -119,7 +119,7 @@ def refused(lr: Any = 1e-3, **settings: Any) -> None:
         TrainPlan(steps=1, lr=lr, optimizer="adamw"),
     )
     criterion = ngn.Supervised(nn.functional.mse_loss)
-    Trainer(learner, batches, criterion, plan, progress="never", eight_bit=True, **settings).fit()
+    StudyTrainer(learner, batches, criterion, plan, progress="never", eight_bit=True, **settings).fit()
 
 
 def test_without_its_package_the_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import ngn
 from experiments.models.mlp import MLPBank
 from experiments.models.optim import ReplicaAdam
 from experiments.models.parallel import ParallelModel
-from experiments.models.trainer import Trainer
+from experiments.models.trainer import StudyTrainer
 from experiments.tasks.base import SupervisedTask
 from ngn.components.base import OrderedSum
 from ngn.components.low_rank import attach_low_rank
@@ -37,7 +37,7 @@ def learner_of(seeds, K=5, **gate):
 
 def trainer_of(learner, steps=40, folder=None, on_step=None, **plan):
     settings = {"lr": 1e-2, "lr_boundary": 5e-2, "lr_shape": COSINE, "clip": 0.05, **plan}
-    return Trainer(
+    return StudyTrainer(
         learner,
         FullBatches(Split(X, Y)),
         MSE,
@@ -261,7 +261,7 @@ def test_weighted_micro_batches_have_the_gradient_of_one_batch(counts):
     for batches, accumulate in ((Parts(), 3), (Whole(), 1)):
         learner = CapacityLearner(OrderedSum(MLPBank([1, 4, 1], 3, 0), CountGate(3, lambda0=1e-3))).double()
         plan = TrainPlan(steps=3, lr=1e-2, accumulate=accumulate)
-        history = Trainer(learner, batches, masked, plan, weight=kept, progress="never").fit()
+        history = StudyTrainer(learner, batches, masked, plan, weight=kept, progress="never").fit()
         gradients.append([*learner.state().values(), torch.from_numpy(history.curves["task"])])
     for a, b in zip(*gradients, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
@@ -279,11 +279,11 @@ def test_equal_weights_change_no_bit():
     for weight in (None, lambda batch: 37.0):
         learner = CapacityLearner(OrderedSum(MLPBank([1, 4, 1], 3, 0), CountGate(3, lambda0=1e-3)))
         plan = TrainPlan(steps=10, lr=1e-2, accumulate=2)
-        history = Trainer(learner, Halves(), MSE, plan, weight=weight, progress="never").fit()
+        history = StudyTrainer(learner, Halves(), MSE, plan, weight=weight, progress="never").fit()
         states.append([*learner.state().values(), torch.from_numpy(history.curves["loss"])])
     assert all(torch.equal(a, b) for a, b in zip(*states, strict=True))
     whole = CapacityLearner(OrderedSum(MLPBank([1, 4, 1], 3, 0), CountGate(3, lambda0=1e-3)))
-    Trainer(whole, IteratedBatches([(X[:32], Y[:32])]), MSE, TrainPlan(steps=10, lr=1e-2), progress="never").fit()
+    StudyTrainer(whole, IteratedBatches([(X[:32], Y[:32])]), MSE, TrainPlan(steps=10, lr=1e-2), progress="never").fit()
     for name, value in whole.named_parameters():
         torch.testing.assert_close(value, dict(learner.named_parameters())[name], rtol=1e-3, atol=1e-5)
 

@@ -12,7 +12,7 @@ from stopping import resumed
 import ngn
 from experiments.config.compose import compose
 from experiments.core.blocks import ConfigError
-from experiments.models.trainer import Trainer
+from experiments.models.trainer import StudyTrainer
 from experiments.tasks import make_task
 from experiments.tasks.language.task import AdaptationTask
 
@@ -29,10 +29,10 @@ def made(task: str = "wikisql_easy", gate: str = "lora", **settings) -> tuple[Ad
     return made, ngn.CapacityLearner(made.model(config.gate, 0, lambda group: ngn.CountGate(4, t0=1.0, delta=-0.5)))
 
 
-def trainer(task: AdaptationTask, learner: ngn.CapacityLearner, steps: int, **rest) -> Trainer:
+def trainer(task: AdaptationTask, learner: ngn.CapacityLearner, steps: int, **rest) -> StudyTrainer:
     plan = ngn.TrainPlan(steps=steps, lr=1e-2, accumulate=rest.pop("accumulate", 1))
     train = SimpleNamespace(batch=rest.pop("batch", 8))
-    return Trainer(learner, task.batches(train, 0), task.loss, plan, weight=task.weight, progress="never", **rest)
+    return StudyTrainer(learner, task.batches(train, 0), task.loss, plan, weight=task.weight, progress="never", **rest)
 
 
 @pytest.mark.parametrize("gate", ["lora", "adapter"])
