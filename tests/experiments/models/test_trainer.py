@@ -1,11 +1,9 @@
 """The trainer equals torch's optimiser, replicas equal single runs, and resumed runs equal uninterrupted ones."""
 
 import math
-from contextlib import nullcontext
 
 import pytest
 import torch
-from stopping import Stop, stop_after
 
 import ngn
 from experiments.models.mlp import MLPBank
@@ -126,51 +124,6 @@ def test_clipping_is_for_each_replica(scope):
                 assert torch.allclose(p.grad[r], one.grad, rtol=1e-5, atol=1e-8)
 
 
-def test_a_replica_follows_the_single_run_of_its_seed():
-    """Gradients and the first hundred steps; long trajectories amplify rounding."""
-    settings = {"lambda0": [1e-3, 1e-2, 1e-4], "t0": [0.5, 1.3, 3.0]}
-    stack = learner_of([4, 0, 7], **settings)
-    history = trainer_of(stack, steps=100).fit()
-    for r, seed in enumerate((4, 0, 7)):
-        plain = learner_of(seed, **{key: value[r] for key, value in settings.items()})
-        alone = trainer_of(plain, steps=100).fit()
-        assert abs(history.curves["t"][:, r] - alone.curves["t"][:, 0]).max() < 1e-4
-        assert abs(history.curves["task"][:, r] - alone.curves["task"][:, 0]).max() < 1e-4
-        for name, value in state(plain).items():
-            assert torch.allclose(state(stack)[name][r], value, atol=2e-3), name
-
-
-def test_a_diverging_replica_is_named_and_the_others_are_untouched():
-    good, with_bad = learner_of([4, 0]), learner_of([4, 0])
-    with torch.no_grad():
-        with_bad.axes[0].bank.W2[1, 2, 0, 0] = math.nan
-    fine = trainer_of(good, steps=30).fit()
-    history = trainer_of(with_bad, steps=30).fit()
-    assert fine.diverged_at.tolist() == [-1, -1]
-    # f_2 is still zero at the first step, but zero times NaN is not.
-    assert history.diverged_at.tolist() == [-1, 0]
-    for name, value in state(good).items():
-        assert torch.equal(value[0], state(with_bad)[name][0]), name
-
-
-@pytest.mark.parametrize("cut", [1, 20, 40])
-@pytest.mark.parametrize("seeds", [3, [3, 5]])
-def test_resumed_training_is_bit_equal(tmp_path, cut, seeds):
-    """Also with a rate for each replica."""
-    whole, lr = learner_of(seeds), 1e-2 if seeds == 3 else torch.tensor([1e-2, 1e-3], dtype=torch.float64)
-    expected = trainer_of(whole, lr=lr).fit()
-    first = learner_of(seeds)
-    with pytest.raises(Stop) if cut < 40 else nullcontext():  # 40: stopped after the training, before its use
-        trainer_of(first, lr=lr, folder=tmp_path, on_step=stop_after(cut)).fit()
-    second = learner_of(seeds)
-    history = trainer_of(second, lr=lr, folder=tmp_path).fit()
-    assert history.resumed == 1
-    for name, value in state(whole).items():
-        assert torch.equal(value, state(second)[name]), name
-    for name, curve in expected.curves.items():
-        assert (curve == history.curves[name]).all(), name
-
-
 def test_autocast_keeps_the_boundary_in_float64():
     learner = learner_of(0)
     history = trainer_of(learner, autocast="bf16").fit()
@@ -286,16 +239,3 @@ def test_equal_weights_change_no_bit():
     Trainer(whole, IteratedBatches([(X[:32], Y[:32])]), MSE, TrainPlan(steps=10, lr=1e-2), progress="never").fit()
     for name, value in whole.named_parameters():
         torch.testing.assert_close(value, dict(learner.named_parameters())[name], rtol=1e-3, atol=1e-5)
-
-
-def test_a_checkpoint_of_other_code_is_not_resumed(tmp_path, caplog):
-    for identity, resumed in (({"commit": "a"}, 1), ({"commit": "b"}, 0)):
-        folder = tmp_path / identity["commit"]
-        trainer = trainer_of(learner_of(0), steps=20, folder=folder, on_step=stop_after(11))
-        trainer.identity = {"commit": "a"}
-        with pytest.raises(Stop):
-            trainer.fit()
-        again = trainer_of(learner_of(0), steps=20, folder=folder)
-        again.identity = identity
-        assert again.fit().resumed == resumed
-    assert "commit was a and is now b" in caplog.text

@@ -9,7 +9,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from kernel_cases import BANK, assert_close, assert_same, needs_kernel, plan, state
+from kernel_cases import BANK, assert_close, needs_kernel, plan
 from torch import Tensor
 
 from experiments.config.compose import compose
@@ -68,14 +68,6 @@ def test_components_may_enter_and_leave_the_window() -> None:
     assert entered[-1] > entered[0] + 2, "nothing entered the window"
     np.testing.assert_allclose(a.curves["t"], b.curves["t"], rtol=0, atol=1e-5)
     assert_close(plain, fast, 2e-5)
-
-
-def test_growth_gives_the_same_bits_as_a_preset_K() -> None:
-    """Components beyond the window change no bit of the others."""
-    small, large = (BANK.learner(3, K=K, t0=1e-4) for K in (24, 40))
-    for learner in (small, large):
-        BANK.train(KernelTrainer, learner, plan(200))
-    assert_same(state(small), {n: v[:24] if v.dim() else v for n, v in state(large).items()})
 
 
 @pytest.mark.slow

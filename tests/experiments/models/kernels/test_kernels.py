@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from kernel_cases import (
+    FIXED,
     LEARNED,
     Case,
     assert_close,
@@ -196,13 +197,16 @@ def test_growth_without_a_preset_number(case: Case, tmp_path: Path) -> None:
     assert_same(state(resumed), state(grown))
 
 
-@every
-def test_a_diverging_replica_leaves_the_others_alone(case: Case) -> None:
+DIVERGING = [(Trainer, LEARNED["bank"]), *((KernelTrainer, case) for case in (LEARNED | FIXED).values())]
+
+
+@pytest.mark.parametrize(("kind", "case"), DIVERGING)
+def test_a_diverging_replica_leaves_the_others_alone(kind: type[Trainer], case: Case) -> None:
     both, alone = case.learner([1, 2], stirred=True), case.learner([1, 2], stirred=True)
     with torch.no_grad():
         next(both.axes[-1].bank.parameters())[0] = float("nan")
-    history = case.train(KernelTrainer, both, plan(40))
-    reference = case.train(KernelTrainer, alone, plan(40))
+    history = case.train(kind, both, plan(40))
+    reference = case.train(kind, alone, plan(40))
     assert history.diverged_at.tolist() == [0, -1]
     assert reference.diverged_at.tolist() == [-1, -1]
     assert_same(replica(state(both), 1), replica(state(alone), 1))

@@ -8,12 +8,9 @@ import pytest
 from kernel_cases import (
     BANK,
     LOSS,
-    Case,
     bank,
     chain,
-    every,
     fixed_bank,
-    needs_kernel,
     plan,
     stack_of,
 )  # fmt: skip
@@ -32,13 +29,6 @@ from ngn.methods.ngn import CountGate
 from ngn.schedules import COSINE
 from ngn.train.batches import FullBatches, Split
 from ngn.train.losses import Supervised
-
-
-@needs_kernel
-@every
-@pytest.mark.parametrize("seeds", [1, [1, 2]])
-def test_supported_trainings_are_accepted(case: Case, seeds: int | list[int]) -> None:
-    assert unsupported(case.learner(seeds), case.batches(), LOSS, plan(10)) is None
 
 
 class OwnSum(OrderedSum):
