@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.data import ImageData, cifar10, manifest
+from experiments.data import GraphData, ImageData, cifar10, manifest
+from experiments.data import cora as cora_reader
 from experiments.data import mnist as mnist_reader
 from experiments.data.source import Folder
 
@@ -134,6 +135,10 @@ def read_mnist(root: Path, official: dict[str, str]) -> ImageData:
 
 def read_cifar(root: Path, official: dict[str, str]) -> ImageData:
     return cifar10.read_folder(Folder(root, "cifar10", official), CIFAR_BATCH)
+
+
+def read_cora(root: Path, official: dict[str, str]) -> GraphData:
+    return cora_reader.read_folder(Folder(root, "cora", official), CORA_SIZES, CORA_SPLIT)
 
 
 def flip(path: Path, place: int = -1) -> None:

@@ -10,15 +10,11 @@ from pathlib import Path
 import data_samples as samples
 import numpy as np
 import pytest
+from data_samples import read_cora
 
 from experiments.data import DataError, GraphData, MissingData, cora, unpickle
-from experiments.data.source import Folder
 
 REAL = Path(os.environ["NGN_DATA"]) if os.environ.get("NGN_DATA") else None
-
-
-def read(root: Path, official: dict[str, str]) -> GraphData:
-    return cora.read_folder(Folder(root, "cora", official), samples.CORA_SIZES, samples.CORA_SPLIT)
 
 
 def load(content: bytes):
@@ -29,7 +25,7 @@ def load(content: bytes):
 def test_cora_is_processed_as_the_standard_says(tmp_path, place):
     files, truth = samples.cora(symmetric=False)
     samples.put(tmp_path / place, files)
-    data = read(tmp_path, samples.official(files))
+    data = read_cora(tmp_path, samples.official(files))
     sums = np.maximum(truth["features"].sum(axis=1, keepdims=True), 1)
     np.testing.assert_array_equal(data.features, truth["features"] / sums)
     assert not data.features[7].any()
@@ -126,7 +122,7 @@ def assert_same(data: GraphData, theirs: dict[str, np.ndarray]) -> None:
 def test_a_small_graph_equals_torch_geometrics_processing(tmp_path):
     files, _ = samples.cora()
     samples.put(tmp_path / "cora", files)
-    assert_same(read(tmp_path, samples.official(files)), geometric(tmp_path / "cora"))
+    assert_same(read_cora(tmp_path, samples.official(files)), geometric(tmp_path / "cora"))
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -148,7 +144,7 @@ def test_the_real_cora_equals_torch_geometrics_processing():
 def test_a_random_split_has_the_sizes_of_the_standard_one_and_shares_no_node(tmp_path):
     files, _ = samples.cora()
     samples.put(tmp_path / "cora", files)
-    data = read(tmp_path, samples.official(files))
+    data = read_cora(tmp_path, samples.official(files))
     order = np.random.default_rng(3).permutation(len(data.labels))
     split = cora.split_by(data, order)
     parts = [split.train, split.validation, split.test]
