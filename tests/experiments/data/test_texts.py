@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import zipfile
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -26,21 +27,18 @@ def lines(*records) -> bytes:
 WIKISQL = {name: lines(*part) for name, part in synthetic_texts.TEXTS["wikisql"].parts.items()}
 
 
-def adopted(root, name: str, files: dict[str, bytes]):
-    samples.put(root / name, files)
-    sets.adopt(name, root, "made up")
-    return SETS[name].load_data(root)
-
-
-def test_an_adopted_set_is_read_with_its_provenance(tmp_path):
-    read = adopted(tmp_path, "wikisql", WIKISQL)
-    assert read.parts == synthetic_texts.TEXTS["wikisql"].parts
-    assert read.info.provenance == "made up"
-
-
-def test_the_official_files_come_before_a_stand_in(tmp_path):
+def test_adopted_files_are_read_with_their_provenance_and_official_ones_come_first(tmp_path):
+    for name in ("wikisql", "spider", "gsm8k", "squad"):
+        parts = synthetic_texts.TEXTS[name].parts
+        files = {f: lines(*part) if f.endswith("l") else json.dumps(part).encode() for f, part in parts.items()}
+        samples.put(tmp_path / name, files)
+        sets.adopt(name, tmp_path, "made up")
+        read = SETS[name].load_data(tmp_path)
+        assert (read.parts, read.info.provenance) == (parts, "made up")
     whole = {f"{part}{end}": WIKISQL[f"dev{end}"] for part in ("train", "test") for end in (".jsonl", ".tables.jsonl")}
-    assert set(adopted(tmp_path, "wikisql", WIKISQL | whole).parts) == set(whole)
+    samples.put(tmp_path / "wikisql", whole)
+    sets.adopt("wikisql", tmp_path, "made up")
+    assert set(SETS["wikisql"].load_data(tmp_path).parts) == set(whole)
 
 
 def test_what_has_no_address_says_where_it_is(tmp_path):
@@ -68,33 +66,20 @@ def test_an_archive_that_lacks_a_file_is_refused(tmp_path):
         sets.install_members("a.zip", {"x": "x"}, "", tmp_path, tmp_path / "out")
 
 
-def fake_pip(tmp_path, monkeypatch, script: str) -> None:
-    """Replace pip by a shell script. It is called as: -m pip download ... --dest FOLDER REQUIREMENT."""
-    python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nwhile [ "$1" != --dest ]; do shift; done\n{script}\n')
+def test_where_pip_cannot_the_other_source_is_tried(tmp_path, monkeypatch):
+    (python := tmp_path / "python").write_text("#!/bin/sh\necho no network >&2; exit 1\n")
     python.chmod(0o755)
     monkeypatch.setattr("sys.executable", str(python))
 
-
-def registry_origin(otherwise=None) -> DataOrigin:
-    usual = origin_of("pip:tiny==1.0")
-    return DataOrigin(usual.remotes, usual.verify, usual.install, otherwise)
-
-
-def test_where_pip_cannot_the_other_source_is_tried(tmp_path, monkeypatch):
-    fake_pip(tmp_path, monkeypatch, "echo no network >&2; exit 1")
-    (remote,) = registry_origin().remotes
-
     def otherwise(working, folder) -> None:
-        (folder / remote.file).write_bytes(CONTENT)
+        if folder.parent.name == "b":
+            raise DataError("nor there")
+        (folder / "one.bin").write_bytes(CONTENT)
 
-    assert fetch("tiny", tmp_path / "a", registry_origin(otherwise), silent)[1]
-
-    def neither(working, folder) -> None:
-        raise DataError("nor there")
-
+    origin = replace(origin_of("pip:tiny==1.0"), otherwise=otherwise)
+    assert fetch("tiny", tmp_path / "a", origin, silent)[1]
     with pytest.raises(DataError, match=r"(?s)pip: no network.*nor there.*brought from elsewhere"):
-        fetch("tiny", tmp_path / "b", registry_origin(neither), silent)
+        fetch("tiny", tmp_path / "b", origin, silent)
 
 
 def test_a_damaged_gguf_is_named(tmp_path):
@@ -179,11 +164,3 @@ def test_only_a_line_feed_ends_a_line(tmp_path, break_):
     record = json.dumps(SUM | {"question": f"1 +{break_}1?"}, ensure_ascii=False)
     assert read(tmp_path, "gsm8k", gsm8k(record, SUM))["train.jsonl"][0]["question"] == f"1 +{break_}1?"
     assert read(tmp_path, "gsm8k", gsm8k(f"{record}\r", "", SUM))["train.jsonl"][1] == SUM
-
-
-def test_the_files_of_the_suite_pass(tmp_path):
-    for name in ("wikisql", "spider", "gsm8k", "squad"):
-        parts = synthetic_texts.TEXTS[name].parts
-        files = {f: lines(*part) if f.endswith("l") else json.dumps(part).encode() for f, part in parts.items()}
-        assert read(tmp_path, name, files) == parts
-        sets.adopt(name, tmp_path, "made up")

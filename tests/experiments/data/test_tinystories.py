@@ -6,14 +6,11 @@ import sys
 import types
 
 import numpy as np
-import pytest
-import torch
 from data_server import silent
 
 from experiments.data import sets, texts, tinystories
 from experiments.data.fetch import fetch
 from experiments.data.tinystories import START, Characters
-from experiments.tasks.language.windows import TokenBatches
 
 
 def test_stories_are_split_and_stripped():
@@ -46,23 +43,3 @@ def test_the_official_set_comes_through_datasets(tmp_path, monkeypatch):
     parts = texts.TINYSTORIES.load_data(tmp_path).parts
     assert list(tinystories.split_stories(parts["train.txt"])) == ["A cat sat.", "Was it “fun”?"]
     assert fetch("tinystories", tmp_path, sets.ORIGINS["tinystories"], silent) == (info, False)
-
-
-def test_windows_of_a_text_are_addressed_by_seed_and_epoch():
-    tokens = np.arange(1003, dtype=np.uint16)
-    batches = TokenBatches(tokens, context=10, size=4, seed=3)
-    assert (batches.windows, batches.per_epoch) == (99, 24)
-    epoch = [batches.at(index)[0] for index in range(24)]
-    starts = torch.cat(epoch)[:, 0]
-    assert len(set(starts.tolist())) == 96, "no window twice"
-    assert len({int(start) % 10 for start in starts}) == 1, "one offset"
-    x, y = batches.at(30)
-    assert torch.equal(y, x + 1)
-    assert x.dtype == torch.int64
-    again = TokenBatches(tokens, context=10, size=4, seed=3)
-    assert torch.equal(again.at(30)[0], x), "whatever was asked for before"
-    assert not torch.equal(again.at(6)[0], x), "another epoch, another order"
-    assert not torch.equal(TokenBatches(tokens, 10, 4, seed=4).at(30)[0], x)
-    assert TokenBatches(tokens[:25], 10, 4, seed=0).at(0)[0].shape == (1, 10)
-    with pytest.raises(ValueError, match="too short"):
-        TokenBatches(tokens[:19], 10, 4, seed=0)
