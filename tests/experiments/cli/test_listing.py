@@ -1,19 +1,15 @@
 """``run.py --list``: every study with its cost, tables and figures, without torch."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
-
-import pytest
 
 from experiments.cli import listing
 from experiments.core.paths import ROOT
 from experiments.studies import FIGURES, STUDIES, macros
 
 
-def test_the_list_has_every_study_with_its_runs_and_outputs() -> None:
+def test_the_list_has_every_study_with_its_runs_and_outputs():
     code = "import sys; from experiments.cli.app import main; main(['--list'])"
     code = f"try:\n {code}\nexcept SystemExit as end:\n assert not end.code and 'torch' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -27,8 +23,8 @@ def test_the_list_has_every_study_with_its_runs_and_outputs() -> None:
     assert shown - {""} == {table.name for table in macros() if table.runs} | FIGURES.keys()
 
 
-def test_a_table_belongs_to_the_smallest_study_with_its_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_belongs_to_the_smallest_study_with_its_runs(monkeypatch):
     monkeypatch.setattr(listing, "_tables_and_figures", lambda: iter([("one", {"a"}), ("both", {"a", "c"})]))
     runs = {"all": dict.fromkeys("ab"), "first": dict.fromkeys("a"), "third": dict.fromkeys("cd")}
-    outputs = listing.outputs_of(runs)  # type: ignore[arg-type]
+    outputs = listing.outputs_of(runs)
     assert outputs == {"all": ["both"], "first": ["one", "both"], "third": ["both"]}

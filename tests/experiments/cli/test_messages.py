@@ -1,10 +1,7 @@
 """Messages about broken files, incomplete additions and wrong values use the suite's own words."""
 
-from __future__ import annotations
-
 import itertools
 import re
-from pathlib import Path
 
 import pytest
 
@@ -22,9 +19,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("content", BROKEN)
-def test_a_broken_file_is_named_with_the_line(
-    content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_broken_file_is_named_with_the_line(content, tmp_path, monkeypatch, capsys):
     path = tmp_path / "broken.yaml"
     path.write_text(content)
     compose._selection.cache_clear()
@@ -53,9 +48,7 @@ HALF_ADDED = {
 
 
 @pytest.mark.parametrize("file", HALF_ADDED)
-def test_incomplete_additions_are_reported(
-    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_incomplete_additions_are_reported(file, tmp_path, monkeypatch, capsys):
     content, command, missing = HALF_ADDED[file]
     (tmp_path / file).parent.mkdir(parents=True)
     (tmp_path / file).write_text(content)
@@ -69,7 +62,7 @@ def test_incomplete_additions_are_reported(
 WRONG = (True, "x", -1, 0.5, float("nan"), [], ["x"], {}, {"x": 1}, None, 1e300)
 
 
-def test_messages_use_no_words_of_pydantic() -> None:
+def test_messages_use_no_words_of_pydantic():
     foreign = re.compile(r"[Ii]nput|valid (integer|number|string|boolean|list|dict)|[Tt]ype|pydantic|function|tag '")
     for choices in ({}, {"method": "l0"}, {"task": "twist"}, {"task": "cifar10"}, {"task": "manifold"}):
         keys = [key for key in legal_keys(compose.selection(choices)) if key != "seed"]

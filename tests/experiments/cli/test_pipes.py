@@ -1,14 +1,10 @@
 """Programs whose reader goes away, as with ``| head``."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +13,7 @@ from experiments.core.paths import ROOT
 SCRIPTS = sorted((ROOT / "scripts").glob("*.py"))
 
 
-def into_closed_pipe(*words: str) -> subprocess.CompletedProcess[str]:
+def into_closed_pipe(*words):
     reader, writer = os.pipe()
     os.close(reader)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
@@ -39,13 +35,13 @@ def into_closed_pipe(*words: str) -> subprocess.CompletedProcess[str]:
         (["run.py", "--list"], 141),
     ],
 )
-def test_a_reader_that_has_gone_is_no_traceback(words: list[str], status: int) -> None:
+def test_a_reader_that_has_gone_is_no_traceback(words, status):
     done = into_closed_pipe(*words)
     assert (done.returncode, done.stderr) == (status, "")
 
 
 @pytest.mark.parametrize("script", [*SCRIPTS, ROOT / "run.py"], ids=lambda path: path.stem)
-def test_every_script_begins_and_ends_so(script: Path) -> None:
+def test_every_script_begins_and_ends_so(script):
     text = script.read_text()
     assert "exit_with(main)" in text
     before = text[: text.index("until_main()\n")]
@@ -53,7 +49,7 @@ def test_every_script_begins_and_ends_so(script: Path) -> None:
     assert imported <= {"__future__", "sys", "pathlib"}, "Ctrl-C would show a traceback while these are imported"
 
 
-def program(*lines: str, **streams: Any) -> subprocess.CompletedProcess[str]:
+def program(*lines, **streams):
     """Run lines of Python after the import of the module."""
     text = "\n".join(("import errno, os, signal, sys", "from experiments.cli import pipes", *lines))
     words = [sys.executable, "-c", text]
@@ -63,7 +59,7 @@ def program(*lines: str, **streams: Any) -> subprocess.CompletedProcess[str]:
 INTERRUPTED = "os.kill(os.getpid(), signal.SIGINT)"
 
 
-def test_ctrl_c_is_no_traceback() -> None:
+def test_ctrl_c_is_no_traceback():
     heard = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # a shell's background jobs ignore it
     caught = ("try:", f"    {INTERRUPTED}", "except BaseException: pass", "print('on')")
     early = program(heard, "pipes.until_main()", *caught)
@@ -75,7 +71,7 @@ def test_ctrl_c_is_no_traceback() -> None:
 
 
 @pytest.mark.parametrize("code", ["ENOSPC", "EDQUOT", "EROFS", "EACCES", "EFBIG", "ENOTDIR"])
-def test_a_file_that_cannot_be_written_is_one_line(code: str) -> None:
+def test_a_file_that_cannot_be_written_is_one_line(code):
     fault = f"raise OSError(errno.{code}, os.strerror(errno.{code}), 'some/file')"
     done = program("def main():", f"    {fault}", "pipes.exit_with(main)")
     assert (done.returncode, done.stdout) == (1, "")
@@ -84,14 +80,14 @@ def test_a_file_that_cannot_be_written_is_one_line(code: str) -> None:
     assert os.strerror(getattr(errno, code)) in line
 
 
-def test_a_damaged_file_is_one_line() -> None:
+def test_a_damaged_file_is_one_line():
     done = program(
         "from ngn.files import FileError", "def main(): raise FileError('a.json: damaged')", "pipes.exit_with(main)"
     )
     assert (done.returncode, done.stderr) == (1, "a.json: damaged\n")
 
 
-def test_a_full_disk_behind_the_output_is_one_line() -> None:
+def test_a_full_disk_behind_the_output_is_one_line():
     with open("/dev/full", "w") as full:
         done = program("pipes.exit_with(lambda: print('x' * 9999))", capture_output=False, stdout=full, stderr=-1)
         assert (done.returncode, done.stderr.count("\n")) == (1, 1)
@@ -101,13 +97,13 @@ def test_a_full_disk_behind_the_output_is_one_line() -> None:
     assert (done.returncode, done.stderr.splitlines()[1:]) == (0, ["done"])
 
 
-def test_a_bug_shows_its_traceback() -> None:
+def test_a_bug_shows_its_traceback():
     done = program("pipes.exit_with(lambda: 1 / 0)")
     assert done.returncode == 1
     assert "ZeroDivisionError" in done.stderr
 
 
-def test_no_escape_sequence_reaches_the_terminal() -> None:
+def test_no_escape_sequence_reaches_the_terminal():
     hostile = "a\x1b[2Jb\x9b\x07\rc\x7f\u202ed\udc9b\te\n"
     lines = (
         f"hostile = {hostile!r}",
@@ -125,7 +121,7 @@ def test_no_escape_sequence_reaches_the_terminal() -> None:
     assert done.stderr.replace("\r", "\n") == f"{clean}WARNING:root:{clean}\n50 %\x1b[A", "bars may still go back"
 
 
-def test_rich_draws_in_colour_and_its_contents_are_clean() -> None:
+def test_rich_draws_in_colour_and_its_contents_are_clean():
     lines = (
         "from rich.console import Console",
         "from experiments.analysis.collect import Problem",
@@ -141,7 +137,7 @@ def test_rich_draws_in_colour_and_its_contents_are_clean() -> None:
     assert second == "foreign: run: x<U+001B>[2Jy"
 
 
-def test_runs_go_on_when_their_reader_has_gone() -> None:
+def test_runs_go_on_when_their_reader_has_gone():
     program = "from experiments.cli.pipes import print_line; import sys\n"
     program += "print_line('a'); print_line('b'); print('done', file=sys.stderr)"
     done = into_closed_pipe("-c", program)

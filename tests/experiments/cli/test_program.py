@@ -1,11 +1,7 @@
 """The real program, as a user calls it; one test starts an interpreter of its own."""
 
-from __future__ import annotations
-
 import os
 import shutil
-import subprocess
-from pathlib import Path
 
 import programs
 import pytest
@@ -15,7 +11,7 @@ from experiments.config.compose import options
 from experiments.core.paths import ROOT
 
 
-def _run(arguments: list[str], cwd: Path, script: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def _run(arguments, cwd, script, **environment):
     clean = {name: value for name, value in os.environ.items() if name not in ("HYDRA_FULL_ERROR", "NGN_SCRATCH")}
     return programs.run(script, *arguments, cwd=cwd, env=clean | environment)
 
@@ -23,7 +19,7 @@ def _run(arguments: list[str], cwd: Path, script: Path, **environment: str) -> s
 SCRIPT = ROOT / "run.py"
 
 
-def test_help_names_groups_seeds_and_exit_statuses(tmp_path: Path) -> None:
+def test_help_names_groups_seeds_and_exit_statuses(tmp_path):
     done = _run(["--help"], tmp_path, SCRIPT)
     assert (done.returncode, done.stderr) == (0, "")
     for part in (
@@ -35,7 +31,7 @@ def test_help_names_groups_seeds_and_exit_statuses(tmp_path: Path) -> None:
         assert part in done.stdout
 
 
-def test_cfg_shows_the_first_seed(tmp_path: Path) -> None:
+def test_cfg_shows_the_first_seed(tmp_path):
     done = _run(["task=cifar10", "seed=5..9", "--cfg", "job", "--package", "seed"], tmp_path, SCRIPT)
     assert done.returncode == 0
     assert "value: 5" in done.stdout
@@ -44,15 +40,15 @@ def test_cfg_shows_the_first_seed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_info_and_hydra_help_are_hydras_own(tmp_path: Path) -> None:
+def test_info_and_hydra_help_are_hydras_own(tmp_path):
     done = _run(["--info", "defaults", "task=cora"], tmp_path, SCRIPT)
     assert done.returncode == 0
     assert "setting/cora-gcn" in done.stdout
     assert "Hydra" in _run(["--hydra-help"], tmp_path, SCRIPT).stdout
 
 
-def test_completion_offers_choices_and_keys(tmp_path: Path) -> None:
-    def offered(line: str) -> list[str]:
+def test_completion_offers_choices_and_keys(tmp_path):
+    def offered(line):
         return _run(["-sc", "query=bash"], tmp_path, SCRIPT, COMP_LINE=line).stdout.split()
 
     assert offered("python run.py task=") == [f"task={name}" for name in options("task")]
@@ -61,7 +57,7 @@ def test_completion_offers_choices_and_keys(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def project(tmp_path):
     """Copy the program into a path with blanks."""
     copy = tmp_path / "a project"
     for name in ("ngn", "experiments", "conf", "hydra_plugins"):
@@ -71,7 +67,7 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_runs_work_from_another_folder_and_in_a_path_with_blanks(project: Path, tmp_path: Path) -> None:
+def test_runs_work_from_another_folder_and_in_a_path_with_blanks(project, tmp_path):
     """$NGN_OUTPUT is the folder for all output, including Hydra's folder and plans."""
     (elsewhere := tmp_path / "some where").mkdir()
     line = ["profile=smoke", "seed=0,1", "device=cpu"]
@@ -89,7 +85,7 @@ def test_runs_work_from_another_folder_and_in_a_path_with_blanks(project: Path, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", [["task=mnist,cifar10", "gate=conv"], ["task=tinystories", "gate=heads,slices"]])
-def test_choices_with_their_own_settings_can_be_swept(project: Path, tmp_path: Path, line: list[str]) -> None:
+def test_choices_with_their_own_settings_can_be_swept(project, tmp_path, line):
     small = ["train.steps=2", "train.epochs=null"] if "mnist" in line[0] else ["train.steps=2"]
     words = [*line, "profile=smoke", "phases=[grown]", *small]
     done = programs.run(project / "run.py", *words, cwd=tmp_path)

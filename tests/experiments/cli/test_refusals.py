@@ -1,9 +1,5 @@
 """Commands that cannot run are refused before any job starts, with a message that suggests a correction."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 import ngn
@@ -175,9 +171,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("command", REFUSED)
-def test_refused_with_one_message(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_refused_with_one_message(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
     monkeypatch.setenv("NGN_CONF", "")  # --config-dir sets it
@@ -191,15 +185,13 @@ def test_refused_with_one_message(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_cuda_is_refused_where_there_is_none(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cuda_is_refused_where_there_is_none(monkeypatch, capsys):
     import torch
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert app.main(["device=cuda"]) == 2
     assert "no CUDA device" in capsys.readouterr().err
-    started: list[object] = []
+    started = []
     monkeypatch.setattr(app, "start", lambda session: lambda: started.append(session))
     # a cluster launcher starts jobs on other machines
     assert app.main(["device=cuda", "hydra/launcher=submitit_slurm"]) == 0
@@ -208,12 +200,10 @@ def test_cuda_is_refused_where_there_is_none(
     assert len(started) == 2
 
 
-def test_a_network_that_cannot_take_the_images_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_network_that_cannot_take_the_images_is_refused(monkeypatch, capsys):
     from torch import nn
 
-    def make(name: str, num_classes: int, weights: None) -> nn.Module:
+    def make(name, num_classes, weights):
         return nn.Conv2d(3, num_classes, 64)
 
     monkeypatch.setattr("experiments.tasks.images.constructed.maker_of", lambda model: make)
@@ -223,7 +213,7 @@ def test_a_network_that_cannot_take_the_images_is_refused(
     assert told.startswith("refused: model.constructor=deep: cannot classify images of 32 x 32 pixels (")
 
 
-def test_the_traceback_is_shown_on_request(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_traceback_is_shown_on_request(monkeypatch, capsys):
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     assert app.main(["task=mnsit"]) == 2
     assert "Traceback" in capsys.readouterr().err
@@ -267,27 +257,27 @@ ACCEPTED = {
 
 
 @pytest.mark.parametrize("command", ACCEPTED)
-def test_hydra_gets_the_rewritten_command(command: str) -> None:
+def test_hydra_gets_the_rewritten_command(command):
     rewritten, configs = app.prepare(command.split())
     assert (rewritten, len(configs)) == ACCEPTED[command]
 
 
 @pytest.mark.slow
-def test_many_jobs_need_permission(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_jobs_need_permission(monkeypatch):
     monkeypatch.setattr(expand, "MAX_JOBS", 20)
     with pytest.raises(ConfigError, match="allow_many_jobs=true"):
         app.prepare(["seed=0..20"])
     assert len(app.prepare(["seed=0..20", "allow_many_jobs=true"])[1]) == 21
 
 
-def test_version_prints_the_suites_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_prints_the_suites_version(capsys):
     with pytest.raises(SystemExit) as ended:
         app.main(["--version"])
     assert ended.value.code == 0
     assert capsys.readouterr().out == f"ngn-suite {ngn.__version__}\n"
 
 
-def test_a_seed_file_without_a_set_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_seed_file_without_a_set_is_named(tmp_path, monkeypatch):
     (tmp_path / "mine.yaml").write_text("seed: {value: 3}\n")
     monkeypatch.setattr(rewrite, "options", lambda group: {"mine": tmp_path / "mine.yaml"})
     with pytest.raises(ConfigError, match=r"mine\.yaml: write a set of seeds as"):

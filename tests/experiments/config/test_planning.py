@@ -1,7 +1,5 @@
 """Composing, naming and planning runs needs neither torch nor a compiler."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -43,7 +41,7 @@ print(runs, stacks)
 """
 
 
-def test_every_study_is_planned_without_torch_and_without_a_compiler() -> None:
+def test_every_study_is_planned_without_torch_and_without_a_compiler():
     done = subprocess.run([sys.executable, "-c", SCRIPT], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     runs, stacks = map(int, done.stdout.split())

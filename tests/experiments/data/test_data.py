@@ -1,7 +1,5 @@
 """Image readers, the data root, manifests; damaged or wrong files are refused by name."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

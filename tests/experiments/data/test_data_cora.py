@@ -1,7 +1,5 @@
 """The Planetoid reader, against torch-geometric's own processing, and the restricted unpickler."""
 
-from __future__ import annotations
-
 import collections
 import os
 import pickle
@@ -12,12 +10,12 @@ import numpy as np
 import pytest
 from data_samples import read_cora
 
-from experiments.data import DataError, GraphData, MissingData, cora, unpickle
+from experiments.data import DataError, MissingData, cora, unpickle
 
 REAL = Path(os.environ["NGN_DATA"]) if os.environ.get("NGN_DATA") else None
 
 
-def load(content: bytes):
+def load(content):
     return unpickle.safe_load(np.frombuffer(content, dtype=np.uint8), "sample")
 
 
@@ -44,7 +42,7 @@ def test_cora_is_processed_as_the_standard_says(tmp_path, place):
 class _Runs:
     """Unrestricted unpickling would create the file."""
 
-    def __init__(self, command: str) -> None:
+    def __init__(self, command):
         self.command = command
 
     def __reduce__(self):
@@ -99,7 +97,7 @@ def test_a_sparse_matrix_with_entries_outside_its_shape_is_refused():
             load(content)
 
 
-def geometric(folder: Path) -> dict[str, np.ndarray]:
+def geometric(folder):
     """Return torch-geometric's arrays of these files, with features normalised by its own transform."""
     torch_geometric = pytest.importorskip("torch_geometric")
     pytest.importorskip("scipy")
@@ -110,7 +108,7 @@ def geometric(folder: Path) -> dict[str, np.ndarray]:
     return {name: getattr(data, name).numpy() for name in names}
 
 
-def assert_same(data: GraphData, theirs: dict[str, np.ndarray]) -> None:
+def assert_same(data, theirs):
     np.testing.assert_array_equal(data.features, theirs["x"])
     np.testing.assert_array_equal(data.edge_index, theirs["edge_index"])
     np.testing.assert_array_equal(data.labels, theirs["y"])

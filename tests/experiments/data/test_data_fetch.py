@@ -1,17 +1,14 @@
 """Fetching from a local server and installing, and the command ``scripts/fetch_data.py``."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import socket
-from collections.abc import Iterator
 from functools import partial
 
 import data_samples as samples
 import filelock
 import pytest
-from data_server import CONTENT, Server, origin_of, remotes_of, serving, silent
+from data_server import CONTENT, origin_of, remotes_of, serving, silent
 from waiting import leave_partial
 
 from experiments.data import DataError, cifar10, sets, tinystories
@@ -21,14 +18,14 @@ from scripts.fetch_data import main
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+def server():
     with serving() as running:
         yield running
 
 
 def test_a_file_is_fetched_once_and_then_left_alone(server, tmp_path):
     server.files["one.bin"] = CONTENT
-    steps: list[tuple[str, int, int | None]] = []
+    steps = []
     info, fetched = fetch("tiny", tmp_path, origin_of(server.url("one.bin")), lambda *step: steps.append(step))
     assert fetched
     assert info.provenance == "official files, digests checked"
@@ -115,7 +112,7 @@ def test_mnist_is_unpacked_from_the_official_gzip_files(server, tmp_path):
     assert fetch("mnist", tmp_path, origin, silent)[1] is False
 
 
-def cifar_origin(server: Server) -> DataOrigin:
+def cifar_origin(server):
     server.files = {cifar10.BINARY_ARCHIVE: samples.tar_gz("cifar-10-batches-bin", samples.cifar()[0])}
     install = sets.ORIGINS["cifar10"].install
     return DataOrigin(remotes_of(server), lambda root: samples.read_cifar(root, {}).info, install)

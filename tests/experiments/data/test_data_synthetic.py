@@ -1,7 +1,5 @@
 """Synthetic data: legal, the same each time, and learnable."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from experiments.data import synthetic as made

@@ -1,7 +1,5 @@
 """Text data sets: reading, fetching, and one message with file, line and key for what has not their form."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import zipfile
@@ -20,7 +18,7 @@ from experiments.data.source import Folder
 from experiments.data.texts import SETS
 
 
-def lines(*records) -> bytes:
+def lines(*records):
     return "".join(f"{each if isinstance(each, str) else json.dumps(each)}\n" for each in records).encode()
 
 
@@ -71,7 +69,7 @@ def test_where_pip_cannot_the_other_source_is_tried(tmp_path, monkeypatch):
     python.chmod(0o755)
     monkeypatch.setattr("sys.executable", str(python))
 
-    def otherwise(working, folder) -> None:
+    def otherwise(working, folder):
         if folder.parent.name == "b":
             raise DataError("nor there")
         (folder / "one.bin").write_bytes(CONTENT)

@@ -1,7 +1,5 @@
 """TinyStories: splitting, characters, and the download through the package datasets."""
 
-from __future__ import annotations
-
 import sys
 import types
 

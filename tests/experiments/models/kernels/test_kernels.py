@@ -1,12 +1,7 @@
 """Every training of a compiled kernel against the plain trainer, and against autograd in float64."""
 
-from __future__ import annotations
-
 import copy
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +9,6 @@ import torch
 from kernel_cases import (
     FIXED,
     LEARNED,
-    Case,
     assert_close,
     assert_same,
     assert_same_curves,
@@ -37,7 +31,6 @@ from experiments.runs.stack import LARGEST, LARGEST_FUSED, Stack, largest_stack
 from ngn.methods.ngn import CountGate
 from ngn.schedules import CONSTANT
 from ngn.train.losses import mean_squared_error
-from ngn.train.optim import ClipScope
 
 pytestmark = needs_kernel
 RATES = torch.tensor([1e-3, 2e-3, 5e-4], dtype=torch.float64)
@@ -45,7 +38,7 @@ RATES = torch.tensor([1e-3, 2e-3, 5e-4], dtype=torch.float64)
 
 @learned
 @pytest.mark.parametrize(("t0", "delta"), [(1e-4, 0.5), (2.3, 0.5), (2.3, -0.5), (2.9999999, 0.5), (5.7, -0.5)])
-def test_gradients(case: Case, t0: float, delta: float, tmp_path: Path) -> None:
+def test_gradients(case, t0, delta, tmp_path):
     """Compare the gradients of one step with autograd in float64, penalties included, read from Adam's first moment."""
     shapes = dict.fromkeys(("lambda_shape", "alpha_shape", "beta_shape"), CONSTANT)
     prices = {"lambda0": 0.03, "alpha_max": 0.05, "r": [0.5, 0.8, 0.95]}
@@ -72,7 +65,7 @@ def test_gradients(case: Case, t0: float, delta: float, tmp_path: Path) -> None:
 
 
 @every
-def test_follows_the_plain_trainer(case: Case) -> None:
+def test_follows_the_plain_trainer(case):
     for steps, atol in ((1, 1e-7), (60, 1e-5)):
         plain, fast = case.learner([3, 4, 5]), case.learner([3, 4, 5])
         how = plan(steps, lr=RATES)
@@ -95,7 +88,7 @@ def test_follows_the_plain_trainer(case: Case) -> None:
         ("layers", None, 65),
     ],
 )
-def test_padding_changes_nothing(name: str, width: int | None, samples: int) -> None:
+def test_padding_changes_nothing(name, width, samples):
     """This holds for padded units and padded samples."""
     case, settings = LEARNED[name], {} if width is None else {"width": width}
     plain, fast = (case.learner([1, 2], stirred=True, **settings) for _ in range(2))
@@ -107,11 +100,11 @@ def test_padding_changes_nothing(name: str, width: int | None, samples: int) -> 
 @learned
 @pytest.mark.parametrize("scope", ["joint", "separate", "body", None])
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])
-def test_clipping_and_decay(case: Case, scope: ClipScope | None, weight_decay: float) -> None:
+def test_clipping_and_decay(case, scope, weight_decay):
     """Norms cover all groups, and weight decay reaches closed components."""
     settings = {"lambda_shape": CONSTANT, "lambda0": 0.5, "K": 24, "t0": 0.5}
     plain, fast, other, start = (case.learner([1, 2], stirred=True, **settings) for _ in range(4))
-    scoped: dict[str, Any] = {"clip": None} if scope is None else {"clip": 0.01, "clip_scope": scope}
+    scoped = {"clip": None} if scope is None else {"clip": 0.01, "clip_scope": scope}
     # One Adam step hardly depends on the scale of its gradients; several steps with growing gradients do.
     how = plan(30, weight_decay=weight_decay, **scoped)
     case.train(Trainer, plain, how)
@@ -124,7 +117,7 @@ def test_clipping_and_decay(case: Case, scope: ClipScope | None, weight_decay: f
 
 
 @every
-def test_a_replica_does_not_depend_on_the_other_replicas(case: Case, threads: Callable[[int], None]) -> None:
+def test_a_replica_does_not_depend_on_the_other_replicas(case, threads):
     """Nor on the number of threads. Learning rates and gate settings differ between the replicas."""
     scalars = {"t0": [0.4, 2.9, 1.5], "lambda0": [1e-4, 0.2, 1e-3], "beta": ([4.0, 6.0, 8.0], [15.0, 12.0, 9.0])}
     boundary = torch.tensor([5e-2, 0.2, 0.1], dtype=torch.float64)
@@ -146,7 +139,7 @@ def test_a_replica_does_not_depend_on_the_other_replicas(case: Case, threads: Ca
 
 @every
 @pytest.mark.parametrize("cuts", [[7], [14, 21, 58]])
-def test_resuming_changes_nothing(case: Case, cuts: list[int], tmp_path: Path) -> None:
+def test_resuming_changes_nothing(case, cuts, tmp_path):
     straight = case.learner([1, 2])
     history = case.train(KernelTrainer, straight, plan(80, lr_boundary=0.3))
     for cut in cuts:
@@ -164,10 +157,10 @@ def test_resuming_changes_nothing(case: Case, cuts: list[int], tmp_path: Path) -
 
 
 @learned
-def test_both_trainers_read_each_others_checkpoints(case: Case, tmp_path: Path) -> None:
+def test_both_trainers_read_each_others_checkpoints(case, tmp_path):
     for first, second in ((Trainer, KernelTrainer), (KernelTrainer, Trainer)):
         folder = tmp_path / first.__name__
-        more: dict[str, Any] = {"chunk": 10} if first is KernelTrainer else {}
+        more = {"chunk": 10} if first is KernelTrainer else {}
         more |= {"folder": folder, "checkpoint_seconds": 0.0, "on_step": stop_after(30)}
         with pytest.raises(Stop):
             case.train(first, case.learner([1, 2]), plan(60), **more)
@@ -178,7 +171,7 @@ def test_both_trainers_read_each_others_checkpoints(case: Case, tmp_path: Path) 
 
 
 @learned
-def test_growth_without_a_preset_number(case: Case, tmp_path: Path) -> None:
+def test_growth_without_a_preset_number(case, tmp_path):
     """Each group gets components when its boundary needs them, with the same result as a preset K."""
     settings = {"t0": 0.5, "beta": (15.0, 15.0), "price": -1.0, "r": 0.9}
     how = plan(60, clip=None, lr_boundary=0.2)
@@ -201,7 +194,7 @@ DIVERGING = [(Trainer, LEARNED["bank"]), *((KernelTrainer, case) for case in (LE
 
 
 @pytest.mark.parametrize(("kind", "case"), DIVERGING)
-def test_a_diverging_replica_leaves_the_others_alone(kind: type[Trainer], case: Case) -> None:
+def test_a_diverging_replica_leaves_the_others_alone(kind, case):
     both, alone = case.learner([1, 2], stirred=True), case.learner([1, 2], stirred=True)
     with torch.no_grad():
         next(both.axes[-1].bank.parameters())[0] = float("nan")
@@ -213,7 +206,7 @@ def test_a_diverging_replica_leaves_the_others_alone(kind: type[Trainer], case: 
     assert np.array_equal(history.curves["loss"][:, 1], reference.curves["loss"][:, 1])
 
 
-def test_divergence_is_seen_at_the_same_step_as_in_the_plain_trainer() -> None:
+def test_divergence_is_seen_at_the_same_step_as_in_the_plain_trainer():
     case, how = LEARNED["bank"], plan(80, lr=torch.tensor([1e-3, 1e30, 1e-3]))
     history = case.train(KernelTrainer, case.learner([1, 2, 3]), how, chunk=5)
     assert 0 < history.diverged_at[1] < 75
@@ -222,8 +215,8 @@ def test_divergence_is_seen_at_the_same_step_as_in_the_plain_trainer() -> None:
 
 
 @every
-def test_calls_at_chunk_ends_and_chunks_do_not_matter(case: Case) -> None:
-    seen: list[int] = []
+def test_calls_at_chunk_ends_and_chunks_do_not_matter(case):
+    seen = []
     a, b = case.learner([1, 2]), case.learner([1, 2])
     case.train(KernelTrainer, a, plan(50), chunk=20, on_step=seen.append)
     assert seen == [20, 40, 50]
@@ -233,14 +226,14 @@ def test_calls_at_chunk_ends_and_chunks_do_not_matter(case: Case) -> None:
 
 
 @learned
-def test_evaluations_equal_those_of_the_plain_trainer(case: Case) -> None:
+def test_evaluations_equal_those_of_the_plain_trainer(case):
     """Evaluations come at the same steps, with the schedules of that step, and restore the mode afterwards."""
     x, wanted = case.batches().at(0)
 
-    def evaluations(kind: type[Trainer]) -> list[tuple[int, float]]:
-        seen: list[tuple[int, float]] = []
+    def evaluations(kind):
+        seen = []
 
-        def report(step: int, model: torch.nn.Module) -> None:
+        def report(step, model):
             seen.append((step, float(mean_squared_error(model(x), wanted).sum())))
 
         learner = case.learner([1, 2])
@@ -261,13 +254,11 @@ def test_evaluations_equal_those_of_the_plain_trainer(case: Case) -> None:
         ("twist", "chain", "paper", LARGEST),
     ],
 )
-def test_runs_agree_between_engines(
-    task: str, gate: str, schedule: str, largest: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_agree_between_engines(task, gate, schedule, largest, tmp_path, monkeypatch):
     """From configuration to record: the kernel trains all seeds as one stack and agrees with the torch engine."""
     monkeypatch.setattr(run_files, "SCRATCH", tmp_path / "scratch")
 
-    def pack(engine: str) -> list[Any]:
+    def pack(engine):
         choice = {"task": task, "gate": gate, "schedule": schedule, "profile": "smoke"}
         settings = {
             "train.steps": 40,

@@ -3,11 +3,8 @@
 Nothing outside the folder of a local model is followed.
 """
 
-from __future__ import annotations
-
 import json
 import os
-from pathlib import Path
 
 import pytest
 import torch
@@ -28,7 +25,7 @@ INDEX = "model.safetensors.index.json"
 
 
 @pytest.fixture
-def folder(tmp_path) -> Path:
+def folder(tmp_path):
     base, made = tiny_base(CPU), tmp_path / "model"
     base.model.save_pretrained(made)
     base.tokenizer.save_pretrained(made)
@@ -36,15 +33,15 @@ def folder(tmp_path) -> Path:
     return made
 
 
-def load(folder: Path, **settings):
+def load(folder, **settings):
     return load_base(BaseModel(name="local", path=str(folder), **settings), folder, CPU)
 
 
-def change(path: Path, **keys) -> None:
+def change(path, **keys):
     path.write_text(json.dumps({**(json.loads(path.read_text()) if path.exists() else {}), **keys}))
 
 
-def sharded(folder: Path, name: str) -> None:
+def sharded(folder, name):
     """Move the weights to ``name``, which an index gives."""
     weights = folder / "model.safetensors"
     keys = tiny_base(CPU).model.state_dict()

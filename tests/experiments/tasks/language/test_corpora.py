@@ -1,7 +1,5 @@
 """The corpora: their questions and prompts, scores on the edge cases of official rules, and gold answers."""
 
-from __future__ import annotations
-
 import os
 
 import pytest
@@ -57,7 +55,7 @@ def test_prompts_and_answers():
 HEADER = ("No.", "School/Club Team", "Year and Town", "Town", "O'Brien")
 
 
-def sql(conditions=((0, "=", "3"), (1, "=", "Butler CC (KS)")), column=3, aggregate="") -> Example:
+def sql(conditions=((0, "=", "3"), (1, "=", "Butler CC (KS)")), column=3, aggregate=""):
     query = Query(column, aggregate, conditions, HEADER)
     return Example("", query.text(), query, "")
 
@@ -110,7 +108,7 @@ def test_other_queries_do_not(prediction):
     assert wikisql.score(prediction, sql()) == {"exact_match": 0, "string_match": 0}
 
 
-def spider_example(query: str) -> Example:
+def spider_example(query):
     return Example("", query, query, "")
 
 

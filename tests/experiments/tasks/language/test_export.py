@@ -10,7 +10,7 @@ from torch import nn
 import ngn
 from experiments.models.adapter import attach_adapters
 from experiments.tasks.language import export
-from experiments.tasks.language.base import PretrainedModel, tiny_base
+from experiments.tasks.language.base import tiny_base
 from experiments.tasks.language.fused import FUSED, SplitMap, join_maps
 
 peft = pytest.importorskip("peft")
@@ -117,7 +117,7 @@ def test_adapters_are_read_back(kind, tmp_path):
 
 
 @pytest.fixture
-def neox() -> PretrainedModel:
+def neox():
     model = base("neox")
     for name, p in model.named_parameters():  # transformers starts them at zero
         if name.endswith("bias"):
