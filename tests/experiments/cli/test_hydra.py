@@ -73,24 +73,6 @@ def _id(line):
     return Path(line.split(" -> ")[1]).stem
 
 
-def test_a_failing_stack_does_not_stop_the_others(command, monkeypatch, capsys):
-    real = training.train_stack
-
-    def fails(stack, *rest):
-        if stack.first.gate.width == 6:
-            raise RuntimeError("out of luck")
-        return real(stack, *rest)
-
-    monkeypatch.setattr(training, "train_stack", fails)
-    status, _ = command("seed=0..1", "gate.width=4,6,8")
-    assert status == 1
-    shown = capsys.readouterr()
-    assert sum(line.startswith("[") for line in shown.out.splitlines()) == 4
-    assert "2 of 6 runs failed" in shown.err
-    assert shown.err.count("out of luck") >= 2
-    assert "gate.width=6" in shown.err
-
-
 @pytest.mark.parametrize("launcher", ["pack", "basic"])
 def test_job_folders_hold_the_trained_configuration(command, tmp_path, launcher):
     """Both launchers write the record's configuration and the job's overrides into the folder that Hydra names."""
@@ -137,6 +119,15 @@ def test_m_takes_batches(command, tmp_path):
     assert status == 0
     assert [len(pack) for pack in trained] == [2, 1]
     assert {path.name for path in (tmp_path / "jobs").iterdir()} == {"multirun.yaml", "0", "1", "2"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "line", ["task=mnist,cifar10 gate=conv train.epochs=null", "task=tinystories gate=heads,slices"]
+)
+def test_choices_with_their_own_settings_can_be_swept(command, line, capsys):
+    assert command(*line.split(), "phases=[grown]")[0] == 0
+    assert capsys.readouterr().out.count("grown t = ") == 2
 
 
 @pytest.fixture

@@ -1,14 +1,17 @@
-"""The real program, as a user calls it; one test starts an interpreter of its own."""
+"""The real program, as a user calls it; and ``run.py --list``, with every study's cost, tables and figures."""
 
 import os
+import re
 import shutil
+import subprocess
+import sys
 
 import programs
 import pytest
 
-from experiments.cli import app
-from experiments.config.compose import options
+from experiments.cli import app, listing
 from experiments.core.paths import ROOT
+from experiments.studies import FIGURES, STUDIES, macros
 
 
 def _run(arguments, cwd, script, **environment):
@@ -47,28 +50,13 @@ def test_info_and_hydra_help_are_hydras_own(tmp_path):
     assert "Hydra" in _run(["--hydra-help"], tmp_path, SCRIPT).stdout
 
 
-def test_completion_offers_choices_and_keys(tmp_path):
-    def offered(line):
-        return _run(["-sc", "query=bash"], tmp_path, SCRIPT, COMP_LINE=line).stdout.split()
-
-    assert offered("python run.py task=") == [f"task={name}" for name in options("task")]
-    # Hydra alone cannot compose the words before the last one: a seed, and a task without its gate.
-    assert offered("python run.py task=cora seed=0..9 train.ste") == ["train.steps="]
-
-
-@pytest.fixture
-def project(tmp_path):
-    """Copy the program into a path with blanks."""
-    copy = tmp_path / "a project"
-    for name in ("ngn", "experiments", "conf", "hydra_plugins"):
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(SCRIPT, copy)
-    return copy
-
-
 @pytest.mark.slow
-def test_runs_work_from_another_folder_and_in_a_path_with_blanks(project, tmp_path):
+def test_runs_work_from_another_folder_and_in_a_path_with_blanks(tmp_path):
     """$NGN_OUTPUT is the folder for all output, including Hydra's folder and plans."""
+    project = tmp_path / "a project"
+    for name in ("ngn", "experiments", "conf", "hydra_plugins"):
+        shutil.copytree(ROOT / name, project / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(SCRIPT, project)
     (elsewhere := tmp_path / "some where").mkdir()
     line = ["profile=smoke", "seed=0,1", "device=cpu"]
     before = sorted(project.iterdir())
@@ -83,11 +71,22 @@ def test_runs_work_from_another_folder_and_in_a_path_with_blanks(project, tmp_pa
     assert sorted(project.iterdir()) == before
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("line", [["task=mnist,cifar10", "gate=conv"], ["task=tinystories", "gate=heads,slices"]])
-def test_choices_with_their_own_settings_can_be_swept(project, tmp_path, line):
-    small = ["train.steps=2", "train.epochs=null"] if "mnist" in line[0] else ["train.steps=2"]
-    words = [*line, "profile=smoke", "phases=[grown]", *small]
-    done = programs.run(project / "run.py", *words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("grown t = ") == 2
+def test_the_list_has_every_study_with_its_runs_and_outputs():
+    code = "import sys; from experiments.cli.app import main; main(['--list'])"
+    code = f"try:\n {code}\nexcept SystemExit as end:\n assert not end.code and 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = dict(re.findall(r"^(\w+) {2,}(\S.*)$", done.stdout, re.M))
+    assert rows.keys() == STUDIES.keys() | {"study"}
+    assert rows["schedules"].startswith("300 ")
+    assert "GiB" in rows["vision"], "its records tell"
+    assert rows["lora_llama3"].split()[-2:] == ["?", "?"], "the records of a small model tell nothing of a large one"
+    shown = {name for line in re.findall(r"→((?:.*\n {6})*.*)", done.stdout) for name in re.split(r"[,\s]+", line)}
+    assert shown - {""} == {table.name for table in macros() if table.runs} | FIGURES.keys()
+
+
+def test_a_table_belongs_to_the_smallest_study_with_its_runs(monkeypatch):
+    monkeypatch.setattr(listing, "_tables_and_figures", lambda: iter([("one", {"a"}), ("both", {"a", "c"})]))
+    runs = {"all": dict.fromkeys("ab"), "first": dict.fromkeys("a"), "third": dict.fromkeys("cd")}
+    outputs = listing.outputs_of(runs)
+    assert outputs == {"all": ["both"], "first": ["one", "both"], "third": ["both"]}

@@ -26,6 +26,15 @@ def _outcome(config, status="complete"):
     return SimpleNamespace(run_id=name, status=status, path=Path(f"{name}.json"), message=status)
 
 
+def raising(error):
+    """An engine that fails in every run."""
+
+    def engine(config):
+        raise error
+
+    return engine
+
+
 @pytest.fixture
 def command(monkeypatch, tmp_path):
     """Run a command line in this process with the given engine. Hydra's output goes to a temporary folder."""
@@ -95,10 +104,7 @@ def test_a_present_record_is_success_and_divergence_is_not(command, capsys):
     "error", [ConfigError("no such"), RecordError("r.json"), StorageError("disk full"), DataError("a")]
 )
 def test_an_error_for_the_reader_prints_its_message_with_status_1(command, capsys, error):
-    def engine(config):
-        raise error
-
-    assert command("", engine)[0] == 1
+    assert command("", raising(error))[0] == 1
     shown = capsys.readouterr()
     assert shown.err == f"{error}\n"
 
@@ -128,10 +134,7 @@ def test_a_folder_of_the_command_that_cannot_be_written_is_named(command, capsys
 
 
 def test_one_reason_is_told_once(command, capsys):
-    def engine(config):
-        raise StorageError("the disk is full")
-
-    assert command("seed=0..4", engine)[0] == 1
+    assert command("seed=0..4", raising(StorageError("the disk is full")))[0] == 1
     assert capsys.readouterr().err.splitlines() == [
         "[1/5] seed=0: the disk is full",
         "5 of 5 runs failed:",
@@ -140,11 +143,8 @@ def test_one_reason_is_told_once(command, capsys):
 
 
 def test_a_bug_shows_its_traceback(command, capsys):
-    def engine(config):
-        raise ZeroDivisionError("a bug")
-
     with pytest.raises(SystemExit) as ended:  # Hydra ends the program itself
-        command("", engine)
+        command("", raising(ZeroDivisionError("a bug")))
     assert ended.value.code == 1
     shown = capsys.readouterr().err
     assert "Traceback" in shown
@@ -152,12 +152,9 @@ def test_a_bug_shows_its_traceback(command, capsys):
 
 
 def test_hydra_full_error_shows_the_traceback_of_every_error(command, monkeypatch):
-    def engine(config):
-        raise ConfigError("no such thing")
-
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     with pytest.raises(ConfigError, match="no such thing"):
-        command("", engine)
+        command("", raising(ConfigError("no such thing")))
 
 
 def test_a_multirun_continues_after_failures_and_lists_them(command, capsys):
@@ -192,10 +189,7 @@ def test_a_job_sent_to_another_process_carries_no_configurations():
 
 
 def test_an_interruption_ends_the_multirun(command, capsys):
-    def engine(config):
-        raise KeyboardInterrupt
-
-    status, ran = command("seed=0..3", engine)
+    status, ran = command("seed=0..3", raising(KeyboardInterrupt))
     assert (status, len(ran)) == (130, 1)
     told = capsys.readouterr().err
     assert "stopped by SIGINT; all progress is saved. To continue:" in told

@@ -13,7 +13,6 @@ from experiments.config.identity import identity_keys
 from experiments.config.run_files import Run
 from experiments.core.blocks import ConfigError
 from experiments.core.config import Component, OrderedGroup
-from experiments.core.groups import GroupSettings
 from experiments.methods.fixed import Fixed
 from experiments.runs.stack import Stack
 
@@ -80,11 +79,6 @@ def test_a_fixed_model_has_at_most_the_candidates_of_each_kind():
     Fixed(name="fixed", count=[4, 9] * 3).check(config)
     with pytest.raises(ValueError, match=r"exceeds the gate\.K=4"):
         Fixed(name="fixed", count=[9, 4] * 3).check(config)
-
-
-def test_components_with_one_kind_of_groups_refuse_kinds():
-    with pytest.raises(ValueError, match="all its groups are alike"):
-        compose({"task": "cora"}, {"gate.kinds": {"heads": GroupSettings(K=3).model_dump()}})
 
 
 def test_the_memory_check_counts_the_candidates_of_every_kind():

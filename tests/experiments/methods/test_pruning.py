@@ -103,29 +103,6 @@ def test_a_training_resumes_bit_by_bit_before_and_after_its_cut(method, stop, tm
     resumed(trainer, tmp_path, stop)
 
 
-@pytest.mark.parametrize(
-    ("command", "said"),
-    [
-        ("task=cifar10 gate=conv method=magnitude", "makes a finished module smaller, and gate=conv has none"),
-        ("task=cifar10 gate=conv limit.macs=50%", "use method=budget method.macs=50%"),
-        ("task=cifar10 gate=channels method=l0", "the methods that fit are: .*magnitude"),
-        ("task=cifar10 gate=channels limit.parameters=50%", "set the other to null"),
-        ("task=cifar10 gate=channels limit.macs=null", "add limit.macs=50% or limit.parameters=50%"),
-        ("task=cifar10 gate=channels limit.macs=150%", "limits nothing"),
-        ("task=cifar10 gate=channels phases=[grown,from_high]", "remove from_high"),
-        ("task=cifar10 model=resnet20 method=width", "a given one has one width"),
-        ("task=mnist model=resnet20", "adapts no pretrained model"),
-        ("task=cifar10 model=timm", "add one, such as model.constructor=resnet18"),
-        ("task=cifar10 model=timm model.constructor=x method=morphnet", "needs a network of the suite"),
-        ("task=wikitext2 model=timm model.constructor=x", "use task=cifar10 gate=channels"),
-        ("task=cifar10 gate=conv model=resnet20", "use gate=channels"),
-    ],
-)
-def test_what_cannot_be_made_smaller_is_refused_in_words(command, said):
-    with pytest.raises(ConfigError, match=said):
-        prepare(command.split())
-
-
 def test_a_model_to_make_smaller_chooses_its_gate_and_is_trained_from_its_cut():
     _, jobs = prepare(
         ["task=cifar10", "model=resnet56", "method=ngn,magnitude,torch_pruning", "limit.macs=50%", "seed=0..4"]
