@@ -4,13 +4,11 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from experiments.core import interrupt
-
-ROOT = Path(__file__).resolve().parents[3]
+from experiments.core.paths import ROOT
 
 
 @pytest.mark.parametrize("signum", interrupt.SIGNALS)
