@@ -15,23 +15,10 @@ from experiments.cli.app import prepare
 from experiments.cli.overrides import parse, values
 from experiments.cli.rewrite import seed_token, seeds_of
 from experiments.config import compose
-from experiments.core.config import Config
 from experiments.core.paths import CONF
-from experiments.methods import METHODS
 from experiments.tasks import GATES_OF_TASK, TASKS
 
 PAIRS = [(task, gate) for task, gates in GATES_OF_TASK.items() for gate in gates]
-
-
-PRETRAINED = {("budget", "cpu"), *(("method", name) for name in ("base", "sora", "adalora", "svd", "eva", "uniform"))}
-"""Groups of choices for tasks on a pretrained model."""
-EXTRA = {
-    **{name: {"method.count": 2} for name in ("fixed", "budget")},
-    **{name: {"model.constructor": "resnet18"} for name in ("torchvision", "timm")},
-    "local": {"model.path": "some/folder", "gate.layers": 24},
-    **{name: {"method.target": 2} for name in ("sora", "adalora", "svd", "eva", "uniform")},
-}
-"""Return the other settings that a choice needs."""
 
 
 @pytest.mark.slow
@@ -61,24 +48,6 @@ def test_the_two_compositions_are_equal_under_overrides():
     assert ours.gate.channels == [4, 4]
 
 
-@pytest.mark.parametrize("group", [group for group in compose.GROUPS if group != "setting"])
-def test_every_file_in_conf_is_a_choice_that_composes(group):
-    for choice in compose.options(group):
-        task = next((task for task, gates in GATES_OF_TASK.items() if group == "gate" and choice in gates), None)
-        extra = dict(EXTRA.get(choice, {}))
-        if group == "schedule" and choice in ("dec_lambda", "inc_r", "dec_lambda_inc_r"):
-            task = "twist"  # prices and weights per layer
-        if (group, choice) in PRETRAINED or (group == "model" and choice != "none"):
-            task = "cifar10" if choice.startswith(("resnet", "t")) else "wikisql_easy"
-        modules = group == "method" and choice in METHODS and METHODS[choice].of_modules == "only"
-        if modules:
-            task = "cifar10"
-        choices = {group: choice} | ({"task": task} if task else {}) | ({"gate": "channels"} if modules else {})
-        if choice == "given":
-            choices["model"] = "resnet20"
-        assert isinstance(compose.compose(choices, extra), Config)
-
-
 def test_exactly_the_fitting_pairs_have_a_setting():
     assert list(compose.options("setting")) == sorted(f"{task}-{gate}" for task, gate in PAIRS)
 
@@ -103,6 +72,10 @@ def _commands():
         header = path.read_text().splitlines()[:2]
         named = [line.removeprefix("# ") for line in header if line.startswith("# python run.py")]
         assert len(named) == 1, f"{path} does not name its command in its first two lines"
+        group, choice = path.parent.name, path.stem
+        assert f"{group}={choice}" in named[0] or group in ("conf", "setting", "hydra", "help") or choice == "none", (
+            path
+        )
         found += named
     for path in (CONF.parent / "docs" / "study.md", CONF / "hydra" / "help" / "ngn.yaml"):
         found += re.findall(r"^ +(python run\.py .*?)(?:  .*)?$", path.read_text(), re.MULTILINE)

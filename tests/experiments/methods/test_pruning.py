@@ -1,5 +1,7 @@
 """Finished modules made smaller: every method keeps its limit, resumes bit by bit, and is refused in words."""
 
+import json
+
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -19,7 +21,6 @@ from experiments.runs import launch
 from experiments.runs.models import load_model
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
-from experiments.store.records import Store
 from experiments.tasks import make_task
 from experiments.tasks.images.resnets import shifted
 
@@ -40,6 +41,12 @@ def configuration(task, method, **changes):
     return compose({"task": task, "gate": GATE[task], "method": method, "profile": "smoke"}, more)
 
 
+def recorded(config):
+    """Train; return the record and its file."""
+    (outcome,) = launch.launch([config])
+    return json.loads(outcome.path.read_text()), outcome.path
+
+
 def work_of(task, method, **changes):
     config = configuration(task, method, **changes)
     return ModuleRun(config, make_task(config, CPU))
@@ -51,9 +58,7 @@ def test_every_method_is_recorded_within_its_limit(task, tmp_path):
     if task == "wikitext2":
         pytest.importorskip("transformers")
     for method in FIT[task]:
-        (outcome,) = launch.launch([configuration(task, method, results=str(tmp_path))])
-        record = Store(tmp_path).get(outcome.run_id)
-        assert record is not None
+        record, _ = recorded(configuration(task, method, results=str(tmp_path)))
         (phase,) = record["phases"].values()
         parameters = phase["parameters"]
         if METHODS[method].cuts:
@@ -69,13 +74,11 @@ def test_every_method_is_recorded_within_its_limit(task, tmp_path):
 @pytest.mark.slow(seconds=20)
 def test_learned_sizes_are_trained_from_scratch_in_the_fixed_phase(tmp_path):
     changes = {"phases": ["grown", "fixed"], "save": "deployed"}
-    (outcome,) = launch.launch([configuration("cifar10", "ngn", results=str(tmp_path), **changes)])
-    record = Store(tmp_path).get(outcome.run_id)
-    assert record is not None
+    record, path = recorded(configuration("cifar10", "ngn", results=str(tmp_path), **changes))
     grown, fixed = record["phases"]["grown"], record["phases"]["fixed"]
     assert grown["parameters"] == fixed["parameters"]
     for phase in ("grown", "fixed"):
-        model = load_model(outcome.path, phase)
+        model = load_model(path, phase)
         assert sum(p.numel() for p in model.parameters()) == fixed["parameters"]["deployed"]
 
 
@@ -135,14 +138,12 @@ def test_a_constructed_module_is_cut_from_weights_that_were_given(tmp_path):
     file = tmp_path / "given.safetensors"
     save_file(task.module(3).state_dict(), file)
     changes = {"model.path": str(file), "save": "deployed", "results": str(tmp_path)}
-    (outcome,) = launch.launch([constructed("test_efficientnet", "magnitude", **changes)])
-    record = Store(tmp_path).get(outcome.run_id)
-    assert record is not None
+    record, path = recorded(constructed("test_efficientnet", "magnitude", **changes))
     grown = record["phases"]["grown"]
     assert grown["budget"]["cost"] <= grown["budget"]["limit"]
     assert record["base"]["name"] == "given"
     assert "timm" in record["packages"]
-    parameters = sum(p.numel() for p in load_model(outcome.path, "grown").parameters())
+    parameters = sum(p.numel() for p in load_model(path, "grown").parameters())
     assert parameters == grown["parameters"]["deployed"] < grown["parameters"]["candidate"]
 
 
