@@ -78,11 +78,7 @@ def test_a_hostile_value_of_the_command_line_is_refused(value):
 
 HALF_ADDED = {
     "conf/task/new.yaml": ("task: {name: new}", "task=new", "/tasks has no settings class for 'new'"),
-    "conf/method/new.yaml": (
-        "method: {name: new}",
-        "method=new",
-        "/methods has no settings class for 'new'",
-    ),
+    "conf/method/new.yaml": ("method: {name: new}", "method=new", "/methods has no settings class for 'new'"),
     "conf/gate/new.yaml": ("gate: {component: mlp}", "gate=new", "must contain `gate: {component: new}`"),
 }
 

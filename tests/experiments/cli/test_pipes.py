@@ -27,17 +27,17 @@ def into_closed_pipe(*words):
 
 
 @pytest.mark.parametrize(
-    ("words", "status"),
+    "line",
     [
-        (["scripts/table.py", "results/cora"], 141),
-        (["scripts/sweep.py", "status", "smoke"], 141),
-        (["scripts/fetch_data.py", "--help"], 141),
-        (["run.py", "--list"], 141),
+        "scripts/table.py results/cora",
+        "scripts/sweep.py status smoke",
+        "scripts/fetch_data.py --help",
+        "run.py --list",
     ],
 )
-def test_a_reader_that_has_gone_is_no_traceback(words, status):
-    done = into_closed_pipe(*words)
-    assert (done.returncode, done.stderr) == (status, "")
+def test_a_reader_that_has_gone_is_no_traceback(line):
+    done = into_closed_pipe(*line.split())
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 @pytest.mark.parametrize("script", [*SCRIPTS, ROOT / "run.py"], ids=lambda path: path.stem)
@@ -56,35 +56,45 @@ def program(*lines, **streams):
     return subprocess.run(words, cwd=ROOT, text=True, check=False, **{"capture_output": True} | streams)
 
 
+HEARD = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # a shell's background jobs ignore it
 INTERRUPTED = "os.kill(os.getpid(), signal.SIGINT)"
+CAUGHT = f"try: {INTERRUPTED}\nexcept BaseException: pass\nprint('on')"
+ENDS = {
+    "interrupted early": (
+        (HEARD, "pipes.until_main()", CAUGHT), 130, "", "\nstopped; nothing was started\n",
+    ),
+    "interrupted late": (
+        (HEARD, "pipes.until_main()", f"pipes.exit_with(lambda: {INTERRUPTED})"), 130, "", "\nstopped\n",
+    ),
+    "an interruption that nohup ignores": (
+        ("signal.signal(signal.SIGINT, signal.SIG_IGN)", "pipes.until_main()", CAUGHT), 0, "on\n", "",
+    ),
+    "a damaged file": (
+        ("from ngn.files import FileError", "def main(): raise FileError('a.json: damaged')", "pipes.exit_with(main)"),
+        1, "", "a.json: damaged\n",
+    ),
+}  # fmt: skip
 
 
-def test_ctrl_c_is_no_traceback():
-    heard = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # a shell's background jobs ignore it
-    caught = ("try:", f"    {INTERRUPTED}", "except BaseException: pass", "print('on')")
-    early = program(heard, "pipes.until_main()", *caught)
-    assert (early.returncode, early.stdout, early.stderr) == (130, "", "\nstopped; nothing was started\n")
-    late = program(heard, "pipes.until_main()", "def main():", f"    {INTERRUPTED}", "pipes.exit_with(main)")
-    assert (late.returncode, late.stderr) == (130, "\nstopped\n")
-    ignored = program("signal.signal(signal.SIGINT, signal.SIG_IGN)", "pipes.until_main()", INTERRUPTED, "print('on')")
-    assert (ignored.returncode, ignored.stdout) == (0, "on\n")
+@pytest.mark.parametrize("name", ENDS)
+def test_no_end_has_a_traceback(name):
+    lines, *expected = ENDS[name]
+    done = program(*lines)
+    assert [done.returncode, done.stdout, done.stderr] == expected
 
 
-@pytest.mark.parametrize("code", ["ENOSPC", "EDQUOT", "EROFS", "EACCES", "EFBIG", "ENOTDIR"])
-def test_a_file_that_cannot_be_written_is_one_line(code):
-    fault = f"raise OSError(errno.{code}, os.strerror(errno.{code}), 'some/file')"
-    done = program("def main():", f"    {fault}", "pipes.exit_with(main)")
-    assert (done.returncode, done.stdout) == (1, "")
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("some/file: cannot be ")
-    assert os.strerror(getattr(errno, code)) in line
-
-
-def test_a_damaged_file_is_one_line():
+def test_a_file_that_cannot_be_written_is_one_line():
+    codes = ("ENOSPC", "EDQUOT", "EROFS", "EACCES", "EFBIG", "ENOTDIR")
     done = program(
-        "from ngn.files import FileError", "def main(): raise FileError('a.json: damaged')", "pipes.exit_with(main)"
+        f"for code in {codes}:",
+        "    def main(): raise OSError(getattr(errno, code), os.strerror(getattr(errno, code)), 'some/file')",
+        "    try: pipes.exit_with(main)",
+        "    except SystemExit as end: print(end.code)",
     )
-    assert (done.returncode, done.stderr) == (1, "a.json: damaged\n")
+    assert done.stdout.split() == ["1"] * len(codes)
+    for code, line in zip(codes, done.stderr.splitlines(), strict=True):
+        assert line.startswith("some/file: cannot be ")
+        assert os.strerror(getattr(errno, code)) in line
 
 
 def test_a_full_disk_behind_the_output_is_one_line():

@@ -237,10 +237,7 @@ def test_the_traceback_is_shown_on_request(monkeypatch, capsys):
 
 ACCEPTED = {
     "": ([], 1),
-    "task=cifar10 gate=conv seed=0..9": (
-        ["--multirun", "task=cifar10", "gate=conv", "seed.value=range(0,10)"],
-        10,
-    ),
+    "task=cifar10 gate=conv seed=0..9": (["--multirun", "task=cifar10", "gate=conv", "seed.value=range(0,10)"], 10),
     "seed=3": (["seed.value=3"], 1),
     "train.steps=1e3": (["train.steps=1e3"], 1),
     "seed=0..0": (["seed.value=0"], 1),

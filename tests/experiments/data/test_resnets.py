@@ -48,19 +48,23 @@ def test_official_files_are_read_from_either_folder(tmp_path, folder):
     assert found.info.provenance == "official files, digests checked"
 
 
-@pytest.mark.parametrize("bias", [np.zeros(3), np.full(3, np.nan, np.float32)])
-def test_other_numbers_are_refused_even_where_a_manifest_would_follow(tmp_path, bias):
+def first_with(bias):
     weights = made()
     weights["one"]["linear.bias"] = bias
-    samples.put(tmp_path / resnets.NAME, packed(weights))
-    with pytest.raises(DataError, match=rf"{FIRST}: linear\.bias has values that are no finite float32"):
-        read(tmp_path, {}, adopting=True)
+    return packed(weights)[FIRST]
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff" * 64, packed(made())[FIRST][:-4]])
-def test_what_is_no_safetensors_is_refused(tmp_path, content):
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        (first_with(np.zeros(3)), r"linear\.bias has values that are no finite float32"),
+        (first_with(np.full(3, np.nan, np.float32)), r"linear\.bias has values that are no finite float32"),
+        *((content, "cannot be read as safetensors") for content in (b"", b"\xff" * 64, packed(made())[FIRST][:-4])),
+    ],
+)
+def test_what_is_no_weights_is_refused_even_where_a_manifest_would_follow(tmp_path, content, fault):
     samples.put(tmp_path / resnets.NAME, packed(made()) | {FIRST: content})
-    with pytest.raises(DataError, match=f"{FIRST}: cannot be read as safetensors"):
+    with pytest.raises(DataError, match=f"{FIRST}: {fault}"):
         read(tmp_path, {}, adopting=True)
 
 

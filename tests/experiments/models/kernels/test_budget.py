@@ -3,15 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from kernel_cases import (
-    LEARNED,
-    assert_close_committed,
-    assert_same,
-    learned,
-    needs_kernel,
-    plan,
-    state,
-)
+from kernel_cases import LEARNED, assert_close_committed, assert_same, learned, needs_kernel, plan, state
 from stopping import resumed
 
 from experiments.models.kernels.trainer import KernelTrainer
