@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import pytest
@@ -26,14 +25,7 @@ from ngn.train.plan import TrainPlan
 
 needs_kernel = pytest.mark.skipif(library("bank1d") is None, reason="no C++ compiler that can build the kernels")
 
-Seeds = int | Sequence[int]
 LOSS = Supervised(mean_squared_error)
-
-
-class Make(Protocol):
-    """A function that builds a learner."""
-
-    def __call__(self, seeds, K=..., **settings): ...
 
 
 def length(seeds):
@@ -100,7 +92,7 @@ def fixed_chain(seeds, K=3, **settings):
 class Case:
     """One kind of model: its constructor, the names of its maps that start at zero, and the entries of a sample."""
 
-    make: Make
+    make: Callable[..., CapacityLearner]
     zero: tuple[str, ...]
     entries: int
 

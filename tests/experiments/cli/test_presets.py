@@ -54,6 +54,10 @@ def test_rows_vary_settings_together(tmp_path):
     assert {job.run.id for job in OwnStudy(path).jobs} == {job.run.id for job in typed}
     pairs = [(job.run.config.schedule.lambda0, job.run.config.schedule.alpha_max) for job in typed]
     assert pairs == [(1e-5, 1e-5)] * 4 + [(1e-3, 1e-3)] * 4
+    assert [job.tokens[-2:] for job in typed] == [
+        (f"gate.t0={t}", f"seed.value={s}") for t in (1, 2) for s in (0, 1)
+    ] * 2
+    assert typed[4].tokens[:2] == ("schedule.lambda0=0.001", "schedule.alpha_max=0.001"), "what Hydra composes"
     assert typed[0].label == "schedule.lambda0=1e-05 schedule.alpha_max=1e-05 gate.t0=1 seed=0"
 
 
@@ -62,12 +66,6 @@ def test_the_papers_study_of_the_price_can_be_typed():
     found = {job.run.config.schedule.lambda0: job.run.id for job in jobs}
     tied = {"schedule.lambda0": 1e-3, "schedule.alpha_max": 1e-3}
     assert found[1e-3] == run_id(TEN_SEEDS.with_overrides(tied).config(0))
-
-
-def test_each_job_has_the_settings_of_its_row_for_hydra():
-    jobs = app.prepare([ROWS, "train.steps=3", "seed=0,1"])[1]
-    assert [job.tokens[-2:] for job in jobs] == [("train.steps=3", f"seed.value={seed}") for seed in (0, 1)] * 2
-    assert jobs[2].tokens[:2] == ("schedule.lambda0=0.001", "schedule.alpha_max=0.001")
 
 
 def test_a_single_row_is_its_settings():

@@ -2,7 +2,6 @@
 
 import copy
 import functools
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,19 +9,16 @@ from torch import nn
 
 import ngn
 from experiments.config.compose import compose
-from experiments.core.groups import GroupSettings
 from experiments.tasks import make_task
-from experiments.tasks.language import WikiSQLEasy, pruned_files, pruning
+from experiments.tasks.language import pruned_files, pruning
 from experiments.tasks.language.base import PretrainedModel, tiny_base
 from experiments.tasks.language.components import PruneComponent
 from experiments.tasks.language.export import ExportError, logit_difference
 from experiments.tasks.language.packing import pack, token_losses, use_by_sequence
 from experiments.tasks.language.perplexity import documents
-from experiments.tasks.language.task import AdaptationTask
 from ngn.schedules import shape_at
 
 CPU = torch.device("cpu")
-KINDS = {"heads": GroupSettings(K=2, t0=1.0), "ffn": GroupSettings(K=4, t0=3.0)}
 
 
 @functools.cache
@@ -46,19 +42,15 @@ def base_of(family):
 
 
 def made(family="llama", target="both", **settings):
-    kinds = {kind: KINDS[kind] for kind in (("heads", "ffn") if target == "both" else (target,))}
-    own = {key: settings.pop(key) for key in [*settings] if key in PruneComponent.model_fields}
-    gate = PruneComponent(
-        component="prune", K=16, r=1.0, t0=15.0, kinds=kinds, target=target, **{"backbone": "updated", **own}
-    )
-    task = WikiSQLEasy(name="wikisql_easy", max_new_tokens=12, perplexity_tokens=64, **settings)
-    train = SimpleNamespace(batch=8, optimizer="adam")
-    config = SimpleNamespace(
-        task=task, gate=gate, profile="smoke", data_root=None, model=None, train=train, method=None, progress="never"
-    )
-    made_task = AdaptationTask(config.task, config, CPU)
-    made_task.base = base_of(family)
-    return made_task, config
+    def whole(key):
+        return key if "." in key else f"gate.{key}" if key in PruneComponent.model_fields else f"task.{key}"
+
+    own = {whole(key): value for key, value in settings.items()}
+    usual = {"gate.target": target, "gate.backbone": "updated", "task.max_new_tokens": 12, "task.perplexity_tokens": 64}
+    config = compose({"task": "wikisql_easy", "gate": "prune", "profile": "smoke"}, usual | own | {"progress": "never"})
+    task = make_task(config, CPU)
+    task.base = base_of(family)
+    return task, config
 
 
 def built(task, config, counts=None):
@@ -108,12 +100,7 @@ def test_what_is_deployed_is_the_hard_prefix_and_says_what_is_left(family, count
 
 
 def test_a_trained_backbone_is_the_model_after_a_plain_loop_and_then_frozen():
-    choices = {"task": "wikisql_easy", "gate": "prune", "profile": "smoke"}
-    own = {"gate.backbone": "trained", "train.epochs": None, "train.steps": 4, "progress": "never"}
-    config = compose(choices, own)
-    task = make_task(config, CPU)
-    assert isinstance(task, AdaptationTask)
-    assert isinstance(config.gate, PruneComponent)
+    task, config = made(backbone="trained", **{"train.epochs": None, "train.steps": 4})
     model = task.model(config.gate, 0, started(config, [31] * config.gate.groups))
 
     plain = copy.deepcopy(task.base.model).requires_grad_(True).train()
