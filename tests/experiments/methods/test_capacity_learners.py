@@ -223,21 +223,27 @@ def test_l0_noise_depends_on_seed_and_step_and_closed_gates_can_reopen():
 # training
 
 
-def trainer(method, seeds, lr, **settings):
+def trainer(method, seeds, lr, how, **settings):
     capacity = LEARNERS[method](None if isinstance(seeds, int) else len(seeds))
     made = PriorLearner if method == "awnn" else CapacityLearner
     learner = made(ParallelModel(OrderedSum(MLP.bank(capacity.K, seeds).double(), capacity)))
     batches = FullBatches(Split(MLP.x(torch.float64), torch.arange(33, dtype=torch.float64).sin().view(11, 3)))
-    plan = TrainPlan(steps=30, lr=lr, lr_boundary=0.1, clip=0.5)
+    plan = TrainPlan(steps=30, lr=lr, lr_boundary=0.1, clip=0.5, **how)
     return Trainer(learner, batches, Supervised(mean_squared_error), plan, progress="never", **settings)
 
 
-@pytest.mark.parametrize("method", LEARNERS)
-def test_a_resumed_training_is_bit_equal_and_a_replica_trains_as_it_would_alone(method, tmp_path):
+PLANS = [
+    {"optimizer": "adamw", "weight_decay": 0.1, "clip_scope": "separate"},
+    {"optimizer": "adam", "weight_decay": 0.1, "clip_scope": "body"},
+]
+
+
+@pytest.mark.parametrize(("method", "how"), [*((name, {}) for name in LEARNERS), *(("ngn", how) for how in PLANS)])
+def test_a_resumed_training_is_bit_equal_and_a_replica_trains_as_it_would_alone(method, how, tmp_path):
     """The replicas differ in seed, settings and learning rate."""
     rates = torch.tensor([1e-2, 1e-3], dtype=torch.float64)
-    stack, history = resumed(lambda **settings: trainer(method, [3, 8], rates, **settings), tmp_path, 16)
-    curves = (alone := trainer(method, 3, 1e-2)).fit().curves
+    stack, history = resumed(lambda **settings: trainer(method, [3, 8], rates, how, **settings), tmp_path, 16)
+    curves = (alone := trainer(method, 3, 1e-2, how)).fit().curves
     for (name, p), q in zip(stack.model.named_parameters(), alone.learner.model.parameters(), strict=True):
         assert torch.allclose(p[0], q, atol=1e-10), name
     assert torch.equal(stack.count()[0], alone.learner.count())

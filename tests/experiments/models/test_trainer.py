@@ -7,7 +7,6 @@ import torch
 
 import ngn
 from experiments.models.mlp import MLPBank
-from experiments.models.optim import ReplicaAdam
 from experiments.models.parallel import ParallelModel
 from experiments.models.trainer import Trainer
 from experiments.tasks.base import SupervisedTask
@@ -18,7 +17,6 @@ from ngn.methods.ngn import CountGate
 from ngn.schedules import CONSTANT, COSINE, POWER_DECAY
 from ngn.train.batches import FullBatches, Split
 from ngn.train.losses import Supervised, cross_entropy, mean_squared_error
-from ngn.train.optim import clip_gradients, groups_of
 from ngn.train.plan import TrainPlan
 
 X = torch.linspace(-2, 2, 33).unsqueeze(-1)
@@ -73,55 +71,10 @@ def test_steps_are_those_of_torch_adam_and_clip_grad_norm(boundary):
         assert torch.allclose(value, state(ours)[name], rtol=1e-4, atol=1e-6), name
 
 
-@pytest.mark.parametrize("kind", ["adam", "adamw"])
-@pytest.mark.parametrize("decay", [0.0, 0.1])
-def test_replica_adam_equals_torchs_adam_with_the_rate_of_each_replica(decay, kind):
-    a = torch.randn(3, 4, 2)
-    stacked = a.clone().requires_grad_()
-    plain = [a[r].clone().requires_grad_() for r in range(3)]
-    rates = torch.tensor([1e-3, 1e-2, 0.1], dtype=torch.float64)
-    one = ReplicaAdam(groups_of([stacked], [], rates, rates, decay)[0], decoupled=kind == "adamw")
-    torchs = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[kind]
-    many = [torchs([p], lr=float(lr), weight_decay=decay) for p, lr in zip(plain, rates, strict=True)]
-    for _ in range(20):
-        gradient = torch.randn(3, 4, 2)
-        stacked.grad = gradient.clone()
-        one.step()
-        for r in range(3):
-            plain[r].grad = gradient[r].clone()
-            many[r].step()
-    for r in range(3):
-        assert torch.allclose(stacked[r], plain[r], rtol=1e-5, atol=1e-7)
-
-
 def test_the_library_refuses_rates_of_their_own():
     plan = TrainPlan(steps=1, lr=torch.tensor([1e-3, 1e-2]))
     with pytest.raises(ValueError, match="a stack need one learning rate"):
         ngn.Trainer(learner_of([0, 1]), FullBatches(Split(X, Y)), MSE, plan, progress="never").fit()
-
-
-@pytest.mark.parametrize("scope", ["joint", "separate", "body"])
-def test_clipping_is_for_each_replica(scope):
-    torch.manual_seed(1)
-    body, tau = [torch.randn(3, 4, 5), torch.randn(3, 2)], [torch.randn(3, dtype=torch.float64)]
-    gradients = [
-        [torch.randn_like(p) * torch.tensor([0.001, 1.0, 50.0]).view(-1, *[1] * (p.dim() - 1)) for p in group]
-        for group in (body, tau)
-    ]
-    for group, grads in zip((body, tau), gradients, strict=True):
-        for p, g in zip(group, grads, strict=True):
-            p.grad = g.clone()
-    clip_gradients(body, tau, 0.5, scope, 3)
-    for r in range(3):
-        alone = [[torch.zeros_like(p[r]).requires_grad_() for p in group] for group in (body, tau)]
-        for group, grads in zip(alone, gradients, strict=True):
-            for p, g in zip(group, grads, strict=True):
-                p.grad = g[r].clone()
-        for part in {"joint": [alone[0] + alone[1]], "separate": alone, "body": [alone[0]]}[scope]:
-            torch.nn.utils.clip_grad_norm_(part, 0.5)
-        for group, ones in zip((body, tau), alone, strict=True):
-            for p, one in zip(group, ones, strict=True):
-                assert torch.allclose(p.grad[r], one.grad, rtol=1e-5, atol=1e-8)
 
 
 def test_autocast_keeps_the_boundary_in_float64():
