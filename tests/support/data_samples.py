@@ -78,7 +78,7 @@ def csr_pickle(dense):
 
 
 def cora(symmetric=True):
-    """Make the eight files by name, and the graph in them: features, labels and edges as drawn."""
+    """Make the eight files by name, and the edges in them as drawn."""
     rng = np.random.default_rng(3)
     nodes, columns, classes = CORA_SIZES
     train, _, test = CORA_SPLIT
@@ -107,11 +107,7 @@ def cora(symmetric=True):
         "test.index": "".join(f"{node}\n" for node in order).encode(),
     }
     # pickle.dumps(graph) starts with PROTO 2 and EMPTY_DICT: the default dictionary takes the place of the latter.
-    return {f"ind.cora.{part}": content for part, content in files.items()}, {
-        "features": features,
-        "labels": labels,
-        "edges": edges,
-    }
+    return {f"ind.cora.{part}": content for part, content in files.items()}, edges
 
 
 def put(folder, files):

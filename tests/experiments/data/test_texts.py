@@ -2,20 +2,24 @@
 
 import json
 import shutil
+import sys
+import types
 import zipfile
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import data_samples as samples
+import numpy as np
 import pytest
 from data_server import CONTENT, origin_of, remotes_of, serving, silent
 
-from experiments.data import DataError, sets, synthetic_texts
+from experiments.data import DataError, sets, synthetic_texts, texts, tinystories
 from experiments.data.fetch import DataOrigin, fetch
 from experiments.data.gguf import convert_to_safetensors
 from experiments.data.source import Folder
 from experiments.data.texts import SETS
+from experiments.data.tinystories import START, Characters
 
 
 def lines(*records):
@@ -162,3 +166,35 @@ def test_only_a_line_feed_ends_a_line(tmp_path, break_):
     record = json.dumps(SUM | {"question": f"1 +{break_}1?"}, ensure_ascii=False)
     assert read(tmp_path, "gsm8k", gsm8k(record, SUM))["train.jsonl"][0]["question"] == f"1 +{break_}1?"
     assert read(tmp_path, "gsm8k", gsm8k(f"{record}\r", "", SUM))["train.jsonl"][1] == SUM
+
+
+def test_stories_are_split_and_stripped():
+    text = "\n A cat sat. <|endoftext|>\n<|endoftext|> Was it “fun”?\n"
+    assert list(tinystories.split_stories(text)) == ["A cat sat.", "Was it “fun”?"]
+
+
+def test_tokens_are_characters_and_rare_ones_share_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(tinystories, "SCRATCH", tmp_path / "scratch")
+    characters = Characters(["a cat " * 10, "é"])
+    assert len(characters) == 2 + len("act ")
+    tokens = characters.mapped(["tact", "à cat"])
+    assert isinstance(tokens, np.memmap)
+    assert tokens.dtype == np.uint8
+    assert (tokens == START).tolist() == [True, *[False] * 4, True, *[False] * 5]
+    assert characters.decode(tokens) == "\ntact\n\ufffd cat"
+    assert not list((tmp_path / "scratch").iterdir()), "the file has no name"
+
+
+def test_the_official_set_comes_through_datasets(tmp_path, monkeypatch):
+    def load_dataset(name, cache_dir):
+        assert name == "roneneldan/TinyStories"
+        return {"train": {"text": [" A cat sat.\n", "Was it “fun”?"]}, "validation": {"text": ["A bat."]}}
+
+    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
+    monkeypatch.setattr(tinystories, "require_packages", lambda *names: None)
+    info, fetched = fetch("tinystories", tmp_path, sets.ORIGINS["tinystories"], silent)
+    assert fetched
+    assert info.provenance == "roneneldan/TinyStories, through datasets"
+    parts = texts.TINYSTORIES.load_data(tmp_path).parts
+    assert list(tinystories.split_stories(parts["train.txt"])) == ["A cat sat.", "Was it “fun”?"]
+    assert fetch("tinystories", tmp_path, sets.ORIGINS["tinystories"], silent) == (info, False)
