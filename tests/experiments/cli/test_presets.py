@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 
 import programs
 import pytest
@@ -12,7 +11,7 @@ from experiments.cli.sweep import OwnStudy
 from experiments.config import compose
 from experiments.config.identity import run_id
 from experiments.core.blocks import ConfigError
-from experiments.core.paths import ROOT, RUNS
+from experiments.core.paths import RUNS
 from experiments.store import provenance
 from experiments.studies.one_d import BASELINE as TEN_SEEDS
 from scripts import sweep
@@ -159,15 +158,9 @@ def test_a_users_configuration_folder_changes_nothing_else(own_conf, name, conte
 
 
 def test_the_record_holds_its_digest_and_hydra_shows_its_choices(own_conf, tmp_path):
-    environment = {**os.environ, "NGN_OUTPUT": str(tmp_path / "out")}
-
-    def run(*words):
-        done = programs.run(ROOT / "run.py", *words, cwd=tmp_path, env=environment)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    assert "lambda0: 3.0e-05" in run("schedule=slow", "--cfg", "job")
-    run("schedule=slow", "profile=smoke", "train.steps=2", "phases=[grown]")
+    places = {"cwd": tmp_path, "NGN_CONF": str(own_conf), "NGN_OUTPUT": str(tmp_path / "out")}
+    assert "lambda0: 3.0e-05" in programs.suite("schedule=slow", "--cfg", "job", **places).stdout
+    programs.suite("schedule=slow", "profile=smoke", "train.steps=2", "phases=[grown]", **places)
     (path,) = (tmp_path / "out").rglob("regression1d-*.json")
     record = json.loads(path.read_text())
     assert record["execution"]["conf"] == provenance.conf_digest()

@@ -1,6 +1,5 @@
 """The real program, as a user calls it; and ``run.py --list``, with every study's cost, tables and figures."""
 
-import os
 import re
 import shutil
 import subprocess
@@ -14,17 +13,9 @@ from experiments.core.paths import ROOT
 from experiments.studies import FIGURES, STUDIES, macros
 
 
-def _run(arguments, cwd, script, **environment):
-    clean = {name: value for name, value in os.environ.items() if name not in ("HYDRA_FULL_ERROR", "NGN_SCRATCH")}
-    return programs.run(script, *arguments, cwd=cwd, env=clean | environment)
-
-
-SCRIPT = ROOT / "run.py"
-
-
 def test_help_names_groups_seeds_and_exit_statuses(tmp_path):
-    done = _run(["--help"], tmp_path, SCRIPT)
-    assert (done.returncode, done.stderr) == (0, "")
+    done = programs.suite("--help", cwd=tmp_path)
+    assert done.stderr == ""
     for part in (
         "task: cifar10, cora, gsm8k, manifold, mnist, regression1d, spider, squad, tinystories, twist",
         "seed=0..9",
@@ -35,8 +26,7 @@ def test_help_names_groups_seeds_and_exit_statuses(tmp_path):
 
 
 def test_cfg_shows_the_first_seed(tmp_path):
-    done = _run(["task=cifar10", "seed=5..9", "--cfg", "job", "--package", "seed"], tmp_path, SCRIPT)
-    assert done.returncode == 0
+    done = programs.suite("task=cifar10", "seed=5..9", "--cfg", "job", "--package", "seed", cwd=tmp_path)
     assert "value: 5" in done.stdout
     assert "seed.value=5" in done.stderr
     assert list(tmp_path.iterdir()) == []
@@ -44,10 +34,8 @@ def test_cfg_shows_the_first_seed(tmp_path):
 
 @pytest.mark.slow
 def test_info_and_hydra_help_are_hydras_own(tmp_path):
-    done = _run(["--info", "defaults", "task=cora"], tmp_path, SCRIPT)
-    assert done.returncode == 0
-    assert "setting/cora-gcn" in done.stdout
-    assert "Hydra" in _run(["--hydra-help"], tmp_path, SCRIPT).stdout
+    assert "setting/cora-gcn" in programs.suite("--info", "defaults", "task=cora", cwd=tmp_path).stdout
+    assert "Hydra" in programs.suite("--hydra-help", cwd=tmp_path).stdout
 
 
 @pytest.mark.slow
@@ -56,12 +44,12 @@ def test_runs_work_from_another_folder_and_in_a_path_with_blanks(tmp_path):
     project = tmp_path / "a project"
     for name in ("ngn", "experiments", "conf", "hydra_plugins"):
         shutil.copytree(ROOT / name, project / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(SCRIPT, project)
+    shutil.copy(ROOT / "run.py", project)
     (elsewhere := tmp_path / "some where").mkdir()
     line = ["profile=smoke", "seed=0,1", "device=cpu"]
     before = sorted(project.iterdir())
-    done = _run(line, elsewhere, project / "run.py", NGN_OUTPUT=str(elsewhere / "my output"))
-    assert done.returncode == 0, done.stderr
+    place = {"cwd": elsewhere, "script": project / "run.py", "NGN_OUTPUT": str(elsewhere / "my output")}
+    done = programs.suite(*line, **place)
     assert [text.split("]")[0] for text in done.stdout.splitlines()][:3] == ["[1/2", "[2/2", "medians:"]
     assert "-> my output/results/regression1d/" in done.stdout
     found = sorted(path.name for path in (elsewhere / "my output" / "results" / "regression1d").glob("*.json"))
