@@ -31,7 +31,7 @@ from experiments.models.kernels.libraries import library
 from experiments.models.kernels.trainer import KernelTrainer
 from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel
-from experiments.models.trainer import Trainer
+from experiments.models.trainer import StudyTrainer
 from experiments.runs import host
 from experiments.tasks.regression1d import Regression1D
 from experiments.tasks.regression1d.task import inputs, target
@@ -100,7 +100,7 @@ def fit(compiled: bool, seeds: int | list[int], course: TimedSteps, chunk: int, 
     learner = CapacityLearner(ParallelModel(OrderedSum(bank, CountGate(K, replicas=bank.replicas))))
     plan = TrainPlan(steps=course.steps, lr_shape=COSINE, clip=0.003)
     settings |= {"progress": "never"} | ({"chunk": chunk} if compiled else {})
-    (KernelTrainer if compiled else Trainer)(learner, data(), LOSS, plan, **settings).fit()
+    (KernelTrainer if compiled else StudyTrainer)(learner, data(), LOSS, plan, **settings).fit()
 
 
 def prepare(folder: Path, course: TimedSteps) -> None:

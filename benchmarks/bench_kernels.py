@@ -21,7 +21,7 @@ import ngn.methods.ngn
 from experiments.config.compose import compose
 from experiments.models.kernels.supported import unsupported
 from experiments.models.kernels.trainer import KernelTrainer
-from experiments.models.trainer import Trainer
+from experiments.models.trainer import StudyTrainer
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task
@@ -57,7 +57,7 @@ def _known(t: Tensor, K: int, beta: Tensor, delta: float) -> int:
     return COUNT[K]
 
 
-def compiled(learner: CapacityLearner, loss_of: Loss) -> type[Trainer]:
+def compiled(learner: CapacityLearner, loss_of: Loss) -> type[StudyTrainer]:
     """The plain trainer with a step compiled by torch.
 
     The number of active components is read from the boundary once, because each number needs its own graph.
@@ -73,7 +73,7 @@ def compiled(learner: CapacityLearner, loss_of: Loss) -> type[Trainer]:
     torch._dynamo.reset()  # the graphs of earlier cases count towards its limit
     whole = torch.compile(objective, fullgraph=True)
 
-    class Compiled(Trainer):
+    class Compiled(StudyTrainer):
         def _backward(self, step: int) -> Tensor:
             with mock.patch.object(ngn.methods.ngn, "active_components", _known):
                 total, loss = whole(self.batches.at(step))
@@ -90,7 +90,7 @@ def engines(
     choices = {"task": task, "gate": gate, "method": method}
     plain, other, fast = (training(choices, settings or {}, replicas) for _ in range(3))
     found = {
-        "torch": trained(*plain, Trainer, STEPS),
+        "torch": trained(*plain, StudyTrainer, STEPS),
         "torch.compile": trained(*other, compiled(other[0], other[2]), STEPS),
     }
     return found if unsupported(*fast) else found | {"kernel": trained(*fast, KernelTrainer, STEPS)}

@@ -36,7 +36,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from experiments.config.compose import compose
 from experiments.core.task import DataInfo
 from experiments.core.training import Train
-from experiments.models.trainer import Trainer
+from experiments.models.trainer import StudyTrainer
 from experiments.runs.host import peak_mib
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
@@ -113,7 +113,7 @@ def learned(task: Questions, gate: dict[str, Any]) -> tuple[CapacityLearner, Cal
     def seconds(steps: int) -> float:
         at: list[float] = []
         note, batches = _clock(at, task.device, steps), FullBatches(Split(task.batch, torch.empty(0)))
-        trainer = Trainer(learner, batches, task.loss, plan, progress="never", on_step=note)
+        trainer = StudyTrainer(learner, batches, task.loss, plan, progress="never", on_step=note)
         with contextlib.suppress(TimedStepsDone):
             trainer.fit()
         return statistics.median(b - a for a, b in pairwise(at))

@@ -23,7 +23,7 @@ from torch import Tensor
 from experiments.models.kernels.trainer import KernelTrainer
 from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel
-from experiments.models.trainer import Trainer
+from experiments.models.trainer import StudyTrainer
 from experiments.runs import host
 from ngn.components.base import Bank, OrderedSum
 from ngn.learner import CapacityLearner
@@ -43,7 +43,7 @@ HELD = TrainPlan(steps=1, lr=1e-6, lr_boundary=1e-12, clip=0.003)
 
 
 def trained(
-    learner: CapacityLearner, batches: Batches, loss: Loss, plan: TrainPlan, kind: type[Trainer], times: int
+    learner: CapacityLearner, batches: Batches, loss: Loss, plan: TrainPlan, kind: type[StudyTrainer], times: int
 ) -> tuple[Run, int]:
     """A variant that trains ``times`` a number of steps by one of the suite's trainers."""
 
@@ -64,7 +64,7 @@ def blocks() -> Variants:
     def variant(seeds: int | list[int], gate: bool) -> tuple[Run, int]:
         bank = MLPBank([1, 16, 16, 2], 32, seeds)
         capacity = CountGate(32, t0=32.0, replicas=bank.replicas) if gate else FixedCount(32, replicas=bank.replicas)
-        return trained(learner_of(bank, capacity), batches, Supervised(cross_entropy), HELD, Trainer, 1)
+        return trained(learner_of(bank, capacity), batches, Supervised(cross_entropy), HELD, StudyTrainer, 1)
 
     ten = list(range(10))
     return {

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # for editors and type checkers
     from ngn.cuts import Stacked as Stacked
     from ngn.cuts import inputs as inputs
     from ngn.cuts import outputs as outputs
+    from ngn.integrations.peft import to_peft as to_peft
     from ngn.learner import CapacityLearner as CapacityLearner
     from ngn.learner import Learner as Learner
     from ngn.methods.base import Capacity as Capacity
@@ -67,6 +68,7 @@ _NAMES = {
     "ngn.schedules": "Shape",
     "ngn.shapes": "save load",
     "ngn.programs": "export",
+    "ngn.integrations.peft": "to_peft",
     "ngn.learner": "Learner CapacityLearner",
     "ngn.budget": "Budget",
     "ngn.allocation": "BudgetLearner",

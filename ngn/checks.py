@@ -10,6 +10,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -230,13 +231,24 @@ def own_randomness() -> Iterator[None]:
 
 
 def snapshot(model: nn.Module) -> Callable[[], None]:
-    """Note the attributes of all modules, with what is in containers among them; the result puts them back."""
+    """Note the attributes of all modules, with what is in containers among them; the result puts them back.
+
+    Likewise those of parameters and plain objects, where quantised layers keep how their values are laid out.
+    """
     before = [(module, type(module), dict(vars(module))) for module in model.modules()]
     kinds = (dict, list, set, deque)
     tables = [(held, held.copy()) for _, _, own in before for held in own.values() if isinstance(held, kinds)]
     trained = [(p, p.requires_grad) for p in model.parameters()]
+    held = [*model.parameters(), *(value for _, _, own in before for value in own.values())]
+    held += [value for each in held if _is_plain(each) for value in vars(each).values()]
+    objects = [(value, dict(vars(value))) for value in {id(each): each for each in held if _is_plain(each)}.values()]
 
     def put_back() -> None:
+        for value, attributes in objects:
+            now = vars(value)
+            if now.keys() != attributes.keys() or any(now[name] is not attributes[name] for name in now):
+                now.clear()
+                now.update(attributes)
         for held, content in tables:  # keep the containers themselves: handles of hooks refer to them
             held.clear()
             (held.extend if isinstance(held, (list, deque)) else held.update)(content)
@@ -249,6 +261,10 @@ def snapshot(model: nn.Module) -> Callable[[], None]:
             p.requires_grad_(wanted)
 
     return put_back
+
+
+def _is_plain(value: object) -> bool:
+    return hasattr(value, "__dict__") and not callable(value) and not isinstance(value, ModuleType)
 
 
 @contextmanager

@@ -10,6 +10,8 @@ by one.
 The factor s_g is 1, except for an axis within layer k of a stack whose depth n_d is learned. There it is the part of
 the layer that stays, n_d - k in [0, 1], since an axis in a removed layer saves nothing.
 
+Where all sizes are of terms beside a frozen base, as with LoRA, parameters are those that are trained.
+
 For parameters and multiply-adds this is exact if at most two axes share a tensor or lie within one layer.
 """
 
@@ -25,8 +27,9 @@ import torch
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
-from ngn.checks import FAULTS, arguments, called, own_randomness
+from ngn.checks import FAULTS, arguments, called, is_frozen, own_randomness
 from ngn.comparison import varied
+from ngn.components.low_rank import Bottleneck
 from ngn.copying import duplicate
 from ngn.cut import cut_to
 from ngn.cuts import is_stack, owned
@@ -63,6 +66,7 @@ class Cost:
     def __init__(self, model: nn.Module, axes: Sequence[OrderedAxis], kind: str, example: Any = None) -> None:
         self.model, self.axes, self.kind, self.example = model, axes, kind, example
         self._known: dict[tuple[int, ...], float] = {}
+        self.base = frozen_base(model, axes) if kind == "parameters" else 0
         self.largest = tuple(axis.K for axis in axes)
         self.smallest = tuple(min(axis.K, axis.capacity.smallest_count) for axis in axes)
         self.full = full = self.measured(self.largest)
@@ -112,7 +116,7 @@ class Cost:
             return False
         exact = traced.of([a.name for a in self.axes], [round(traced.units(a.name) / a.K) for a in self.axes])
         ends = ((counts, torch.tensor(counts, dtype=torch.float64)) for counts in (self.largest, self.smallest))
-        if any(float(exact(n)[0]) != self.measured(counts) for counts, n in ends):
+        if any(float(exact(n)[0]) - self.base != self.measured(counts) for counts, n in ends):
             return False
         self.exact = exact
         return True
@@ -122,7 +126,7 @@ class Cost:
         n = count.detach().to("cpu", torch.float64)
         if self.exact is not None:
             value, slope = self.exact(n)
-            return value.to(count.device), slope.to(count.device)
+            return (value - self.base).to(count.device), slope.to(count.device)
         at = torch.minimum((n.unsqueeze(-1) >= self.counts).sum(-1).clamp(min=1), self.steps).unsqueeze(-1)
         counts, saved = (table.expand(*n.shape, -1) for table in (self.counts, self.saved))
         last, value = counts.gather(-1, at).squeeze(-1), saved.gather(-1, at).squeeze(-1)
@@ -190,9 +194,19 @@ class Cost:
     def of(self, small: nn.Module) -> float:
         """The parameters or the multiply-adds of a truncated model."""
         if self.kind == "parameters":
-            return float(sum(p.numel() for p in small.parameters()))
+            return float(sum(p.numel() for p in small.parameters()) - self.base)
         args, named = arguments(self.example)
         return float(multiply_adds(lambda: small(*args, **named)))
+
+
+def frozen_base(model: nn.Module, axes: Sequence[OrderedAxis]) -> int:
+    """The frozen parameters of ``model`` if all ``axes`` are of terms beside them, as with LoRA; else 0."""
+    names = {id(p): name for name, p in model.named_parameters()}
+    for cut in (cut for axis in axes for cut in axis.cuts):
+        value: Any = owned(cut)
+        if is_frozen(value) or not (isinstance(cut.module, Bottleneck) or ".lora_" in names.get(id(value), "")):
+            return 0
+    return sum(p.numel() for p in model.parameters() if not p.requires_grad)
 
 
 def refuse_changing(model: nn.Module, axes: Sequence[OrderedAxis], example: Any) -> None:

@@ -145,6 +145,9 @@ def cut_copy(
         memo[id(axis)].closed(choice.scale)
     remove_idle_axes(small)
     update_adapters(small, changed)
+    others = [axis.name for axis in choices if not all(isinstance(part.module, Bottleneck) for part in axis.cuts)]
+    if others and any(isinstance(part, Bottleneck) for part in small.modules()):
+        vars(small)["cut_beside"] = ", ".join(others)  # an adapter for the base is then not all of the model
     for path, part in reversed([*small.named_modules()]):
         if isinstance(part, Bottleneck) and part.axis.K == 0:
             if not path:

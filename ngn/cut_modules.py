@@ -155,7 +155,7 @@ def _cut_beside(model: nn.Module, cut: Collection[int]) -> str | None:
     scaled = any(isinstance(part, OrderedAxis) and part.scale is not None for part in model.modules())
     if not scaled and not held & {*cut} - ranks:
         return None
-    alone = 'find_sizes(...).only("**.lora_A.*").without("**.base_layer")'
+    alone = 'found.only("**.lora_A.*"), and of that .without("**.base_layer") if it still has base layers'
     return f"other sizes than ranks of LoRA were learned, too. To learn the ranks alone, take {alone}"
 
 

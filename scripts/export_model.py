@@ -34,7 +34,7 @@ from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
 from experiments.data import DataError
 from experiments.runs.models import load_run
-from experiments.tasks.language import export, pruned_files
+from experiments.tasks.language import export
 from experiments.tasks.language.folders import ExportError, new_folder
 from experiments.tasks.language.task import AdaptationTask
 from ngn.files import FileError
@@ -85,7 +85,12 @@ def _ranks(config: Config, task: AdaptationTask, model: Any, folder: Path) -> st
 def _pruned(config: Config, task: AdaptationTask, model: Any, folder: Path) -> str:
     from transformers import AutoModelForCausalLM
 
-    pruned_files.pad_layers(model).save_pretrained(folder)
+    from ngn.integrations.transformers import save
+
+    try:
+        save(model, folder, padded=True)
+    except ValueError as fault:
+        raise ExportError(str(fault)) from fault
     again = AutoModelForCausalLM.from_pretrained(folder, dtype=next(model.parameters()).dtype).eval()
     task.base.tokenizer.save_pretrained(folder)
     difference = export.logit_difference(again, model, torch.tensor([task.held[0][0]]))

@@ -57,7 +57,8 @@ class Budgeted(Method):
     count: NonNegativeInt | Annotated[list[NonNegativeInt], Field(min_length=1)] | None = None
     """Limit: the parameters of the fixed model with this count; a list has one count per group."""
     parameters: LimitSetting | None = None
-    """Limit: parameters of the deployed model, or a share of the largest model, such as ``60%``."""
+    """Limit: parameters of the deployed model (of terms beside a frozen one, theirs), or a share of the largest model,
+    such as ``60%``."""
     macs: LimitSetting | None = None
     """Limit: multiply-adds of the forward pass that records count, or a share of the largest model's."""
 
@@ -104,6 +105,7 @@ class Budgeted(Method):
     def _limited(self, model: nn.Module, stack: Replicas, task: Task[Any]) -> Budget:
         from ngn.budget import Budget
         from ngn.checks import axes_of
+        from ngn.cost import frozen_base
         from ngn.cut import cut_to
 
         if self.macs is not None:
@@ -111,9 +113,10 @@ class Budgeted(Method):
                 raise ConfigError("method.macs: this task does not count multiply-adds; use method.parameters")
             return Budget(macs=self.macs, example=(task.timed_batch()[0],))
         axes = axes_of(model)
+        base = frozen_base(model, axes)
 
         def parameters(counts: list[int]) -> int:
-            return sum(p.numel() for p in cut_to(model, axes, counts).parameters())
+            return sum(p.numel() for p in cut_to(model, axes, counts).parameters()) - base
 
         def limit(own: Budgeted) -> float:
             if isinstance(own.parameters, str):

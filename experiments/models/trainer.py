@@ -11,12 +11,12 @@ from torch import Tensor
 
 from experiments.core import checkpoint, interrupt
 from experiments.models.optim import EightBitAdamW, ReplicaAdam
-from ngn.train import trainer as library
 from ngn.train.checkpoint import Newest
+from ngn.train.trainer import Trainer
 
 
 @dataclass
-class Trainer(library.Trainer):
+class StudyTrainer(Trainer):
     """Train a learner as :class:`ngn.Trainer` does; the plan's rates may be one per replica.
 
     Args:

@@ -18,7 +18,7 @@ from experiments.core.blocks import visible
 from experiments.core.config import Config
 from experiments.core.task import ModuleTask, Task
 from experiments.methods.pruning.cutting import ModuleRun
-from experiments.models.trainer import Trainer
+from experiments.models.trainer import StudyTrainer
 from experiments.runs.host import peak_mib
 from experiments.runs.result import CURVE_TYPES, SCORES
 from experiments.store.result import CostBlock, Result
@@ -39,7 +39,7 @@ MODES: dict[str, Mode] = dict(zip(SCORES, ("hard", "soft", "kept"), strict=True)
 
 
 def measure_phase(
-    trainer: Trainer,
+    trainer: StudyTrainer,
     learner: Learner,
     task: Task[Any],
     history: History,

@@ -21,7 +21,7 @@ from experiments.core.task import ModuleTask, Task
 from experiments.methods.fixed import Fixed
 from experiments.models.kernels.supported import unsupported
 from experiments.models.kernels.trainer import KernelTrainer
-from experiments.models.trainer import Trainer
+from experiments.models.trainer import StudyTrainer
 from experiments.runs.loggers import point_logger
 from experiments.runs.measure import cost_of, curves_of, measure_phase, norms_of, of_module, prefixes_of
 from experiments.runs.result import Phase
@@ -61,7 +61,9 @@ def plan_of(stack: Stack, samples: int) -> TrainPlan:
     return stack.first.train.plan(samples, **rates)
 
 
-def trainer_of(config: Config, learner: Learner, batches: Batches, task: Task[Any], plan: TrainPlan) -> type[Trainer]:
+def trainer_of(
+    config: Config, learner: Learner, batches: Batches, task: Task[Any], plan: TrainPlan
+) -> type[StudyTrainer]:
     """Choose the trainer of a phase.
 
     Args:
@@ -71,7 +73,7 @@ def trainer_of(config: Config, learner: Learner, batches: Batches, task: Task[An
         ConfigError: if the engine cannot do this training; the message says why.
     """
     if config.engine == "torch":
-        return Trainer
+        return StudyTrainer
     why_not = why_no_kernel(config)
     if why_not is None and learner.axes:
         why_not = unsupported(learner, batches, task.loss, plan)  # its device, its compiler, and what no setting tells
@@ -79,7 +81,7 @@ def trainer_of(config: Config, learner: Learner, batches: Batches, task: Task[An
             return KernelTrainer
     if config.engine != "auto":
         raise ConfigError(f"engine={config.engine}: {why_not}; use engine=auto or engine=torch")
-    return Trainer
+    return StudyTrainer
 
 
 @dataclass(frozen=True)
@@ -177,7 +179,7 @@ def fit_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseS
 
 
 def _measured(
-    trainer: Trainer, stack: Stack, task: Task[Any], device: torch.device, setup: PhaseSetup, history: History
+    trainer: StudyTrainer, stack: Stack, task: Task[Any], device: torch.device, setup: PhaseSetup, history: History
 ) -> Phase:
     """Measure a trained phase of a stack."""
     first, fixed, learner = stack.first, setup.count is not None, trainer.learner
@@ -207,7 +209,7 @@ def _measured(
     return Phase(results, curves, history.resumed, trainer.engine)
 
 
-def skip_training(trainer: Trainer) -> History:
+def skip_training(trainer: StudyTrainer) -> History:
     """Prepare the learner for measuring without training it, and return an empty history."""
     trainer.plan = replace(trainer.plan, steps=0)
     trainer.learner.set_progress(1.0)

@@ -23,7 +23,7 @@ from ngn.schedules import GATE_CUTOFF
 if TYPE_CHECKING:
     from ngn.methods.ngn import CountGate
 
-Result = tuple[Tensor, Tensor, dict[Any, tuple[Tensor, Tensor, Tensor | None]]]
+Computed = tuple[Tensor, Tensor, dict[Any, tuple[Tensor, Tensor, Tensor | None]]]
 """Soft coefficients and their slopes dc/dtau, float64 [K], and both as tensors of some shape and type needed them."""
 
 
@@ -89,9 +89,9 @@ class GateBatch:
 
     def __init__(self, model: nn.Module, gates: Sequence[CountGate]) -> None:
         self.gates = [*gates]
-        self.results: dict[CountGate, Result] = {}
+        self.results: dict[CountGate, Computed] = {}
         """Those of the pass that is running; the gates share it."""
-        self._computed: list[Result] = []
+        self._computed: list[Computed] = []
         self._state: list[Any] | None = None
         """What these were computed from."""
         for gate in gates:
@@ -124,7 +124,7 @@ class GateBatch:
             self.results.clear()
 
 
-def result_of(gate: CountGate) -> Result:
+def result_of(gate: CountGate) -> Computed:
     """The soft coefficients of a gate in this pass, without gradients."""
     result = None if gate.results is None else gate.results.get(gate)
     return values_and_slopes([gate])[0] if result is None else result
@@ -168,7 +168,7 @@ def _each(like: Tensor, gates: Sequence[CountGate], name: str) -> Tensor:
 
 
 @torch.no_grad()
-def values_and_slopes(gates: Sequence[CountGate]) -> list[Result]:
+def values_and_slopes(gates: Sequence[CountGate]) -> list[Computed]:
     """c_k = w_k g_k(t) of each of G gates on one device, and its slope dc_k/dtau, both float64 [K]."""
     t, beta = boundaries(gates), _all(gates, "beta")
     w = pad_sequence([gate.weights() for gate in gates], batch_first=True)

@@ -106,34 +106,3 @@ def test_empty_prefix_deploys_to_zero():
         learner = CapacityLearner(ParallelModel(OrderedSum(awake(structure.bank(K, 0)), CountGate(K, delta=-0.5))))
         assert learner.count().tolist() == [0]
         assert torch.count_nonzero(learner.deploy()(structure.x(torch.float32))) == 0
-
-
-def test_many_gates_in_one_model():
-    class Two(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.a = OrderedSum(awake(STRUCTURES[0].bank(3, 0)), CountGate(3, t0=0.3, lambda0=1e-2))
-            self.between = torch.nn.Linear(3, 2)
-            self.b = OrderedSum(awake(STRUCTURES[0].bank(5, 1)), CountGate(5, t0=3.4, lambda0=1e-3))
-
-        def forward(self, x):
-            return self.b(self.between(self.a(x)))
-
-    model = Two()
-    learner = CapacityLearner(model)
-    x = STRUCTURES[0].x(torch.float32)
-    assert learner.count().tolist() == [1, 4]
-    parts = model.a.capacity.penalty() + model.b.capacity.penalty()
-    assert torch.allclose(learner.penalty(), parts)
-    with torch.no_grad():
-        assert torch.allclose(learner.deploy()(x), hard_output(learner, x), atol=1e-5)
-
-
-def test_misuse_is_refused():
-    bank = STRUCTURES[0].bank(3, 0)
-    with pytest.raises(ValueError, match="K=3"):
-        OrderedSum(bank, CountGate(4))
-    with pytest.raises(ValueError, match="no OrderedAxis"):
-        CapacityLearner(torch.nn.Linear(1, 1))
-    with pytest.raises(ValueError, match="replica"):
-        CapacityLearner(OrderedSum(bank, CountGate(3))).deploy(0)

@@ -14,16 +14,6 @@ from experiments.models.parallel import ParallelModel
 from ngn.cost import Cost
 from ngn.measuring import multiply_adds
 
-
-def test_multiply_adds_of_layers_by_hand():
-    linear, conv = nn.Linear(7, 5), nn.Conv2d(3, 4, 3, padding=1)
-    assert multiply_adds(lambda: linear(torch.zeros(11, 7))) == 11 * 7 * 5
-    assert multiply_adds(lambda: conv(torch.zeros(2, 3, 6, 6))) == 2 * (6 * 6) * 4 * (3 * 3 * 3)
-    assert multiply_adds(lambda: torch.relu(torch.zeros(3, 3))) == 0
-    q = torch.zeros(2, 5, 6, 4)  # batch, heads, samples, size: one product for the scores, one for the values
-    assert multiply_adds(lambda: nn.functional.scaled_dot_product_attention(q, q, q)) == 2 * (2 * 5 * 6 * 6 * 4)
-
-
 B, L, D = 2, 7, 16
 MIXED = B * L * (3 * D * D + D * D) + 2 * B * L * L * D
 """An attention layer: four maps of D, scores and values."""
@@ -50,6 +40,7 @@ class Queries(nn.Module):
         (nn.GRU(D, 6), (B, L, D), B * L * 18 * (D + 6)),
         (nn.Bilinear(D, D, 3), None, B * 3 * D * D),
         (nn.Linear(D, 5), (D,), 5 * D),
+        (nn.Conv2d(3, 4, 3, padding=1), (B, 3, 6, 6), B * (6 * 6) * 4 * (3 * 3 * 3)),
         (nn.ConvTranspose2d(4, 6, 3, groups=2), (B, 4, 5, 5), B * 25 * 4 * 3 * 9),
         (nn.MultiheadAttention(D, 4, batch_first=True), None, MIXED),
         (nn.TransformerEncoderLayer(D, 4, 32, batch_first=True), (B, L, D), MIXED + B * L * 2 * D * 32),
@@ -67,6 +58,9 @@ def test_multiply_adds_of_what_one_operation_computes(module, shape, wanted):
 
 def test_multiply_adds_of_vectors_and_branches():
     x, y = torch.randn(4, 8), torch.randn(8)
+    q = torch.zeros(2, 5, 6, 4)  # batch, heads, samples, size: one product for the scores, one for the values
+    assert multiply_adds(lambda: nn.functional.scaled_dot_product_attention(q, q, q)) == 2 * (2 * 5 * 6 * 6 * 4)
+    assert multiply_adds(lambda: torch.relu(x)) == 0
     assert multiply_adds(lambda: (x @ y, y @ y, torch.einsum("ik,jk->ij", x, x))) == 4 * 8 + 8 + 4 * 4 * 8
     with torch.inference_mode():
         frozen = torch.randn(4, 8)

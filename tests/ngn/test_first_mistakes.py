@@ -60,6 +60,8 @@ MISTAKES = {
     "OrderedSum(bank, capacity), not (CountGate, MLPBank)": lambda: ngn.OrderedSum(
         ngn.CountGate(4), MLPBank([1, 3, 1], K=4, seeds=0)
     ),
+    "K=3": lambda: ngn.OrderedSum(MLPBank([1, 3, 1], K=3, seeds=0), ngn.CountGate(4)),
+    "no OrderedAxis": lambda: ngn.CapacityLearner(nn.Linear(1, 1)),
     "OrderedAxis(capacity, cuts), not Linear": lambda: ngn.OrderedAxis(nn.Linear(1, 1), []),
     "lr must be at least 0, not -1": lambda: ngn.TrainPlan(steps=1, lr=-1),
     "lr_boundary must be at least 0": lambda: ngn.TrainPlan(steps=1, lr_boundary=torch.tensor([1.0, -1.0])),
@@ -91,9 +93,12 @@ MISTAKES = {
     "call learner.step(progress) after each optimizer.step()": lambda: ngn.learn_sizes(
         mlp(), example=X, budget=ngn.Budget(parameters="50%")
     ).deploy(),
-    "or a share of at least '58.2%'. Frozen parameters count, too; they are 25": lambda: ngn.learn_sizes(
-        mlp(), {"*": ngn.Rank(1)}, frozen=True, budget=ngn.Budget(parameters="50%")
+    "Frozen parameters count, too; they are 25": lambda: ngn.learn_sizes(
+        mlp(), {"": ngn.Width()}, example=X, frozen=True, budget=ngn.Budget(parameters="4%")
     ),
+    "by_importance=4 is not a permutation such as": lambda: ngn.Heads(4),
+    "by_importance=3 is not a permutation such as": lambda: ngn.Depth(3),
+    "ngn.Budget(parameters=": lambda: ngn.learn_sizes(MLP, {"": ngn.Width(4)}, budget="60%", example=X),
     "round_to=-8 is not a number of entries": lambda: ngn.Width(round_to=-8),
     "round_to='8' is not a number of entries": lambda: ngn.Heads(round_to="8"),
     "write a share as in '60%'": lambda: ngn.learn_sizes(

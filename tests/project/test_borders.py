@@ -23,6 +23,7 @@ LIBRARY = {"torch", "numpy", "safetensors"}
 EXCEPTIONS = {
     "lightning": "ngn.integrations.lightning",  # whose trainer it is for; nothing imports it
     "transformers": "ngn.integrations.transformers",  # likewise
+    "peft": "ngn.integrations.peft",  # likewise; ngn.to_peft imports it when it is asked for
     "rich": "ngn.train.progress",  # for the bar on a terminal alone
 }
 """Further package → the one file of the library that imports it, and why it may."""

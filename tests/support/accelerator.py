@@ -95,6 +95,15 @@ class OnDevice(Tensor):
     def __repr__(self) -> str:  # type: ignore[override]
         return f"OnDevice({self.host})"
 
+    @property
+    def data(self) -> Tensor:
+        return torch._C.TensorBase.data.__get__(self)  # type: ignore[attr-defined, no-any-return]
+
+    @data.setter
+    def data(self, new: OnDevice) -> None:
+        torch._C.TensorBase.data.__set__(self, new)  # type: ignore[attr-defined]
+        self.host = new.host
+
     def tolist(self) -> Any:
         return self.cpu().tolist()  # torch has it for its own classes only
 

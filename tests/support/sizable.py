@@ -1,8 +1,13 @@
-"""Small modules with learnable sizes."""
+"""Small modules with learnable sizes, and a check that these are cut exactly."""
 
 from __future__ import annotations
 
+import torch
 from torch import nn
+from torch.utils._pytree import tree_leaves, tree_map
+
+import ngn
+from ngn.gate import softplus_inverse
 
 
 class Gated(nn.Module):
@@ -57,6 +62,19 @@ class Layers(nn.Module):
         return x
 
 
+class Forward(nn.Module):
+    """Parts by their names, and a function of the module and its inputs as the forward pass."""
+
+    def __init__(self, function, **parts):
+        super().__init__()
+        self.function = function
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+    def forward(self, *args, **kwargs):
+        return self.function(self, *args, **kwargs)
+
+
 def chain(*parts: int | nn.Module) -> nn.Sequential:
     """Chain linear maps of these sizes, with an activation or a given module between two."""
     sizes, layers = [part for part in parts if isinstance(part, int)], []
@@ -71,3 +89,73 @@ def chain(*parts: int | nn.Module) -> nn.Sequential:
 
 def convs(*middle: nn.Module) -> nn.Module:
     return nn.Sequential(nn.Conv2d(3, 6, 1), *middle)
+
+
+def parts_of(output):
+    """The tensors of an output."""
+    return [part for part in tree_leaves(output) if isinstance(part, torch.Tensor)]
+
+
+def called(model, x):
+    """The tensors that a model gives for an example, which may be a tuple of arguments or a dictionary of them."""
+    return parts_of(model(*x) if isinstance(x, tuple) else model(**x) if isinstance(x, dict) else model(x))
+
+
+def cut_exactly(make, x, folder, wanted, sizes=None):
+    """Check a structure from its sizes to its file, and return the cut model.
+
+    With all components it is the model. At counts drawn at random, the cut model is the masked one on other values, in
+    eval and in train mode; so is a learner of another seed with the state, and a model of another seed with the file.
+    It holds nothing of the trained model.
+
+    Args:
+        wanted: the components and units that each size has, by name, such as "8 channels".
+    """
+
+    def learner_of(seed):
+        torch.manual_seed(seed)
+        model = make().eval()
+        for part in model.modules():
+            if isinstance(part, nn.modules.batchnorm._BatchNorm):  # that maps zero to something else
+                nn.init.normal_(part.running_mean), nn.init.normal_(part.bias)
+        before = called(model, x)
+        learner = ngn.learn_sizes(model, sizes, example=x)
+        close(called(learner, x), before)
+        return learner
+
+    learner, source = learner_of(0), torch.Generator().manual_seed(2)
+    found = {axis.name: f"{axis.K} {axis.unit}" for axis in learner.axes}
+    assert found == wanted, found
+    for axis in learner.axes:
+        count = int(torch.randint(1, axis.K, (), generator=source))
+        axis.capacity.tau.data.fill_(softplus_inverse(max(1e-4, count - 1) / axis.capacity.stride))
+    small = learner.deploy(example=x, unsettled="allow")
+    assert not any(isinstance(part, (ngn.OrderedAxis, ngn.Capacity)) for part in small.modules())
+    assert hooks_of(small) == hooks_of(make())
+    assert sum(p.numel() for p in small.parameters()) < sum(p.numel() for p in learner.parameters())
+    again = learner_of(1)
+    again.load_state_dict(learner.state_dict())
+    ngn.save(small, folder / "small")
+    loaded = ngn.load(again, folder / "small")
+    other = tree_map(lambda part: part.roll(1, -1) if isinstance(part, torch.Tensor) else part, x)
+    for training in (True, False):
+        each = [part.train(training) for part in (learner, again, small, loaded)]
+        with torch.no_grad(), learner.mode("hard"), again.mode("hard"):
+            outputs = [called(part, other) for part in each]
+        for got in outputs[1:]:
+            close(got, outputs[0])
+    (sum(part.abs().square().sum() for part in called(learner, x)) + learner.penalty()).backward()
+    assert all(bool(p.grad.isfinite()) and float(p.grad) for p in learner.controller_parameters())
+    with torch.no_grad():
+        for p in learner.parameters():
+            p.zero_()
+        close(called(small, other), outputs[0])
+    return small
+
+
+def hooks_of(model):
+    return sum(len(part._forward_pre_hooks) + len(part._forward_hooks) for part in model.modules())
+
+
+def close(got, wanted):
+    torch.testing.assert_close(got, wanted, atol=1e-4, rtol=1e-4, equal_nan=True)

@@ -18,7 +18,7 @@ from torch import Tensor
 from experiments.models.kernels.array_layout import Layout, layout_of
 from experiments.models.kernels.libraries import library
 from experiments.models.kernels.supported import unsupported
-from experiments.models.trainer import Trainer
+from experiments.models.trainer import StudyTrainer
 from ngn.allocation import BudgetLearner
 from ngn.gate import COMMITTED, GATE_CUTOFF, active_components
 from ngn.learner import CapacityLearner
@@ -188,8 +188,8 @@ class _Kernel:
 
 
 @dataclass
-class KernelTrainer(Trainer):
-    """A :class:`Trainer` that runs the kernel. It has the same fields and the same contract.
+class KernelTrainer(StudyTrainer):
+    """A :class:`StudyTrainer` that runs the kernel. It has the same fields and the same contract.
 
     The results of a replica are the same bits in any stack, with any number of threads, and with any interruptions.
     They differ from the plain trainer's by rounding. At most ``chunk`` steps pass between calls of ``on_step`` and

@@ -1,9 +1,4 @@
-"""Export learned low-rank terms as a peft folder, and adapters as safetensors and JSON.
-
-peft computes y = W x + (lora_alpha / r) B A x. The export folds the ordering weights w_k into B and sets alpha to r
-for every map. The factor is then one, even for readers that know only one r and one alpha. Maps of rank zero are left
-out.
-"""
+"""Export learned low-rank terms as a peft folder, and adapters as safetensors and JSON."""
 
 from __future__ import annotations
 
@@ -19,32 +14,18 @@ from torch import Tensor, nn
 import ngn
 from experiments.models.adapter import Adapter, attach_adapters
 from experiments.tasks.language.folders import ExportError, check_sums
-from experiments.tasks.language.fused import KINDS, SplitMap, join_maps
+from experiments.tasks.language.fused import join_maps
 from ngn.components.low_rank import LowRankLinear
 from ngn.files import write_atomically
+from ngn.integrations.peft import CONFIG, WEIGHTS
 from ngn.tensor_files import read_checked, write_checked
 
-Terms = dict[str, tuple[Tensor, Tensor]]
-"""Full name of a map → down [m, in] and up [out, m], with the ordering weights folded in."""
-WEIGHTS, CONFIG, EMPTY = "adapter_model.safetensors", "adapter_config.json", "EMPTY.txt"
+EMPTY = "EMPTY.txt"
 ADAPTERS = "adapters.safetensors", "adapters.json"
 
 
-def low_rank_terms(deployed: nn.Module) -> Terms:
-    """Return the low-rank terms of a deployed model; those of q, k and v of a fused map as terms of that map."""
-    found, inside = {}, []
-    for name, part in deployed.named_modules():
-        if isinstance(part, SplitMap):
-            inside += [f"{name}.{kind}" for kind in KINDS]
-            if (terms := part.terms()) is not None:
-                found[name] = terms
-        elif isinstance(part, LowRankLinear) and name not in inside:
-            found[name] = (part.down.detach(), part.up.detach())
-    return found
-
-
 def write_peft(deployed: nn.Module, folder: Path, base: str) -> dict[str, int]:
-    """Write the terms of a deployed model in the format of ``PeftModel.from_pretrained``.
+    """Write the low-rank terms of a deployed model with :func:`ngn.to_peft`; those of q, k and v as of the fused map.
 
     Args:
         folder: created if missing. Without any term it holds only a note, because peft refuses an empty adapter.
@@ -52,66 +33,39 @@ def write_peft(deployed: nn.Module, folder: Path, base: str) -> dict[str, int]:
 
     Returns:
         The rank of every map that has terms.
+
+    Raises:
+        ExportError: if peft would read another model, or an upper map is zero.
     """
-    terms = low_rank_terms(deployed)
-    ranks = {name: down.shape[0] for name, (down, _) in terms.items()}
     for name in (WEIGHTS, CONFIG, EMPTY):
         (folder / name).unlink(missing_ok=True)
+    joined = join_maps(ngn.deploy(deployed, share_frozen=True))
+    terms = {path: part for path, part in joined.named_modules() if isinstance(part, LowRankLinear)}
     if not terms:
         write_atomically(folder / EMPTY, f"No low-rank term was learned. The model equals {base}.\n".encode())
-        return ranks
-    tensors = {}
-    for name, (down, up) in terms.items():
-        tensors[f"base_model.model.{name}.lora_A.weight"] = down
-        tensors[f"base_model.model.{name}.lora_B.weight"] = up
-    largest = max(ranks.values())
-    config = {
-        "peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": base, "inference_mode": True,
-        "r": largest, "lora_alpha": largest, "rank_pattern": ranks, "alpha_pattern": ranks,
-        "target_modules": list(ranks), "lora_dropout": 0.0, "bias": "none", "fan_in_fan_out": False,
-    }  # fmt: skip
-    write_checked(folder / WEIGHTS, tensors, {"format": "pt"})
-    write_atomically(folder / CONFIG, (json.dumps(config, indent=2) + "\n").encode(), replace=True)
-    return ranks
+        return {}
+    if zero := [path for path, part in terms.items() if not bool(part.up.any())]:
+        raise ExportError(f"{folder}: the terms of {', '.join(zero)} are zero, so they were not trained")
+    try:
+        return ngn.to_peft(joined, folder, base=base)
+    except ValueError as fault:
+        raise ExportError(str(fault)) from fault
 
 
-@torch.no_grad()
 def check_peft(folder: Path, base: Any, deployed: nn.Module, ids: Tensor) -> float:
-    """Load a written folder with stock peft and compare it with the deployed model.
+    """Load a written folder with stock peft beside the pretrained ``base``, and return :func:`logit_difference`.
 
     Args:
         base: the pretrained model, whose fused maps are put together again; peft modifies it.
-        ids: a sample, int64 [N, L].
-
-    Returns:
-        The largest difference of logits, relative to the largest logit.
-
-    Raises:
-        ExportError: if the maps, a rank, a scale or the logits differ, or a B is zero.
     """
     from peft import PeftModel
-    from peft.tuners.lora import LoraLayer
 
-    wanted = low_rank_terms(deployed)
-    if not wanted:
-        if (folder / CONFIG).exists():
-            raise ExportError(f"{folder} holds an adapter, but the model has no low-rank terms")
-        return 0.0
+    base = join_maps(base)
+    if (folder / EMPTY).exists():
+        return logit_difference(base, deployed, ids, 1e-4)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # peft uses an old name of transformers
-        adapted: Any = PeftModel.from_pretrained(join_maps(base), folder)
-    layers: dict[str, Any] = {
-        name: part for name, part in adapted.base_model.model.named_modules() if isinstance(part, LoraLayer)
-    }
-    if layers.keys() != wanted.keys():
-        raise ExportError(f"peft attached terms to {sorted(layers)}; expected {sorted(wanted)}")
-    for name, (down, up) in wanted.items():
-        a, b = layers[name].lora_A["default"].weight, layers[name].lora_B["default"].weight
-        same = a.shape == down.shape and torch.equal(a, down.to(a)) and torch.equal(b, up.to(b))
-        if not same or layers[name].scaling["default"] != 1.0 or not bool(b.any()):
-            raise ExportError(f"{folder}: peft reads other terms of {name} than were written")
-    adapted.eval()
-    return logit_difference(adapted, deployed, ids, 1e-4)
+        return logit_difference(PeftModel.from_pretrained(base, folder).eval(), deployed, ids, 1e-4)
 
 
 @torch.no_grad()

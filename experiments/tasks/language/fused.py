@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+import ngn
 from ngn.components.low_rank import LowRankLinear, replace
 
 FUSED = "query_key_value"
@@ -38,29 +39,29 @@ class SplitMap(nn.Module):
         parts = [self.get_submodule(kind)(x).unflatten(-1, (self.heads, -1)) for kind in KINDS]
         return torch.stack(parts, -2).flatten(-3)
 
-    def terms(self) -> tuple[Tensor, Tensor] | None:
-        """Return the terms of all three as terms of the fused map: [m, in] and [out, m]; None without any."""
-        downs, ups = [], []
-        for kind, rows in zip(KINDS, self.rows(), strict=True):
-            part = self.get_submodule(kind)
-            if isinstance(part, LowRankLinear):
-                up = part.up.new_zeros(self.out_features, part.up.shape[1])
-                up[rows.to(up.device)] = part.up.detach()
-                downs.append(part.down.detach())
-                ups.append(up)
-        return (torch.cat(downs), torch.cat(ups, 1)) if ups else None
-
-    def joined(self) -> nn.Linear:
-        """Return the fused map; none of the three may have terms."""
-        parts: list[Any] = [self.get_submodule(kind) for kind in KINDS]
+    def joined(self) -> nn.Module:
+        """Return the fused map, with the terms of all three as terms of it."""
+        kinds: list[Any] = [self.get_submodule(kind) for kind in KINDS]
+        parts = [part.base if isinstance(part, LowRankLinear) else part for part in kinds]
         like: dict[str, Any] = {"device": parts[0].weight.device, "dtype": parts[0].weight.dtype}
         whole = nn.utils.skip_init(
             nn.Linear, parts[0].in_features, self.out_features, parts[0].bias is not None, **like
         )
-        for part, rows in zip(parts, self.rows(), strict=True):
+        downs, ups = [], []
+        for kind, part, rows in zip(kinds, parts, self.rows(), strict=True):
             for own, all_rows in zip(part.parameters(), whole.parameters(), strict=True):
                 all_rows.data[rows.to(own.device)] = own.data
-        return whole.requires_grad_(parts[0].weight.requires_grad)
+            if isinstance(kind, LowRankLinear):
+                up = kind.up.new_zeros(self.out_features, kind.up.shape[1])
+                up[rows.to(up.device)] = kind.up.detach()
+                downs.append(kind.down.detach())
+                ups.append(up)
+        whole.requires_grad_(parts[0].weight.requires_grad)
+        if not ups:
+            return whole
+        terms = LowRankLinear(whole, ngn.FixedCount(sum(map(len, downs)), r=1.0), seed=0, name=FUSED)
+        terms.down.data, terms.up.data = torch.cat(downs), torch.cat(ups, 1)
+        return ngn.deploy(terms, share_frozen=True)
 
 
 def split_maps(model: nn.Module, heads: int) -> nn.Module:

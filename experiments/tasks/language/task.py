@@ -21,7 +21,7 @@ from experiments.core.training import Train
 from experiments.data import synthetic_texts, texts
 from experiments.data.source import data_root
 from experiments.models.adapter import attach_adapters
-from experiments.models.trainer import Trainer
+from experiments.models.trainer import StudyTrainer
 from experiments.store.sources import combined_digest
 from experiments.tasks.base import MiniBatches
 from experiments.tasks.language import Adaptation, pruning
@@ -222,7 +222,7 @@ class AdaptationTask(Task[Attached]):
         """
         if seed not in self.trained:
             learner = WithoutSizes(self._trainable(self.fresh())).to(self.device)
-            Trainer(
+            StudyTrainer(
                 learner, self.batches(self.plan, seed), self.loss, self.plan.plan(len(self.train)), weight=self.weight,
                 progress=self.progress, title=f"{self.settings.name} s{seed} all weights",
                 eight_bit=self.plan.optimizer == "adamw8bit",

@@ -10,7 +10,7 @@ from torch import nn
 import ngn
 from experiments.methods.low_rank import AdaLoRA
 from experiments.methods.low_rank.adalora import AdaLoRALearner
-from experiments.models.trainer import Trainer
+from experiments.models.trainer import StudyTrainer
 from experiments.tasks.language.base import tiny_base
 
 peft = pytest.importorskip("peft")
@@ -45,7 +45,7 @@ def loss(model, ids):
 
 def trainer(learner, steps=STEPS, **settings):
     plan = ngn.TrainPlan(steps=steps, lr=1e-2)
-    return Trainer(learner, Same(), loss, plan, progress="never", **settings)
+    return StudyTrainer(learner, Same(), loss, plan, progress="never", **settings)
 
 
 def test_training_equals_the_one_that_peft_documents():

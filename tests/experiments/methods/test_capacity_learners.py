@@ -15,7 +15,7 @@ from experiments.methods.gates.decay import DecayGate
 from experiments.methods.gates.l0 import LIMIT, HardConcrete
 from experiments.methods.gates.ste import StraightThrough
 from experiments.models.parallel import ParallelModel
-from experiments.models.trainer import Trainer
+from experiments.models.trainer import StudyTrainer
 from ngn.components.base import OrderedSum
 from ngn.learner import CapacityLearner
 from ngn.streams import generator
@@ -229,7 +229,7 @@ def trainer(method, seeds, lr, how, **settings):
     learner = made(ParallelModel(OrderedSum(MLP.bank(capacity.K, seeds).double(), capacity)))
     batches = FullBatches(Split(MLP.x(torch.float64), torch.arange(33, dtype=torch.float64).sin().view(11, 3)))
     plan = TrainPlan(steps=30, lr=lr, lr_boundary=0.1, clip=0.5, **how)
-    return Trainer(learner, batches, Supervised(mean_squared_error), plan, progress="never", **settings)
+    return StudyTrainer(learner, batches, Supervised(mean_squared_error), plan, progress="never", **settings)
 
 
 PLANS = [

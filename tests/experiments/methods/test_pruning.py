@@ -16,7 +16,7 @@ from experiments.data import DataError
 from experiments.methods import METHODS
 from experiments.methods.pruning import published
 from experiments.methods.pruning.cutting import ModuleRun
-from experiments.models.trainer import Trainer
+from experiments.models.trainer import StudyTrainer
 from experiments.runs import launch
 from experiments.runs.models import load_model
 from experiments.runs.phases import learner_of, plan_of
@@ -101,7 +101,7 @@ def test_a_training_resumes_bit_by_bit_before_and_after_its_cut(method, stop, tm
         task, stack = make_task(config, CPU), Stack.of(config)
         learner, batches = learner_of(stack, task), task.batches(config.train, 0)
         plan = plan_of(stack, task.samples(config.train))
-        return Trainer(learner, batches, task.loss, plan, progress="never", shrink=True, **settings)
+        return StudyTrainer(learner, batches, task.loss, plan, progress="never", shrink=True, **settings)
 
     resumed(trainer, tmp_path, stop)
 
@@ -176,7 +176,7 @@ def test_sizes_of_the_transformer_part_on_held_out_text():
     config = configuration("tinystories", "ngn", **{"schedule.commit": 0.5})
     task = make_task(config, CPU)
     learner = learner_of(Stack.of(config), task)
-    Trainer(
+    StudyTrainer(
         learner, task.batches(config.train, 0), task.loss, plan_of(Stack.of(config), 1), held_out=task.held_out,
         progress="never", shrink=True,
     ).fit()  # fmt: skip

@@ -10,7 +10,7 @@ from torch import nn
 
 import ngn
 from experiments.models.optim import EightBitAdamW
-from experiments.models.trainer import Trainer
+from experiments.models.trainer import StudyTrainer
 from ngn.train.batches import FullBatches, Split
 from ngn.train.plan import TrainPlan
 
@@ -62,7 +62,7 @@ def trained(kind, dtype, seed=0, **settings):
     learner = ngn.learn_sizes(llama(dtype), sizes, lambda0=1e-3)
     plan = TrainPlan(steps=60, lr=3e-3, optimizer="adamw", weight_decay=0.01)
     settings |= {"eight_bit": kind == "adamw8bit"}
-    trainer = Trainer(learner, Words(seed), loss, plan, progress="never", **settings)
+    trainer = StudyTrainer(learner, Words(seed), loss, plan, progress="never", **settings)
     return trainer, torch.from_numpy(trainer.fit().curves["task"][:, 0])
 
 
@@ -114,7 +114,7 @@ def refused(lr=1e-3, **settings):
         TrainPlan(steps=1, lr=lr, optimizer="adamw"),
     )
     criterion = ngn.Supervised(nn.functional.mse_loss)
-    Trainer(learner, batches, criterion, plan, progress="never", eight_bit=True, **settings).fit()
+    StudyTrainer(learner, batches, criterion, plan, progress="never", eight_bit=True, **settings).fit()
 
 
 def test_without_its_package_the_command_is_named(monkeypatch):

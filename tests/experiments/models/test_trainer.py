@@ -8,7 +8,7 @@ import torch
 import ngn
 from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel
-from experiments.models.trainer import Trainer
+from experiments.models.trainer import StudyTrainer
 from experiments.tasks.base import SupervisedTask
 from ngn.components.base import OrderedSum
 from ngn.components.low_rank import attach_low_rank
@@ -33,7 +33,7 @@ def learner_of(seeds, K=5, **gate):
 
 def trainer_of(learner, steps=40, folder=None, on_step=None, **plan):
     settings = {"lr": 1e-2, "lr_boundary": 5e-2, "lr_shape": COSINE, "clip": 0.05, **plan}
-    return Trainer(
+    return StudyTrainer(
         learner,
         FullBatches(Split(X, Y)),
         MSE,
@@ -166,7 +166,7 @@ def test_weighted_micro_batches_have_the_gradient_of_one_batch(counts):
     def trained(batches, accumulate, weight=kept):
         learner = CapacityLearner(OrderedSum(MLPBank([1, 4, 1], 3, 0), CountGate(3, lambda0=1e-3))).double()
         plan = TrainPlan(steps=3, lr=1e-2, accumulate=accumulate)
-        history = Trainer(learner, batches, masked, plan, weight=weight, progress="never").fit()
+        history = StudyTrainer(learner, batches, masked, plan, weight=weight, progress="never").fit()
         return [*learner.state().values(), torch.from_numpy(history.curves["task"])]
 
     parts = trained(Parts(), 3)

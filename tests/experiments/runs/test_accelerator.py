@@ -13,7 +13,7 @@ from on_device import QUICK, SLOW, config_of, same_on_device
 
 from experiments.core.config import Config
 from experiments.core.task import Task
-from experiments.models.trainer import Trainer
+from experiments.models.trainer import StudyTrainer
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task
@@ -81,7 +81,7 @@ def waits_in_a_step(config: Config) -> dict[str, int]:
         task: Task[Any] = make_task(config, DEVICE)
         learner = learner_of(stack, task, config.method.sizes(config.gate)).to(DEVICE)
         batches, plan = task.batches(config.train, stack.seeds), plan_of(stack, task.samples(config.train))
-        Trainer(
+        StudyTrainer(
             learner, batches, task.loss, plan, weight=task.weight, progress="never",
             on_step=lambda _: seen.append(waits.copy()),
         ).fit()  # fmt: skip

@@ -13,7 +13,7 @@ from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.schema import branch_of, branch_phase
 from experiments.core.config import Config
-from experiments.models.trainer import Trainer
+from experiments.models.trainer import StudyTrainer
 from experiments.runs.launch import launch
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
@@ -63,12 +63,12 @@ def test_a_branch_is_a_new_training_from_the_grown_parameters(tmp_path: Path, K:
     task = make_task(config, torch.device("cpu"))
     grown = learner_of(Stack.of(config), task)
     batches = task.batches(config.train, config.seed.value)
-    Trainer(grown, batches, task.loss, plan_of(Stack.of(config), len(task.train)), progress="never").fit()
+    StudyTrainer(grown, batches, task.loss, plan_of(Stack.of(config), len(task.train)), progress="never").fit()
     for factor, name in zip(FACTORS, NAMES, strict=True):
         branch = Stack.of(branch_of(config, factor))
         fresh = learner_of(branch, task)
         fresh.restore(grown.state())
-        history = Trainer(fresh, batches, task.loss, plan_of(branch, len(task.train)), progress="never").fit()
+        history = StudyTrainer(fresh, batches, task.loss, plan_of(branch, len(task.train)), progress="never").fit()
         assert np.array_equal(history.curves["task"][:, 0].astype(np.float32), curves[f"{name}.task"])
         assert np.array_equal(history.curves["t"][:, 0].astype(np.float32), curves[f"{name}.t"])
 

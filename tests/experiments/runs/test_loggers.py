@@ -13,7 +13,7 @@ from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.run_files import Run
 from experiments.core.config import Config
-from experiments.models.trainer import Trainer
+from experiments.models.trainer import StudyTrainer
 from experiments.runs import loggers
 from experiments.runs.launch import launch
 from experiments.store.records import Store
@@ -44,17 +44,17 @@ def test_csv_holds_the_points_of_the_record_for_every_run_of_a_stack(tmp_path: P
 
 def test_after_an_interruption_no_point_is_missing_or_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = short(tmp_path, "csv", engine="torch", checkpoint_seconds=1e-9)
-    real = Trainer._step
+    real = StudyTrainer._step
 
-    def dies(self: Trainer, step: int, *rest: object) -> object:
+    def dies(self: StudyTrainer, step: int, *rest: object) -> object:
         if step == 7:
             raise KeyboardInterrupt
         return real(self, step, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Trainer, "_step", dies)
+    monkeypatch.setattr(StudyTrainer, "_step", dies)
     with pytest.raises(KeyboardInterrupt):
         launch([config])
-    monkeypatch.setattr(Trainer, "_step", real)
+    monkeypatch.setattr(StudyTrainer, "_step", real)
     assert launch([config])[0].status == "complete"
     assert [int(row["step"]) for row in rows(config)] == list(range(12))
 

@@ -70,7 +70,7 @@ for path in sys.argv[1:]:
 
 def test_saved_models_load_in_another_process(tmp_path: Path) -> None:
     keys = {"save": "deployed", "results": str(tmp_path), "progress": "never", "phases": ["grown", "fixed"]}
-    keys |= {"continue_with": [10.0]}
+    keys |= {"continue_with": [10.0], "train.steps": 12}
     paths = []
     for task in ("regression1d", "cora", "twist"):
         configs = [compose({"task": task, "profile": "smoke"}, {**keys, "seed.value": seed}) for seed in range(2)]

@@ -7,7 +7,7 @@ import torch
 from modes import hard_output
 
 from experiments.config.compose import compose
-from experiments.models.trainer import Trainer
+from experiments.models.trainer import StudyTrainer
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task
@@ -22,7 +22,7 @@ def made(gate, **overrides):
     config = compose({"task": "twist", "gate": gate, "profile": "smoke"}, keys)
     task, stack = make_task(config, torch.device("cpu")), Stack.of(config)
     batches, plan = task.batches(config.train, stack.seeds), plan_of(stack, task.samples(config.train))
-    return task, Trainer(learner_of(stack, task), batches, task.loss, plan, progress="never")
+    return task, StudyTrainer(learner_of(stack, task), batches, task.loss, plan, progress="never")
 
 
 def spread(learner, sizes):
@@ -80,7 +80,7 @@ def test_a_fixed_model_has_the_count_of_each_layer_and_its_weights():
     assert learner.count().tolist() == counts
     assert [group.bank.K for group in learner.axes] == counts
     assert learner.axes[1].capacity.w.tolist() == pytest.approx([1, (0.5 + 0.25 / 3), (0.5 + 0.25 / 3) ** 2])
-    trainer = Trainer(
+    trainer = StudyTrainer(
         learner, task.batches(config.train, 0), task.loss, plan_of(Stack.of(config), 64), progress="never"
     )
     losses = trainer.fit().curves["loss"]

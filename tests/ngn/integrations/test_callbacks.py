@@ -151,6 +151,33 @@ def test_the_cost_is_shown_beside_t(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")  # Lightning's own
+@pytest.mark.parametrize("way", ["price", "budget"])
+@pytest.mark.parametrize("shrink", [True, False])
+def test_lightning_loads_a_checkpoint_of_a_module_that_holds_its_learner(tmp_path, way, shrink):
+    lightning = pytest.importorskip("lightning.pytorch")
+
+    class Module(lightning_module(lightning)):
+        def __init__(self):
+            super().__init__(model=torch.nn.Identity())
+            self.learner = made(way)
+
+        def training_step(self, batch):
+            return self.learner(*batch)["loss"]
+
+    from ngn.integrations.lightning import SizesCallback
+
+    module = Module()
+    settings = QUIET | {"enable_checkpointing": False, "max_steps": 16}
+    trainer = lightning.Trainer(callbacks=[SizesCallback(module.learner, 0.2, shrink)], **settings)
+    trainer.fit(module, LOADER)
+    trainer.save_checkpoint(tmp_path / "last.ckpt")
+    again = Module.load_from_checkpoint(tmp_path / "last.ckpt")
+    small, read = module.learner.deploy(), again.learner.deploy()
+    assert read.mlp[0].out_features == small.mlp[0].out_features < 12
+    assert torch.equal(read(X), small(X))
+
+
+@pytest.mark.filterwarnings("ignore")  # Lightning's own
 def test_lightning_deploys_its_average_and_needs_a_number_of_steps(tmp_path):
     """Lightning averages buffers, too, and replaces the module by the average at the end."""
     lightning = pytest.importorskip("lightning.pytorch")

@@ -10,7 +10,7 @@ import warnings
 import pytest
 import torch
 import torch.nn.functional as F
-from sizable import chain
+from sizable import Forward, chain, cut_exactly
 from torch import nn
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
@@ -26,16 +26,10 @@ pytestmark = [  # torch's own
 ]
 
 
-class Parts(nn.Module):
+def parts(middle, wide: int = 16) -> nn.Module:
     """Two branches: one passes ``middle``, the other has a size of its own in any case."""
-
-    def __init__(self, middle, wide: int = 16) -> None:
-        super().__init__()
-        self.up, self.middle, self.down = nn.Linear(8, 16), middle, nn.Linear(wide, 3)
-        self.beside = chain(8, 12, nn.ReLU(), 3)
-
-    def forward(self, x):
-        return self.down(self.middle(self.up(x).relu())) + self.beside(x)
+    maps = {"up": nn.Linear(8, 16), "down": nn.Linear(wide, 3), "beside": chain(8, 12, nn.ReLU(), 3)}
+    return Forward(lambda own, x: own.down(own.middle(own.up(x).relu())) + own.beside(x), middle=middle, **maps)
 
 
 @torch.jit.script
@@ -79,13 +73,14 @@ def scripted(*layers: nn.Module) -> nn.Module:
     return torch.jit.script(nn.Sequential(*layers)).eval()
 
 
+UP = {"up": "16 units", "beside.0": "12 units"}
 CUT: dict[str, tuple] = {
-    "a scripted function": (lambda: mish, ["up", "beside.0"]),
-    "a package": (lambda: Holding(math), ["up", "beside.0"]),
-    "scripted activations": (lambda: scripted(nn.ReLU(), nn.Tanh()), ["up", "beside.0"]),
-    "a map over rows": (lambda: torch.vmap(torch.tanh), ["up", "beside.0"]),
-    "weights in a buffer": (Buffer, ["up", "beside.0", "middle"]),
-    "a symbolic trace": (lambda: torch.fx.symbolic_trace(chain(16, 16)), ["up", "beside.0", "middle.0"]),
+    "a scripted function": (lambda: mish, UP),
+    "a package": (lambda: Forward(lambda own, h: h * own.held.sqrt(2.0), held=math), UP),
+    "scripted activations": (lambda: scripted(nn.ReLU(), nn.Tanh()), UP),
+    "a map over rows": (lambda: torch.vmap(torch.tanh), UP),
+    "weights in a buffer": (Buffer, UP | {"middle": "16 units"}),
+    "a symbolic trace": (lambda: torch.fx.symbolic_trace(chain(16, 16)), UP | {"middle.0": "16 units"}),
 }
 FIXED: dict[str, tuple] = {
     "scripted code": (lambda: scripted(nn.Linear(16, 16)), "a tensor of scripted code in middle.0"),
@@ -105,32 +100,16 @@ FIXED: dict[str, tuple] = {
 }
 
 
-class Holding(nn.Module):
-    def __init__(self, held: object) -> None:
-        super().__init__()
-        self.held = held
-
-    def forward(self, h):
-        return h * self.held.sqrt(2.0)
-
-
 @pytest.mark.parametrize("part", CUT)
 def test_units_pass_through_it(part, tmp_path):
-    make, names = CUT[part]
-    learner = ngn.learn_sizes(Parts(make()).eval(), example=X, t0=2.2)
-    assert sorted(learner.names) == sorted(names)
-    for count in (1, 2, 5):
-        assert difference(learner.model, learner.axes, X[:count], lambda axis, n=count: min(axis.K, n)) is None
-    learner(X).square().mean().backward()
-    small = learner.deploy(example=X, unsettled="allow")
-    assert small.up.out_features == 3
-    ngn.save(small, tmp_path / "small.safetensors")
+    make, wanted = CUT[part]
+    cut_exactly(lambda: parts(make()), X, tmp_path, wanted)
 
 
 @pytest.mark.parametrize("part", FIXED)
 def test_what_it_touches_is_fixed_and_the_rest_is_cut(part):
     make, reason = FIXED[part]
-    learner = ngn.learn_sizes(Parts(make()).eval(), example=X, t0=2.2)
+    learner = ngn.learn_sizes(parts(make()).eval(), example=X, t0=2.2)
     reasons = [fixed.reason for fixed in learner.found.fixed if "up" in fixed.members]
     assert any(re.search(reason, each) for each in reasons), reasons
     assert "up" not in learner.names
@@ -139,7 +118,7 @@ def test_what_it_touches_is_fixed_and_the_rest_is_cut(part):
 
 @pytest.mark.parametrize("way", ["a part", "the model", "a method", "without breaks"])
 def test_compiled_parts_are_learned_and_cut(way):
-    model = Parts(nn.Linear(16, 10), 10)
+    model = parts(nn.Linear(16, 10), 10)
     if way == "the model":
         model = torch.compile(model, backend="eager")
     elif way == "a method":
@@ -159,44 +138,33 @@ def test_compiled_parts_are_learned_and_cut(way):
         torch.testing.assert_close(small(X[:2]), learner(X[:2]))
 
 
-class Attending(nn.Module):
+def test_heads_of_flexible_attention_are_found():
     """Blocks of positions, and functions of them, that are the same for all heads."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.qkv, self.out = nn.Linear(8, 48), nn.Linear(16, 8)
-
-    def forward(self, x):
-        q, k, v = self.qkv(x).unflatten(-1, (3, -1, 4)).permute(2, 0, 3, 1, 4)
+    def attend(own, x):
+        q, k, v = own.qkv(x).unflatten(-1, (3, -1, 4)).permute(2, 0, 3, 1, 4)
         blocks = create_block_mask(lambda b, h, i, j: i >= j, None, None, q.shape[2], q.shape[2], device="cpu")
         h = flex_attention(q, k, v, score_mod=lambda score, b, h, i, j: score + (i - j), block_mask=blocks)
-        return self.out(h.transpose(1, 2).flatten(2))
+        return own.out(h.transpose(1, 2).flatten(2))
 
-
-def test_heads_of_flexible_attention_are_found():
-    model, x = Attending().requires_grad_(False), torch.randn(2, 5, 8)
+    model = Forward(attend, qkv=nn.Linear(8, 48), out=nn.Linear(16, 8)).requires_grad_(False)
+    x = torch.randn(2, 5, 8)
     learner = ngn.learn_sizes(model, example=x)
     assert [axis.unit for axis in learner.axes] == ["heads"]
     assert difference(model, learner.axes, x, lambda axis: 2) is None
 
 
-class Energy(nn.Module):
+def energy(own, x):
     """The output is a gradient: forces of an energy."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.mlp = chain(8, 16, 1)
-
-    def forward(self, x):
-        with torch.enable_grad():
-            x = x.detach().requires_grad_()
-            return torch.autograd.grad(self.mlp(x).sum(), x, create_graph=True)[0]
+    with torch.enable_grad():
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad(own.mlp(x).sum(), x, create_graph=True)[0]
 
 
 @pytest.mark.parametrize("way", ["a gradient", "a transform"])
 def test_losses_of_gradients_have_gradients(way):
     """As if the gates were written out: the gradient of every weight and of the boundary is that of c(tau) W."""
-    model = Energy() if way == "a gradient" else Parts(torch.vmap(torch.tanh))
+    model = Forward(energy, mlp=chain(8, 16, 1)) if way == "a gradient" else parts(torch.vmap(torch.tanh))
     learner = ngn.learn_sizes(model, example=X, t0=3.3, by_importance=None)
     wanted = [p.detach().clone() for p in learner.parameters()]
     for p in learner.controller_parameters():

@@ -1,4 +1,4 @@
-"""The ranks of a peft model: the adapter of the deployed model is written, and read by peft as it is."""
+"""Learned ranks, of LoRA or of ngn: the adapter of the deployed model is written, and read by peft as it is."""
 
 import itertools
 import re
@@ -70,6 +70,7 @@ SETTINGS = {
     "odd": (llama, {"target_modules": PAIR, "init_lora_weights": "orthogonal"}),
     "alike": (Alike, {"target_modules": ["map", "embed"]}),
     "images": (Images, {"target_modules": ["conv"]}),
+    "expression": (llama, {"target_modules": r".*[.]self_attn[.](q|v)_proj", "use_dora": True, "use_rslora": True}),
 }
 
 
@@ -118,7 +119,7 @@ def test_stock_peft_reads_the_deployed_adapter(setting, tmp_path):
     usual = ranks_of(model)
     learner = learned(model)
     small = learner.deploy(example={"input_ids": IDS})
-    small.save_pretrained(tmp_path)
+    ngn.to_peft(small, tmp_path, example={"input_ids": IDS})  # which calls save_pretrained, and reads it back
     back = read(tmp_path, base)
     assert ranks_of(back) == ranks_of(small) != usual == ranks_of(model)
     torch.testing.assert_close(answers(back), answers(small), rtol=0, atol=1e-5)
@@ -132,7 +133,7 @@ def test_only_the_adapter_that_was_learned_gets_other_ranks(tmp_path):
     model.set_adapter("two")
     learner = learned(model, "lora_A.two")
     small = learner.deploy()
-    small.save_pretrained(tmp_path)
+    ngn.to_peft(small, tmp_path, example={"input_ids": IDS})
     for name in ("default", "two"):
         small.set_adapter(name)
         back = read(tmp_path / (name if name != "default" else ""), llama)
@@ -163,3 +164,84 @@ def test_a_merged_adapter_cannot_be_cut():
     learner.model.merge_adapter()
     with pytest.raises(ValueError, match="unmerge_adapter"):
         learner.deploy()
+
+
+def with_terms(base, sizes, trained=(), **settings):
+    """A learner of terms beside frozen maps, whose values are not what they start as."""
+    learner = ngn.learn_sizes(model := made(base), sizes, frozen=True, **settings)
+    for path in trained:
+        model.get_submodule(path).requires_grad_(True)
+    for p in model.parameters():
+        if p.requires_grad and p.dim() > 1:
+            nn.init.normal_(p, 0.0, 0.3)
+    return learner
+
+
+TERMS = {
+    "llama": (llama, {"**.q_proj": ngn.Rank(4, t0=2.2), "**.v_proj": ngn.Rank(4)}, []),
+    "head": (llama, {"**.mlp.*_proj": ngn.Rank(3, t0=1.2)}, ["model.norm", "lm_head"]),
+    "alike": (Alike, {"map": ngn.Rank(3, t0=1.2), "sub.map": ngn.Rank(3, t0=2.2)}, ["embed"]),
+    "power": (Alike, {"**.map": ngn.Rank(4, t0=2.2, r=0.5)}, []),  # the weights of the order are folded into B
+}
+
+
+@pytest.mark.parametrize("terms", TERMS)
+def test_terms_of_ngn_are_an_adapter(terms, tmp_path):
+    base, sizes, trained = TERMS[terms]
+    learner = with_terms(base, sizes, trained)
+    small = learner.deploy(example={"input_ids": IDS})
+    flags = [p.requires_grad for p in small.parameters()]
+    ranks = ngn.to_peft(small, tmp_path, base="the/base", example={"input_ids": IDS})
+    assert list(ranks.values()) == [n for n in learner.count().tolist() if n]
+    assert [p.requires_grad for p in small.parameters()] == flags
+    back = read(tmp_path, base)
+    assert {path.removeprefix("base_model.model."): r["default"] for path, r in ranks_of(back).items()} == ranks
+    torch.testing.assert_close(answers(back), answers(small), rtol=0, atol=1e-5)
+    assert back.peft_config["default"].base_model_name_or_path == "the/base"
+    assert back.peft_config["default"].modules_to_save == (trained or None)
+
+
+def test_norms_that_count_batches_are_part_of_the_adapter(tmp_path):
+    def base():
+        return nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6), nn.Linear(6, 3))
+
+    learner = with_terms(base, {"0": ngn.Rank(2, t0=1.2)})
+    x = torch.randn(16, 6)
+    learner.model.train()(x * 3 + 1)
+    small = learner.deploy(example=x)
+    ngn.to_peft(small, tmp_path, example=x)
+    torch.testing.assert_close(read(tmp_path, base).eval()(x), small(x), rtol=0, atol=1e-6)
+
+
+def test_what_an_adapter_cannot_hold_is_not_written(tmp_path):
+    def refused(why, learner):
+        with pytest.raises(ValueError, match=why):
+            ngn.to_peft(learner.deploy(unsettled="allow"), tmp_path)
+
+    ranks = {"**.q_proj": ngn.Rank(2, t0=1.2)}
+    refused("other sizes were learned, too: .*mlp", with_terms(llama, ranks | {"**.mlp": ngn.Width(8, t0=3.0)}))
+    refused("Call ngn.learn_sizes with frozen=True", ngn.learn_sizes(llama(), ranks))
+    refused("every rank is zero", with_terms(llama, {"**.q_proj": ngn.Rank(2)}))
+    with pytest.raises(TypeError, match="not a learner"):
+        ngn.to_peft(with_terms(llama, ranks), tmp_path)
+    damaged = learned(adapted(llama, target_modules=PAIR)).deploy()
+    damaged.base_model.model.model.layers[0].self_attn.q_proj.scaling["default"] = 3.0  # its configuration says another
+    with pytest.raises(ValueError, match="other ranks or scales"):
+        ngn.to_peft(damaged, tmp_path)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_budget_of_lora_counts_what_is_trained():
+    budget = ngn.Budget(parameters="60%")
+    terms = with_terms(llama, {"**.q_proj": ngn.Rank(4)}, budget=budget)
+    assert (terms.reach.smallest, terms.reach.largest) == (0, 2 * 4 * (24 + 24))
+    model = adapted(llama, target_modules=PAIR)
+    ranks = ngn.find_sizes(model, {"input_ids": IDS}).only("**.lora_A.*")
+    learner = ngn.learn_sizes(model, ranks, budget=budget)
+    trained = sum(p.numel() for name, p in model.named_parameters() if "lora_" in name and "size" not in name)
+    assert learner.reach.largest == trained
+    assert learner.cost.exact is not None
+    plan = ngn.TrainPlan(steps=20, lr=1e-3)
+    ngn.fit(learner, [IDS], None, lambda model, x: model(input_ids=x, labels=x).loss, plan, progress="never")
+    small = learner.deploy()
+    assert 0 < sum(p.numel() for name, p in small.named_parameters() if "lora_" in name) <= 0.6 * trained

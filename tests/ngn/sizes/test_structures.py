@@ -1,11 +1,17 @@
-"""Sizes of torch's own modules: found, open at the start, and cut as the hard model says."""
+"""Structures of torch's and of other people's models: each is cut exactly, or the message leads to what works."""
 
 import pytest
 import torch
-from sizable import Fused, Gated, convs
+from sizable import Forward, Fused, Gated, Layers, chain, convs, cut_exactly
 from torch import nn
 
 import ngn
+
+X, IMAGES = torch.randn(2, 5, 8), torch.randn(2, 3, 4, 4)
+WIDE = torch.randn(2, 5, 24)
+IDS = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6]])
+TINY = {"vocab_size": 11, "hidden_size": 24, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 6}
+TINY |= {"num_key_value_heads": 3, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 
 
 def encoder(norm_first: bool = False) -> nn.Module:
@@ -28,68 +34,135 @@ def vision() -> nn.Module:
     )
 
 
-X, IMAGES = torch.randn(2, 5, 8), torch.randn(2, 3, 4, 4)
-CASES = {
-    "two maps": (lambda: nn.Sequential(nn.Linear(8, 24), nn.GELU(), nn.Linear(24, 8)), {"": ngn.Width}, X),
-    "gated": (Gated, {"": ngn.Width}, X),
-    "encoder width": (encoder, {"layers.*": ngn.Width}, X),
-    "encoder heads": (encoder, {"layers.*.self_attn": ngn.Heads}, X),
-    "encoder both, pre-norm": (
+class ViTAttention(nn.Module):
+    """Attention of timm's vision transformers: what the heads have together is an attribute of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_heads, self.head_dim, self.attn_dim = 6, 4, 24
+        self.qkv, self.q_norm, self.proj = nn.Linear(24, 72), nn.LayerNorm(4), nn.Linear(24, 24)
+
+    def forward(self, x):
+        b, n, _ = x.shape
+        q, k, v = self.qkv(x).reshape(b, n, 3, self.num_heads, self.head_dim).permute(2, 0, 3, 1, 4).unbind(0)
+        h = nn.functional.scaled_dot_product_attention(self.q_norm(q), self.q_norm(k), v)
+        return self.proj(h.transpose(1, 2).reshape(b, n, self.attn_dim))
+
+
+def with_terms(base: nn.Linear) -> nn.Module:
+    """A map with the terms of peft's LoRA."""
+    return Forward(
+        lambda own, x: own.base_layer(x) + own.lora_B["default"](own.lora_A["default"](x)),
+        base_layer=base,
+        lora_A=nn.ModuleDict({"default": nn.Linear(base.in_features, 4, bias=False)}),
+        lora_B=nn.ModuleDict({"default": nn.Linear(4, base.out_features, bias=False)}),
+    )
+
+
+def adapted() -> nn.Module:
+    return nn.Sequential(nn.Sequential(with_terms(nn.Linear(24, 48)), nn.GELU(), with_terms(nn.Linear(48, 24))))
+
+
+def recurrent() -> nn.Module:
+    parts = {"embed": nn.Linear(24, 12), "rnn": nn.LSTM(12, 16, batch_first=True), "head": chain(16, 32, nn.ReLU(), 2)}
+    return Forward(lambda own, x: own.head(own.rnn(own.embed(x))[0]), **parts)
+
+
+def language(kind, **more):
+    transformers = pytest.importorskip("transformers")
+    config = getattr(transformers, f"{kind}Config")
+    return getattr(transformers, f"{kind}ForCausalLM")(config(**TINY | more))
+
+
+class Named(Gated):
+    """Activations are given by name."""
+
+    def forward(self, x):
+        return self.w2(input=nn.functional.silu(self.w1(input=x)) * self.w3(input=x))
+
+
+def scaled() -> nn.Module:
+    """A layer that is called with a number first, and by name."""
+    return Forward(lambda own, scale, x: x + scale * own.f(x), f=nn.Linear(8, 8))
+
+
+class Stack(Layers):
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(scale=torch.tensor(0.5), x=x)
+        return x
+
+
+def layers() -> nn.Module:
+    return Stack(scaled(), scaled(), scaled())
+
+
+GATED = {"model": "6 slices"}, {"": ngn.Width(6)}
+HEADS = {"layers.*.self_attn": ngn.Heads()}
+CUT = {
+    "two maps": (lambda: chain(8, 24, nn.GELU(), 8), X, *GATED),
+    "gated": (Gated, X, *GATED),
+    "given by name": (Named, X, *GATED),
+    "aligned": (Gated, X, {"model": "3 slices"}, {"": ngn.Width(round_to=8)}),
+    "encoder": (encoder, X, {"layers.0.self_attn": "4 heads", "layers.1.self_attn": "4 heads"}, HEADS),
+    "encoder, pre-norm": (
         lambda: encoder(True),
-        {"layers.*.self_attn": ngn.Heads, "layers.*": ngn.Width, "layers": ngn.Depth},
         X,
+        {
+            "layers.0.self_attn": "4 heads",
+            "layers.0": "6 slices",
+            "layers.1.self_attn": "4 heads",
+            "layers.1": "6 slices",
+            "layers": "2 layers",
+        },
+        HEADS | {"layers.*": ngn.Width(6), "layers": ngn.Depth()},
     ),
-    "fused heads": (Fused, {"": ngn.Heads}, X),
-    "channels": (vision, {"0": ngn.Channels, "6": ngn.Channels}, IMAGES),
+    "fused heads": (Fused, X, {"model": "4 heads"}, {"": ngn.Heads()}),
+    "timm's attention": (ViTAttention, WIDE, {"model": "6 heads"}, {"": ngn.Heads()}),
+    "heads in pairs": (ViTAttention, WIDE, {"model": "3 heads"}, {"": ngn.Heads(round_to=2)}),
+    "channels": (vision, IMAGES, {"0": "6 channels", "6": "6 channels"}, {"0": ngn.Channels(6), "6": ngn.Channels(6)}),
     "norms of each channel": (
         lambda: convs(nn.InstanceNorm2d(6, affine=True), nn.PReLU(6), nn.PReLU(), nn.Conv2d(6, 4, 1)),
-        {"0": ngn.Channels},
         IMAGES,
+        {"0": "6 channels"},
+        {"0": ngn.Channels(6)},
     ),
     "norms around": (
         lambda: nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 12), nn.PReLU(12), nn.Linear(12, 8), nn.LayerNorm(8)),
-        {"": ngn.Width},
         X[0],
+        *GATED,
     ),
+    "terms and the units between": (
+        adapted,
+        WIDE,
+        {"0.0.lora_A.default": "4 slices", "0.0": "4 slices", "0.2.lora_A.default": "4 slices"},
+        {"0": ngn.Width(4)},
+    ),
+    "units between maps with terms": (
+        adapted,
+        WIDE,
+        {"0.0.base_layer": "16 slices"},
+        {"0.0.base_layer": ngn.Width(16)},
+    ),
+    "beside a recurrent layer": (recurrent, WIDE, {"head": "16 slices"}, {"*": ngn.Width(16)}),
+    "grouped queries in one map": (
+        lambda: language("Falcon", new_decoder_architecture=True, num_kv_heads=3),
+        IDS,
+        {f"transformer.h.{number}.self_attention": "3 heads" for number in range(2)},
+        {"transformer.h.*.self_attention": ngn.Heads()},
+    ),
+    "layers called by name": (layers, X, {"layers": "3 layers"}, {"layers": ngn.Depth()}),
 }
 
 
-def built(case, **gate):
-    make, sizes, x = CASES[case]
-    torch.manual_seed(0)
-    model = make().eval()
-    for module in model.modules():
-        if isinstance(module, nn.BatchNorm2d):
-            module.running_mean.normal_(), module.running_var.uniform_(0.5, 2.0)
-    before = model(x).detach()
-    specs = {name: size(**gate) if size in (ngn.Heads, ngn.Depth) else size(6, **gate) for name, size in sizes.items()}
-    return ngn.learn_sizes(model, specs, example=x), before, x
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_the_start_is_the_original(case):
-    learner, before, x = built(case)
-    assert torch.allclose(learner(x), before, atol=1e-6)
-    assert torch.allclose(learner.deploy(example=x)(x), before, atol=1e-6)
-
-
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("order", [None, lambda name, K: [*reversed(range(K))]])
-def test_what_is_deployed_is_the_hard_model(case, order, tmp_path):
-    learner, before, x = built(case, t0=0.8, by_importance=order)
-    assert set(learner.count().tolist()) == {2}
-    small = learner.deploy(example=x)
-    assert not torch.allclose(small(x), before, atol=1e-2)
-    assert not any(isinstance(module, ngn.OrderedAxis) for module in small.modules())
-    learner.train()
-    (learner(x).square().sum() + learner.penalty()).backward()
-    assert all(bool(p.grad.isfinite()) and float(p.grad) for p in learner.controller_parameters())
-    ngn.save(small, tmp_path / "small")
-    assert torch.equal(ngn.load(built(case, by_importance=order)[0].model, tmp_path / "small")(x), small(x))
+@pytest.mark.parametrize("structure", CUT)
+def test_a_structure_is_cut_exactly(structure, tmp_path):
+    make, x, wanted, sizes = CUT[structure]
+    cut_exactly(make, x, tmp_path, wanted, sizes)
 
 
 def test_a_boundary_beyond_the_last_component_has_settled(recwarn):
-    learner = ngn.CapacityLearner(nn.Sequential(built("two maps")[0].model))
+    learner = ngn.CapacityLearner(nn.Sequential(ngn.learn_sizes(Gated(), {"": ngn.Width(6)}, example=X).model))
     learner.deploy()
     assert learner.report().distance == [0.0]
     assert not recwarn
@@ -97,50 +170,28 @@ def test_a_boundary_beyond_the_last_component_has_settled(recwarn):
 
 @pytest.mark.parametrize("weights", [True, False])
 @pytest.mark.parametrize("batch_first", [True, False])
-@pytest.mark.parametrize("masks", ["none", "causal", "padding", "both", "per head"])
+@pytest.mark.parametrize("masks", ["none", "no batch", "causal", "padding", "both", "per head"])
 def test_attention_is_that_of_torch(masks, batch_first, weights):
     attention = nn.MultiheadAttention(8, 4, batch_first=batch_first, kdim=6, vdim=5)
     q, k, v = torch.randn(3, 3, 8), torch.randn(3, 3, 6), torch.randn(3, 3, 5)
     causal, padding = torch.ones(3, 3, dtype=torch.bool).triu(1), torch.tensor([[False, False, True]] * 3)
     given = {
         "none": {},
+        "no batch": {},
         "causal": {"attn_mask": causal, "is_causal": True},
         "padding": {"key_padding_mask": padding},
         "both": {"attn_mask": causal, "key_padding_mask": padding},
         "per head": {"attn_mask": torch.randn(12, 3, 3), "average_attn_weights": False},
     }[masks]
+    q, k, v = (part[0] if masks == "no batch" else part for part in (q, k, v))
     before = attention(q, k, v, need_weights=weights, **given)
     ngn.learn_sizes(attention, {"": ngn.Heads()}, example=(q, k, v))
     for a, b in zip(attention(q, k, v, need_weights=weights, **given), before, strict=True):
         assert a is b is None or torch.allclose(a, b, atol=1e-6)
-    single = nn.MultiheadAttention(8, 2)
-    before = single(q[0], q[0], q[0])
-    ngn.learn_sizes(single, {"": ngn.Heads()}, example=(q[0],) * 3)
-    assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(single(q[0], q[0], q[0]), before, strict=True))
 
 
-class Residual(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.f = nn.Linear(8, 8)
-
-    def forward(self, scale, x):
-        return x + scale * self.f(x)
-
-
-def test_layers_may_be_called_by_name_and_in_half_precision():
-    class Stack(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layers = nn.ModuleList(Residual() for _ in range(3))
-
-        def forward(self, x):
-            for layer in self.layers:
-                x = layer(scale=torch.tensor(0.5), x=x)
-            return x
-
-    learner = ngn.learn_sizes(Stack(), {"layers": ngn.Depth(t0=1.0)}, example=X)
-    assert len(learner.deploy(example=X).layers) == 2
+def test_layers_may_be_called_in_half_precision():
+    learner = ngn.learn_sizes(layers(), {"layers": ngn.Depth(t0=1.0)}, example=X)
     with torch.autocast("cpu", torch.bfloat16):
         learner(X).sum().backward()
     with pytest.raises(ValueError, match="no input of a layer has the shape of its output"):
@@ -163,23 +214,6 @@ def test_attention_weights_are_the_mean_over_the_heads_that_stay():
         small(X, X, X, attn_mask=torch.zeros(8, 5, 5))
 
 
-def test_activations_may_be_given_by_name():
-    class Named(Gated):
-        def forward(self, x):
-            return self.w2(input=nn.functional.silu(self.w1(input=x)) * self.w3(input=x))
-
-    learner = ngn.learn_sizes(Named(), {"": ngn.Width(6, t0=1.2)}, example=X)
-    small = learner.deploy(example=X, unsettled="allow")
-    assert not small.w2._forward_pre_hooks
-    assert not small.w2._forward_pre_hooks_with_kwargs
-
-
-def test_components_can_be_aligned():
-    learner = ngn.learn_sizes(Gated(), {"": ngn.Width(round_to=8, t0=0.9)}, example=X)
-    assert learner.axes[0].K == 3
-    assert learner.deploy(example=X).w1.out_features == 16
-
-
 def test_batch_norms_that_were_converted_for_several_processes_are_cut():
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 2, 3))
     x = torch.randn(2, 3, 9, 9)
@@ -192,3 +226,35 @@ def test_batch_norms_that_were_converted_for_several_processes_are_cut():
     learner.model[1] = nn.BatchNorm2d(8)  # one that has tensors of its own
     with pytest.raises(ValueError, match=r"cuts BatchNorm2d\.weight, which is not part of the model"):
         learner.deploy()
+
+
+@pytest.mark.parametrize(
+    ("make", "sizes", "x", "message", "followed"),
+    [
+        (
+            recurrent,
+            {"rnn": ngn.Width(4)},
+            WIDE,
+            r"operation .*rnn.* in rnn.* has slices in head\.\d",
+            {"head.*": ngn.Width(4)},
+        ),
+        (
+            lambda: language("Phi3"),
+            {"model.layers.*.self_attn": ngn.Heads(), "model.layers.*.mlp": ngn.Width(4)},
+            IDS,
+            "self_attn: cut to .* Leave it out",
+            {"model.layers.*.mlp": ngn.Width(4)},
+        ),
+        (
+            lambda: nn.Sequential(adapted()),
+            {"0.0.2": ngn.Width(4), "0.0.1": ngn.Width(4)},
+            WIDE,
+            "0.0.1: no slices to cut inside it",
+            {"0.0.2": ngn.Width(4)},
+        ),
+    ],
+)
+def test_the_advice_works(make, sizes, x, message, followed):
+    with pytest.raises(ValueError, match=message):
+        ngn.learn_sizes(make().eval(), sizes, example=x)
+    assert ngn.learn_sizes(make().eval(), followed, example=x).names

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from sizable import Forward, cut_exactly
 from torch import Tensor, library, nn
 from traceable import NETWORKS, ResNet, UNet, example_of, network
 
@@ -11,43 +12,16 @@ import ngn
 from ngn.sizes.trial import difference
 
 
-def found_in(model, example):
-    """Name → length, unit, members, those that read the size behind ">"."""
-    found = {}
-    for group in ngn.find_sizes(model, example):
-        paths = {id(module): path for path, module in model.named_modules()}
+@pytest.mark.parametrize("kind", NETWORKS, ids=lambda kind: kind.__name__)
+def test_networks_have_the_sizes_stated_by_hand_and_are_cut_exactly(kind, tmp_path):
+    x, model = example_of(kind), network(kind)
+    paths = {id(module): path for path, module in model.named_modules()}
+    for group in ngn.find_sizes(model, x):
         consumers = {paths[id(consumer.holder)] for consumer in group.consumers}
         before, after = ([m or "model" for m in group.members if (m in consumers) is read] for read in (False, True))
-        found[group.name] = group.length, group.unit, " ".join([*before, ">", *after])
-    return found
-
-
-@pytest.mark.parametrize("kind", NETWORKS, ids=lambda kind: kind.__name__)
-def test_the_sizes_are_those_stated_by_hand(kind):
-    assert found_in(network(kind), example_of(kind)) == NETWORKS[kind]
-
-
-@pytest.mark.parametrize("kind", NETWORKS, ids=lambda kind: kind.__name__)
-def test_at_any_counts_the_cut_model_computes_what_the_masked_one_does(kind):
-    model, x = network(kind), example_of(kind)
-    before = model(x)
-    learner = ngn.learn_sizes(model, example=x)
-    assert sorted(learner.names) == sorted(NETWORKS[kind])
-    torch.testing.assert_close(learner(x), before, atol=1e-4, rtol=1e-4)
-    random = torch.Generator().manual_seed(2)
-    for _ in range(4):
-        counts = {axis: int(torch.randint(1, axis.K + 1, (), generator=random)) for axis in learner.axes}
-        assert difference(learner.model, learner.axes, x, counts.__getitem__) is None
-
-
-def test_the_model_is_not_modified():
-    model = network(ResNet)
-    model.encoder = nn.TransformerEncoderLayer(8, 2, batch_first=True)
-    model.train()
-    before = [(type(module), str(vars(module))) for module in model.modules()]
-    with pytest.warns(UserWarning, match=r"no pass reaches 12 parameters: encoder\.self_attn\.in_proj_weight, "):
-        ngn.find_sizes(model, example_of(ResNet))
-    assert [(type(module), str(vars(module))) for module in model.modules()] == before
+        assert " ".join([*before, ">", *after]) == NETWORKS[kind][group.name][2]
+    wanted = {name: f"{length} {unit}" for name, (length, unit, _) in NETWORKS[kind].items()}
+    cut_exactly(kind, x, tmp_path, wanted)
 
 
 def test_the_table_says_what_is_not_cut_and_why():
@@ -64,33 +38,9 @@ def test_groups_are_chosen_by_the_names_of_their_modules():
         found.only("layer.0")
 
 
-class Unknown(nn.Module):
-    """An operation without a rule between two layers."""
-
-    def __init__(self, between):
-        super().__init__()
-        self.up, self.down, self.between = nn.Linear(4, 9), nn.Linear(9, 3), between
-
-    def forward(self, x):
-        return self.down(self.between(self.up(x)))
-
-
-@pytest.mark.parametrize(
-    ("between", "reason"),
-    [
-        (lambda h: torch.fft.fft(h).real, "fft_r2c over it in the model"),
-        (lambda h: h.softmax(-1), "softmax over it in the model"),
-        (lambda h: nn.functional.normalize(h, dim=-1), "linalg_vector_norm over it in the model"),
-        (lambda h: h - h.mean(-1, keepdim=True), "mean over it in the model"),
-        (lambda h: h[:, torch.arange(8, -1, -1)], "indexed in the model"),
-        (lambda h: h + torch.arange(9.0), "a constant of the program in the model"),
-        (lambda h: h.sort(-1).values, "sort over it in the model"),
-    ],
-)
-def test_what_mixes_the_units_fixes_them(between, reason):
-    found = ngn.find_sizes(Unknown(between), torch.randn(2, 4))
-    assert not found.groups
-    assert any(reason in fixed.reason for fixed in found.fixed if "up" in fixed.members)
+def between(function) -> nn.Module:
+    """An operation between two layers."""
+    return Forward(lambda own, x: own.down(function(own.up(x))), up=nn.Linear(4, 9), down=nn.Linear(9, 3))
 
 
 def edges(h):
@@ -104,45 +54,6 @@ def filled(h):
     out = h.new_empty(len(h), 2 * h.shape[1])
     out[:, : h.shape[1]], out[:, h.shape[1] :] = h, h.relu()
     return sum(out.chunk(2, 1))
-
-
-@pytest.mark.parametrize(
-    "between",
-    [
-        edges,
-        filled,
-        lambda h: h * torch.ones(len(h), 1).expand(-1, h.shape[1]),
-        lambda h: torch.maximum(h, torch.full((len(h), h.shape[1]), 0.1)) + torch.ones(h.shape[-1]),
-        lambda h: sum(torch.broadcast_tensors(torch.ones(1, 1), h)) + torch.ones(1).tile(h.shape[1]),
-        lambda h: torch.view_as_real(torch.polar(h.abs(), h) * 1j).sum(-1),
-        lambda h: torch.fft.irfft(torch.fft.rfft(h, dim=0), n=len(h), dim=0),
-        lambda h: torch.sparse.mm(torch.eye(len(h)).to_sparse(), h),
-    ],
-)
-def test_what_a_program_makes_as_long_as_the_units_goes_with_them(between):
-    model, x = Unknown(between), torch.randn(2, 4)
-    learner = ngn.learn_sizes(model, example=x, t0=2.2)
-    assert learner.names == ["up"]
-    assert learner.deploy(example=x, unsettled="allow").up.out_features == 3
-
-
-@pytest.mark.parametrize("between", [torch.cos, lambda h: h.exp() + 1, lambda h: h * torch.ones(2, 1)])
-def test_what_maps_zero_to_something_else_does_not_matter(between):
-    model, x = Unknown(between), torch.randn(2, 4)
-    learner = ngn.learn_sizes(model, example=x, t0=2.2)
-    small = learner.deploy(example=x, unsettled="allow")
-    assert small.up.out_features == 3
-
-
-def test_a_parametrised_weight_becomes_a_plain_one():
-    convs = nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 6, 3), nn.ReLU(), nn.Conv2d(6, 2, 1)
-    model = nn.Sequential(*convs)
-    nn.utils.parametrizations.weight_norm(model[2])
-    x = torch.randn(2, 3, 8, 8)
-    learner = ngn.learn_sizes(model, example=x, t0=2.2)
-    assert learner.names == ["0", "2"]  # the norm of the weight, over its inputs, is that of before
-    small = learner.deploy(example=x, unsettled="allow")
-    assert small[0].out_channels == small[2].out_channels == small[4].in_channels == 3
 
 
 class Reshaped(nn.Conv2d):
@@ -160,21 +71,6 @@ class Standardised(nn.Conv2d):
         weight = self.weight.reshape(1, self.out_channels, -1)
         weight = nn.functional.batch_norm(weight, None, None, training=True).reshape_as(self.weight)
         return nn.functional.conv2d(x, weight, self.bias)
-
-
-def test_an_attribute_that_the_cut_sets_in_any_convolution_shrinks_once():
-    model, x = nn.Sequential(Reshaped(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 2, 1)), torch.randn(2, 3, 8, 8)
-    learner = ngn.learn_sizes(model, example=x, t0=2.2)
-    assert learner.names == ["0"]
-    assert learner.deploy(example=x, unsettled="allow")[0].out_channels == 3
-
-
-def test_a_standardised_weight_fixes_its_inputs_and_leaves_its_outputs():
-    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), Standardised(8, 6, 3), nn.ReLU(), nn.Conv2d(6, 2, 1))
-    learner = ngn.learn_sizes(model, example=torch.randn(2, 3, 8, 8))
-    assert learner.names == ["2"]
-    reasons = {fixed.reason for fixed in learner.found.fixed if "0" in fixed.members and fixed.length == 8}
-    assert reasons == {"a norm over it in 2"}
 
 
 class Routed(nn.Module):
@@ -210,54 +106,30 @@ def roi_align(input: Tensor, rois: Tensor) -> Tensor:
     return torch.stack(means)
 
 
-class Detector(nn.Module):
+def detector() -> nn.Module:
     """Regions, which a layer of its own places, of the channels of a convolution."""
 
-    def __init__(self):
-        super().__init__()
-        self.stem, self.places = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 5, 3, padding=1)
-        self.mask, self.head = nn.Conv2d(8, 6, 1), nn.Linear(6, 2)
+    def detect(own, x):
+        h = own.stem(x).relu()
+        regions = roi_align(h, own.places(h).mean((2, 3)).sigmoid())
+        return own.head(own.mask(regions).relu().flatten(1))
 
-    def forward(self, x):
-        h = self.stem(x).relu()
-        regions = roi_align(h, self.places(h).mean((2, 3)).sigmoid())
-        return self.head(self.mask(regions).relu().flatten(1))
+    convs = {"stem": nn.Conv2d(3, 8, 3, padding=1), "places": nn.Conv2d(8, 5, 3, padding=1), "mask": nn.Conv2d(8, 6, 1)}
+    return Forward(detect, **convs, head=nn.Linear(6, 2))
 
 
-def test_regions_of_images_keep_channels_and_fix_their_places():
-    model, x = Detector(), torch.randn(2, 3, 9, 9)
-    found = found_in(model, x)
-    assert found == {"stem": (8, "channels", "stem > places mask"), "mask": (6, "channels", "mask > head")}
-    reasons = {fixed.members: fixed.reason for fixed in ngn.find_sizes(model, x).fixed}
-    assert reasons["places",] == "regions of it are read in the model"
-    learner = ngn.learn_sizes(model, example=x)
-    assert sorted(learner.names) == ["mask", "stem"]
-    assert difference(model, learner.axes, x, lambda axis: 3) is None
+def test_regions_of_images_keep_channels():
+    learner = ngn.learn_sizes(detector(), example=IMAGES)
+    assert {axis.name: axis.K for axis in learner.axes} == {"stem": 8, "mask": 6}
+    assert difference(learner.model, learner.axes, IMAGES, lambda axis: 3) is None
 
 
-class Scaled(nn.Module):
+def scaled(persistent: bool) -> nn.Module:
     """Units times a buffer that a file of the model holds, or not."""
-
-    def __init__(self, persistent: bool) -> None:
-        super().__init__()
-        self.first, self.last = nn.Linear(4, 8), nn.Linear(8, 2)
-        self.register_buffer("scale", torch.rand(8), persistent=persistent)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.last(torch.tanh(self.first(x) * self.scale))
-
-
-def test_units_with_a_buffer_that_no_file_holds_are_fixed(tmp_path):
-    x = torch.randn(3, 4)
-    held = ngn.find_sizes(Scaled(True), x)
-    assert [group.name for group in held.groups] == ["first"]
-    left_out = ngn.find_sizes(Scaled(False), x)
-    assert not left_out.groups
-    assert "a buffer that no file holds in the model" in str(left_out)
-    small = ngn.learn_sizes(Scaled(True), example=x, capacity=lambda _, K: ngn.Retained(K, 3)).deploy()
-    ngn.save(small, tmp_path / "small.safetensors")
-    other = ngn.load(ngn.learn_sizes(Scaled(True), example=x), tmp_path / "small.safetensors")
-    torch.testing.assert_close(other(x), small(x))
+    maps = {"first": nn.Linear(4, 8), "last": nn.Linear(8, 2)}
+    model = Forward(lambda own, x: own.last(torch.tanh(own.first(x) * own.scale)), **maps)
+    model.register_buffer("scale", torch.rand(8), persistent=persistent)
+    return model
 
 
 class Queries(nn.Module):
@@ -282,36 +154,91 @@ class Queries(nn.Module):
         return h[:, :, None].expand(b, self.shared, times, n, w).reshape(b, self.heads, n, w)
 
 
-@pytest.mark.parametrize(("shared", "outer", "heads"), [(1, False, 4), (2, False, 2), (2, True, 2)])
-def test_heads_that_share_keys_go_with_these_or_alone(shared, outer, heads):
-    model, x = Queries(shared, outer), torch.randn(2, 5, 8)
-    (group,) = ngn.find_sizes(model, x)
-    assert (group.length, group.unit) == (heads, "heads")
-    learner = ngn.learn_sizes(model, example=x)
-    assert difference(model, learner.axes, x, lambda axis: 1) is None
-
-
-def test_pooled_channels_in_channels_last_are_found():
-    convs = nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 2)
-    model = nn.Sequential(*convs).to(memory_format=torch.channels_last)
-    x = torch.randn(2, 3, 6, 6).to(memory_format=torch.channels_last)
-    learner = ngn.learn_sizes(model, example=x, t0=2.2)
-    assert learner.deploy(example=x, unsettled="allow")[4].in_features == 3
-
-
-class Mixer(nn.Module):
+def mixer() -> nn.Module:
     """Layers over channels and over tokens: what a layer over tokens reads has the channels in another dimension."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.embed, self.place = nn.Linear(4, 16), nn.Parameter(torch.randn(10, 16))
-        self.tokens, self.back, self.head = nn.Linear(10, 12), nn.Linear(12, 10), nn.Linear(16, 3)
+    def mix(own, x):
+        h = own.embed(x)[:, None].expand(-1, 10, -1) + own.place
+        return own.head(h + own.back(own.tokens(h.mT).relu()).mT).mean(1)
 
-    def forward(self, x: Tensor) -> Tensor:
-        h = self.embed(x)[:, None].expand(-1, 10, -1) + self.place
-        return self.head(h + self.back(self.tokens(h.mT).relu()).mT).mean(1)
+    maps = {"embed": nn.Linear(4, 16), "tokens": nn.Linear(10, 12), "back": nn.Linear(12, 10), "head": nn.Linear(16, 3)}
+    return Forward(mix, place=nn.Parameter(torch.randn(10, 16)), **maps)
 
 
-def test_sizes_that_meet_in_one_activation_are_tried_together():
-    learner = ngn.learn_sizes(Mixer(), example=torch.randn(2, 4))
-    assert sorted(learner.names) == ["place", "tokens"]
+def convs(*parts: nn.Module) -> nn.Sequential:
+    return nn.Sequential(parts[0], nn.ReLU(), *parts[1:], nn.ReLU(), nn.Conv2d(6, 2, 1))
+
+
+def pooled() -> nn.Module:
+    parts = nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 2)
+    return nn.Sequential(*parts).to(memory_format=torch.channels_last)
+
+
+def weight_normed() -> nn.Module:
+    return convs(nn.Conv2d(3, 8, 3), nn.utils.parametrizations.weight_norm(nn.Conv2d(8, 6, 3)))
+
+
+def standardised() -> nn.Module:
+    return convs(nn.Conv2d(3, 8, 3), Standardised(8, 6, 3))
+
+
+ROWS, WORDS, IMAGES = torch.randn(2, 4), torch.randn(2, 5, 8), torch.randn(2, 3, 9, 9)
+LONG_AS_UNITS = [
+    edges,
+    filled,
+    lambda h: h * torch.ones(len(h), 1).expand(-1, h.shape[1]),
+    lambda h: torch.maximum(h, torch.full((len(h), h.shape[1]), 0.1)) + torch.ones(h.shape[-1]),
+    lambda h: sum(torch.broadcast_tensors(torch.ones(1, 1), h)) + torch.ones(1).tile(h.shape[1]),
+    lambda h: torch.view_as_real(torch.polar(h.abs(), h) * 1j).sum(-1),
+    lambda h: torch.fft.irfft(torch.fft.rfft(h, dim=0), n=len(h), dim=0),
+    lambda h: torch.sparse.mm(torch.eye(len(h)).to_sparse(), h),
+]
+NOT_ZERO_AT_ZERO = [torch.cos, lambda h: h.exp() + 1, lambda h: h * torch.ones(2, 1)]
+CUT = {
+    **{
+        f"function {number}": (lambda function=function: between(function), ROWS, {"up": "9 units"})
+        for number, function in enumerate([*LONG_AS_UNITS, *NOT_ZERO_AT_ZERO])
+    },
+    # the norm of the weight, over its inputs, is that of before
+    "weight norm": (weight_normed, IMAGES, {"0": "8 channels", "2": "6 channels"}),
+    "an attribute that the cut sets in any convolution": (
+        lambda: convs(Reshaped(3, 6, 3)), IMAGES, {"0": "6 channels"},
+    ),
+    "a standardised weight": (standardised, IMAGES, {"2": "6 channels"}),
+    "a buffer": (lambda: scaled(True), ROWS, {"first": "8 units"}),
+    "one key for all heads": (lambda: Queries(1, False), WORDS, {"q": "4 heads"}),
+    "repeated keys": (lambda: Queries(2, False), WORDS, {"q": "2 heads"}),
+    "repeated keys, in turn": (lambda: Queries(2, True), WORDS, {"q": "2 heads"}),
+    "channels last": (pooled, IMAGES.to(memory_format=torch.channels_last), {"0": "8 channels"}),
+    "sizes that meet in one activation": (mixer, ROWS, {"place": "16 units", "tokens": "12 units"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("structure", CUT)
+def test_a_structure_is_found_and_cut_exactly(structure, tmp_path):
+    make, x, wanted = CUT[structure]
+    cut_exactly(make, x, tmp_path, wanted)
+
+
+FIXED = {
+    "fft_r2c over it in the model": (lambda: between(lambda h: torch.fft.fft(h).real), ROWS, "up"),
+    "softmax over it in the model": (lambda: between(lambda h: h.softmax(-1)), ROWS, "up"),
+    "linalg_vector_norm over it in the model": (
+        lambda: between(lambda h: nn.functional.normalize(h, dim=-1)), ROWS, "up",
+    ),
+    "mean over it in the model": (lambda: between(lambda h: h - h.mean(-1, keepdim=True)), ROWS, "up"),
+    "indexed in the model": (lambda: between(lambda h: h[:, torch.arange(8, -1, -1)]), ROWS, "up"),
+    "a constant of the program in the model": (lambda: between(lambda h: h + torch.arange(9.0)), ROWS, "up"),
+    "sort over it in the model": (lambda: between(lambda h: h.sort(-1).values), ROWS, "up"),
+    "a buffer that no file holds in the model": (lambda: scaled(False), ROWS, "first"),
+    "a norm over it in 2": (standardised, IMAGES, "0"),
+    "regions of it are read in the model": (detector, IMAGES, "places"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reason", FIXED)
+def test_what_fixes_a_length_is_said(reason):
+    make, x, member = FIXED[reason]
+    found = ngn.find_sizes(make(), x)
+    assert member not in [group.name for group in found.groups]
+    assert any(reason in fixed.reason for fixed in found.fixed if member in fixed.members)

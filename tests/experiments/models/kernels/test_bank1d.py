@@ -14,7 +14,7 @@ from experiments.models.kernels import trainer as module
 from experiments.models.kernels.array_layout import layout_of
 from experiments.models.kernels.libraries import library
 from experiments.models.kernels.trainer import KernelTrainer
-from experiments.models.trainer import Trainer
+from experiments.models.trainer import StudyTrainer
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task
@@ -59,7 +59,7 @@ def test_components_may_enter_and_leave_the_window():
     settings = {"t0": [9.0, 0.5], "beta": (15.0, 15.0), "price": [3.0, -10.0], "r": 0.9}
     how = plan(60, clip=None, lr_boundary=torch.tensor([0.3, 0.3]))
     plain, fast = (BANK.learner([1, 2], stirred=True, K=32, **settings) for _ in range(2))
-    a, b = BANK.train(Trainer, plain, how), BANK.train(KernelTrainer, fast, how)
+    a, b = BANK.train(StudyTrainer, plain, how), BANK.train(KernelTrainer, fast, how)
     left, entered = b.curves["t"][:, 0, 0], b.curves["t"][:, 1, 0]
     assert left[-1] < left[0] - 3, "nothing left the window"
     assert entered[-1] > entered[0] + 2, "nothing entered the window"

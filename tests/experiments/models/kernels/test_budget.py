@@ -7,7 +7,7 @@ from kernel_cases import LEARNED, assert_close_committed, assert_same, learned, 
 from stopping import resumed
 
 from experiments.models.kernels.trainer import KernelTrainer
-from experiments.models.trainer import Trainer
+from experiments.models.trainer import StudyTrainer
 from ngn.allocation import BudgetLearner
 from ngn.budget import Budget
 from ngn.orders import Order
@@ -28,7 +28,7 @@ def test_follows_the_plain_trainer(case, clip):
     """Before and after the commit, for one size and for several that part on evidence."""
     how = plan(60, clip=clip)
     plain, fast = (budgeted(case, [0.3, 0.5, 1.0]) for _ in range(2))
-    a, b = case.train(Trainer, plain, how), case.train(KernelTrainer, fast, how)
+    a, b = case.train(StudyTrainer, plain, how), case.train(KernelTrainer, fast, how)
     for name, values in a.curves.items():
         np.testing.assert_allclose(values, b.curves[name], rtol=1e-4, atol=1e-4)
     assert plain.count().tolist() == fast.count().tolist()
@@ -47,7 +47,7 @@ def test_changing_weights_are_those_of_each_step(kind, tmp_path):
     """Before and after the commit, and after an interruption."""
     case, how, order = LEARNED["bank"], plan(60), {"order": Order(kind, seeds=[0, 1, 2])}
     plain = budgeted(case, [0.3, 0.5, 1.0], **order)
-    a = case.train(Trainer, plain, how)
+    a = case.train(StudyTrainer, plain, how)
 
     def trainer(**settings):
         return case.trainer(KernelTrainer, budgeted(case, [0.3, 0.5, 1.0], **order), how, **settings)
@@ -74,7 +74,7 @@ def test_without_a_preset_number(t0):
     """Components are allocated as the limit rises to the budget, or are all there from the start."""
     case, how = LEARNED["bank"], plan(60)
     plain, fast = (budgeted(case, [0.9, 0.3], K=None, t0=t0) for _ in range(2))
-    case.train(Trainer, plain, how)
+    case.train(StudyTrainer, plain, how)
     case.train(KernelTrainer, fast, how)
     assert plain.axes[0].K == fast.axes[0].K > 12
     assert fast.count().tolist() == plain.count().tolist() == [[10], [3]]

@@ -25,7 +25,7 @@ from experiments.config import run_files
 from experiments.config.compose import compose
 from experiments.core import checkpoint
 from experiments.models.kernels.trainer import KernelTrainer
-from experiments.models.trainer import Trainer
+from experiments.models.trainer import StudyTrainer
 from experiments.runs import training
 from experiments.runs.stack import Stack
 from ngn.methods.ngn import CountGate
@@ -69,7 +69,7 @@ def test_follows_the_plain_trainer(case):
     for steps, atol in ((1, 1e-7), (60, 1e-5)):
         plain, fast = case.learner([3, 4, 5]), case.learner([3, 4, 5])
         how = plan(steps, lr=RATES)
-        a, b = case.train(Trainer, plain, how), case.train(KernelTrainer, fast, how)
+        a, b = case.train(StudyTrainer, plain, how), case.train(KernelTrainer, fast, how)
         assert_close(plain, fast, atol)
         for name, values in a.curves.items():
             np.testing.assert_allclose(values, b.curves[name], rtol=0, atol=10 * atol)
@@ -92,7 +92,7 @@ def test_padding_changes_nothing(name, width, samples):
     """This holds for padded units and padded samples."""
     case, settings = LEARNED[name], {} if width is None else {"width": width}
     plain, fast = (case.learner([1, 2], stirred=True, **settings) for _ in range(2))
-    case.train(Trainer, plain, plan(20), samples)
+    case.train(StudyTrainer, plain, plan(20), samples)
     case.train(KernelTrainer, fast, plan(20), samples)
     assert_close(plain, fast, 5e-6)
 
@@ -107,7 +107,7 @@ def test_clipping_and_decay(case, scope, weight_decay):
     scoped = {"clip": None} if scope is None else {"clip": 0.01, "clip_scope": scope}
     # One Adam step hardly depends on the scale of its gradients; several steps with growing gradients do.
     how = plan(30, weight_decay=weight_decay, **scoped)
-    case.train(Trainer, plain, how)
+    case.train(StudyTrainer, plain, how)
     case.train(KernelTrainer, fast, how)
     assert_close(plain, fast, 4e-6)
     case.train(KernelTrainer, other, plan(30, weight_decay=weight_decay, clip=1e-4))
@@ -149,14 +149,14 @@ def test_resuming_changes_nothing(case, cut, tmp_path):
 
 @learned
 def test_both_trainers_read_each_others_checkpoints(case, tmp_path):
-    for first, second in ((Trainer, KernelTrainer), (KernelTrainer, Trainer)):
+    for first, second in ((StudyTrainer, KernelTrainer), (KernelTrainer, StudyTrainer)):
         folder = tmp_path / first.__name__
         more = {"chunk": 10} if first is KernelTrainer else {}
         more |= {"folder": folder, "checkpoint_seconds": 0.0, "on_step": stop_after(30)}
         with pytest.raises(Stop):
             case.train(first, case.learner([1, 2]), plan(60), **more)
         whole, mixed = case.learner([1, 2]), case.learner([1, 2])
-        case.train(Trainer, whole, plan(60))
+        case.train(StudyTrainer, whole, plan(60))
         assert case.train(second, mixed, plan(60), folder=folder).resumed == 1
         assert_close(whole, mixed, 1e-5)
 
@@ -182,7 +182,7 @@ def test_growth_without_a_preset_number(case, tmp_path):
     assert_same(state(again), state(grown))
 
 
-DIVERGING = [(Trainer, LEARNED["bank"]), *((KernelTrainer, case) for case in (LEARNED | FIXED).values())]
+DIVERGING = [(StudyTrainer, LEARNED["bank"]), *((KernelTrainer, case) for case in (LEARNED | FIXED).values())]
 
 
 @pytest.mark.parametrize(("kind", "case"), DIVERGING)
@@ -202,7 +202,7 @@ def test_divergence_is_seen_at_the_same_step_as_in_the_plain_trainer():
     case, how = LEARNED["bank"], plan(80, lr=torch.tensor([1e-3, 1e30, 1e-3]))
     history = case.train(KernelTrainer, case.learner([1, 2, 3]), how, chunk=5)
     assert 0 < history.diverged_at[1] < 75
-    assert history.diverged_at.tolist() == case.train(Trainer, case.learner([1, 2, 3]), how).diverged_at.tolist()
+    assert history.diverged_at.tolist() == case.train(StudyTrainer, case.learner([1, 2, 3]), how).diverged_at.tolist()
     assert not np.isfinite(history.curves["loss"][-1, 1])
 
 
@@ -233,7 +233,7 @@ def test_evaluations_equal_those_of_the_plain_trainer(case):
         assert not learner.training
         return seen
 
-    plain, fast = evaluations(Trainer), evaluations(KernelTrainer)
+    plain, fast = evaluations(StudyTrainer), evaluations(KernelTrainer)
     assert [step for step, _ in fast] == [step for step, _ in plain] == [20, 40, 50]
     np.testing.assert_allclose([value for _, value in fast], [value for _, value in plain], rtol=1e-4)
 

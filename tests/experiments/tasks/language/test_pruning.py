@@ -10,7 +10,7 @@ from torch import nn
 import ngn
 from experiments.config.compose import compose
 from experiments.tasks import make_task
-from experiments.tasks.language import pruned_files, pruning
+from experiments.tasks.language import pruning
 from experiments.tasks.language.base import PretrainedModel, tiny_base
 from experiments.tasks.language.components import PruneComponent
 from experiments.tasks.language.export import ExportError, logit_difference
@@ -202,6 +202,8 @@ def documents_of(task):
 def test_the_padded_form_is_read_back_as_the_hard_model(family, counts, tmp_path):
     from transformers import AutoModelForCausalLM
 
+    from ngn.integrations.transformers import save
+
     task, config = made(family, backbone="frozen")
     model = task.model(config.gate, 0, started(config, counts))
     learner = ngn.CapacityLearner(model)
@@ -211,8 +213,7 @@ def test_the_padded_form_is_read_back_as_the_hard_model(family, counts, tmp_path
 
     ends = [*task.base.end, 7]
     deployed.generation_config.update(eos_token_id=ends, do_sample=False, repetition_penalty=1.5)
-    stock = pruned_files.pad_layers(deployed)
-    stock.save_pretrained(tmp_path / "stock")
+    save(deployed, tmp_path / "stock", padded=True)
     again = AutoModelForCausalLM.from_pretrained(tmp_path / "stock", dtype=torch.float32)
     assert type(again) is type(task.base.model)
     assert again.config.intermediate_size == 12 * max(counts[1::2])

@@ -9,7 +9,7 @@ from stopping import resumed
 import ngn
 from experiments.config.compose import compose
 from experiments.core.blocks import ConfigError
-from experiments.models.trainer import Trainer
+from experiments.models.trainer import StudyTrainer
 from experiments.tasks import make_task
 from experiments.tasks.language.task import AdaptationTask
 
@@ -29,7 +29,7 @@ def made(task="wikisql_easy", gate="lora", **settings):
 def trainer(task, learner, steps, **rest):
     plan = ngn.TrainPlan(steps=steps, lr=1e-2, accumulate=rest.pop("accumulate", 1))
     train = SimpleNamespace(batch=rest.pop("batch", 8))
-    return Trainer(learner, task.batches(train, 0), task.loss, plan, weight=task.weight, progress="never", **rest)
+    return StudyTrainer(learner, task.batches(train, 0), task.loss, plan, weight=task.weight, progress="never", **rest)
 
 
 @pytest.mark.parametrize("gate", ["lora", "adapter"])
