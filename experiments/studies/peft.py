@@ -162,9 +162,7 @@ def middle_third(ranks: Sequence[int], what: str, task: str) -> Estimate:
     both = middle + max(early, late)
     if both == 0:
         raise Untested(f"{what}: no rank was learned")
-    return Estimate(
-        f"middle third, of it and the larger of the others, {task}", share(middle, both), 0.5, spec=".0%"
-    )
+    return Estimate(f"middle third, of it and the larger of the others, {task}", share(middle, both), 0.5, spec=".0%")
 
 
 def _close(kind: str, title: str) -> tuple[Claim, Claim]:

@@ -1,12 +1,19 @@
-"""Render the page: a template filled with the report's content, the styles, the script and the figures."""
+"""The report as pages: one HTML page that needs nothing else, and the pages of ``docs/`` that are made from records.
+
+The files of ``templates/`` make them from :class:`experiments.report.content.ReportContent`. The HTML page loads no
+other file: figures are pictures in it, and a script adds the filter and the choice of colours.
+"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -16,19 +23,19 @@ from experiments.analysis.claims import BY_CONSTRUCTION, UNTESTED
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import Comparison
 from experiments.analysis.figures import sentence
-from experiments.analysis.tables import Row
+from experiments.analysis.tables import Row, Table
 from experiments.analysis.terminal import interval_text, tex_to_text
-from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_PUBLISHED, NOT_RUN, SETTING
+from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL, NOT_PUBLISHED, NOT_RUN, SETTING
 from experiments.report.alternatives import judged_words, of_the_paper
 from experiments.report.answer import headline, methods
-from experiments.report.content import TEXTS, ReportContent, TableContent
+from experiments.report.content import TEXTS, ReportContent
 from experiments.report.disagreements import reasons
 from experiments.report.drawing import style, svg
 from experiments.report.truncation import evidence
 from experiments.store.records import RecordError, read_record
 from experiments.studies import FIGURES, STUDIES
 
-ASSETS = Path(__file__).with_name("assets")
+TEMPLATES = Path(__file__).with_name("templates")
 
 SIGNS = {
     AGREES: "✓",
@@ -41,11 +48,72 @@ SIGNS = {
     UNTESTED: "–",
 }
 """Verdict → its sign, shown in addition to its colour; in the order of the bars."""
+VERDICTS = [AGREES, DISAGREES, CANNOT_TELL, SETTING, NOT_RUN]
+
+
+def _environment(report: ReportContent, **options: Any) -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(TEMPLATES), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, **options
+    )
+    made.filters.update(plain=tex_to_text, sentence=sentence)
+    made.globals.update(
+        report=report,
+        headline=headline(report),
+        methods=methods(report),
+        reasons=reasons(report.claims),
+        texts=TEXTS,
+        titles={name: FIGURES[name].title for name in report.figures},
+    )
+    return made
+
+
+class _Markdown(str):
+    """Text that is Markdown already."""
+
+
+def _safe(value: Any) -> str:
+    """Return a value as text that cannot end the cell of a table or begin markup."""
+    return value if isinstance(value, _Markdown) else str(value).replace("|", r"\|").replace("<", "&lt;")
+
+
+def _table(heads: Iterable[Any], rows: Iterable[Iterable[Any]]) -> _Markdown:
+    """Return a table."""
+    lines = [[_safe(cell) for cell in row] for row in (heads, *rows)]
+    rule = ["---"] * len(lines[0])
+    return _Markdown("\n".join(f"| {' | '.join(line)} |" for line in (lines[0], rule, *lines[1:])))
+
+
+def _by_verdict(first: Iterable[Any], counts: Mapping[str, int], last: Iterable[Any] = ()) -> list[Any]:
+    """Return a row of a table with the numbers by verdict between its other cells."""
+    return [*first, *(counts[word] or "" for word in VERDICTS), *last]
+
+
+def _markdown(page: str, report: ReportContent) -> str:
+    made = _environment(report, finalize=_safe)
+    wrapped = partial(textwrap.fill, width=120, break_long_words=False, break_on_hyphens=False)
+    made.filters.update(para=wrapped, item=partial(wrapped, initial_indent="- ", subsequent_indent="  "), zip=zip)
+    made.globals.update(table=_table, by_verdict=_by_verdict, verdicts=VERDICTS)
+    return made.get_template(f"{page}.j2").render(
+        # several tables print the same row
+        kernels={name.partition(".")[2]: note for name, note in report.kernel_notes.items()},
+        told=(AGREES, DISAGREES, CANNOT_TELL, BY_CONSTRUCTION),
+        untested=UNTESTED,
+        totals=report.totals,
+        by_chance=LEVEL * report.totals.tests,
+        words={claim.key: claim.word for claim in report.claims},
+        beside={both.study.name: both for both in report.alternatives},
+    )
+
+
+PAGES: Mapping[str, Callable[[ReportContent], str]] = {
+    name: partial(_markdown, name) for name in ("results.md", "disagreements.md", "about_the_paper.md")
+}
+"""Name of a file in ``docs/`` → what renders it."""
 
 
 def script() -> str:
     """Return the page's script."""
-    return f'(() => {{\n"use strict";\n{(ASSETS / "page.js").read_text()}}})();\n'
+    return f'(() => {{\n"use strict";\n{(TEMPLATES / "page.js").read_text()}}})();\n'
 
 
 def encoded(content: bytes) -> str:
@@ -95,68 +163,55 @@ def all_behind(items: Iterable[Comparison], reader: Reader) -> str:
     return "\n\n".join(parts)
 
 
-def row_groups(content: TableContent) -> Iterator[tuple[str, str, list[Comparison]]]:
+def row_groups(table: Table, items: Sequence[Comparison]) -> Iterator[tuple[str, str, list[Comparison]]]:
     """Yield (sub-heading or empty, label, cells) of every row of a table and of its stand-ins, in order."""
     heading = ""
-    for line in content.table.lines:
+    for line in table.lines:
         if not isinstance(line, Row):
             found = re.search(r"\\emph\{(.*?)\}", line)
             heading = tex_to_text(found[1]) if found else heading
             continue
-        of_row = [item for item in content.items if item.row is line]
+        of_row = [item for item in items if item.row is line]
         for name in dict.fromkeys(item.stand_in for item in of_row):
             group = [item for item in of_row if item.stand_in == name]
             yield heading, row_label(group[0]) + (f" (stand-in: {name})" if name else ""), group
             heading = ""
 
 
-def ordered(counts: dict[str, int]) -> list[tuple[str, int]]:
+def ordered(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     """Return counts by verdict in the order of :data:`SIGNS`; other verdicts come last."""
     return [(word, counts[word]) for word in [*SIGNS, *sorted(set(counts) - set(SIGNS))] if counts.get(word)]
 
 
-def _environment() -> Environment:
-    made = Environment(
-        loader=FileSystemLoader(ASSETS),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters.update(plain=tex_to_text, prose=prose, sentence=sentence, key=key_of, label=row_label)
-    made.globals.update(signs=SIGNS, row_groups=row_groups, intervals=interval_text, ordered=ordered)
-    return made
-
-
 def render(report: ReportContent, reader: Reader) -> str:
-    """Render the whole page. Equal records give equal bytes, since the page holds no time of building.
+    """Return the HTML page.
 
     Args:
-        report: the content, the same as that of the pages in ``docs/``.
         reader: the reader that built ``report``.
     """
     drawn = {n: svg.text(style.draw(FIGURES[n], data)) for n, data in report.figures.items() if not data.empty}
-    made = _environment()
-    made.globals["behind"] = lambda items: all_behind(items, reader)
+    made = _environment(report, autoescape=True)
+    made.filters.update(prose=prose, key=key_of, label=row_label)
+    made.globals.update(
+        signs=SIGNS,
+        row_groups=row_groups,
+        intervals=interval_text,
+        ordered=ordered,
+        behind=partial(all_behind, reader=reader),
+    )
     body = made.get_template("body.html").render(
-        report=report,
-        headline=headline(report),
         of_the_paper=of_the_paper(report.claims),
-        reasons=reasons(report.claims),
-        stand_ins=[one.title for one in report.sections if not one.ran_itself and any(i.stand_in for i in one.items)],
+        stand_ins=[s.title for s in report.sections if {*s.counts} <= {NOT_RUN} and any(i.stand_in for i in s.items)],
         damaged=damaged(reader),
         dirty=reader.allow_dirty,
-        methods=methods(report),
-        titles={name: FIGURES[name].title for name in report.figures},
         pictures={name: f"data:image/svg+xml;base64,{encoded(picture.encode())}" for name, picture in drawn.items()},
         studies=STUDIES,
-        texts=TEXTS,
         evidence=evidence(report.truncation),
         judged=judged_words(report.alternatives),
     )
     return made.get_template("page.html").render(
         digest=Markup(encoded(hashlib.sha256(script().encode()).digest())),
-        style=Markup((ASSETS / "page.css").read_text()),
+        style=Markup((TEMPLATES / "page.css").read_text()),
         body=Markup(body),
         script=Markup(script()),
     )
