@@ -20,10 +20,11 @@ from experiments.analysis.figures import Data
 from experiments.analysis.reduce import Cell, reduce_row
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.analysis.tables import OwnTable, Row, Table
+from experiments.config.compose import folders, options
+from experiments.config.identity import identity_keys
 from experiments.core.blocks import ConfigError
 from experiments.report.alternatives import BothSettings, alternatives
 from experiments.report.disagreements import groups
-from experiments.report.settings import Settings, settings_of
 from experiments.report.truncation import TwoWays, two_ways
 from experiments.studies import FIGURES, OWN, STUDIES, judge_all, macros
 
@@ -32,6 +33,36 @@ LICENCES: list[dict[str, str | None]] = yaml.safe_load((_HERE / "licences.yaml")
 """The data sets and the terms of their distributors, as the paper's appendix records them."""
 TEXTS: dict[str, Any] = yaml.safe_load((_HERE / "sections.yaml").read_text())
 """What a reader needs first, and the sections of the report: which tables of the paper each holds, and its text."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a task and gate under ``method=ngn schedule=paper``.
+
+    Attributes:
+        values: every key that a run's identity holds, as YAML.
+        files: what they are merged from. A later file counts.
+    """
+
+    task: str
+    gate: str
+    values: str
+    files: tuple[Path, ...]
+
+
+def settings_of(selections: Iterable[Selection]) -> tuple[Settings, ...]:
+    """Return the settings of each task and gate, in order of appearance."""
+    configs = (selection.config(selection.seeds[0]) for selection in selections)
+    pairs = dict.fromkeys((config.task.name, config.gate.component) for config in configs)
+    return tuple(_settings(task, gate) for task, gate in pairs)
+
+
+def _settings(task: str, gate: str) -> Settings:
+    config = Selection.of({"task": task, "gate": gate, "method": "ngn", "schedule": "paper"}).config(0)
+    model = "none" if config.model is None else config.model.name
+    choices = {"task": task, "gate": gate, "model": model, "setting": f"{task}-{gate}", "method": "ngn"}
+    files = folders()[0] / "config.yaml", *(options(group)[choice] for group, choice in choices.items())
+    return Settings(task, gate, yaml.safe_dump(identity_keys(config), allow_unicode=True), files)
 
 
 @dataclass(frozen=True)

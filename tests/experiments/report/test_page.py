@@ -20,9 +20,8 @@ from experiments.analysis.formats import DASH
 from experiments.analysis.reduce import Cell
 from experiments.core.paths import ROOT
 from experiments.report import pages
-from experiments.report.answer import headline
 from experiments.report.content import OwnContent, ReportContent, build_content
-from experiments.report.pages import prose, render
+from experiments.report.pages import headline, prose, render
 from experiments.store.records import Store
 from experiments.studies import OWN
 from experiments.studies.budgets import BUDGETS

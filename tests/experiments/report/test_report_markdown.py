@@ -17,8 +17,8 @@ import own_records
 
 from experiments.methods import METHODS
 from experiments.report import pages
-from experiments.report.answer import methods
 from experiments.report.content import TEXTS, build_content
+from experiments.report.pages import methods
 from experiments.store.records import Store
 from experiments.studies import macros
 
