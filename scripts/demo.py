@@ -24,8 +24,8 @@ import shutil
 import time
 from collections.abc import Sequence
 
+from experiments.analysis.frame import FlatRecord, record_row
 from experiments.analysis.overview import format_rows
-from experiments.analysis.rows import FlatRecord, record_row
 from experiments.cli.pipes import exit_with
 from experiments.cli.rewrite import seeds_of
 from experiments.config.compose import compose

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.analysis.estimates import difference_of_means, mean
-from experiments.analysis.rows import order
+from experiments.analysis.frame import order
 from experiments.config.compose import nearest
 from experiments.core.blocks import ConfigError
 from experiments.store.record import PHASES
