@@ -129,7 +129,7 @@ class BudgetLearner(CapacityLearner):
 
     def __init__(self, model: nn.Module, budget: Budget) -> None:
         super().__init__(model)
-        self.gates: list[CountGate] = [axis.capacity for axis in self.axes]  # type: ignore[misc]
+        self.gates: list[CountGate]
         if not all(gate.has_boundary for gate in self.gates):
             raise ValueError(
                 "a budget needs boundaries that move: give every axis an ngn.CountGate, or leave capacity= out"
@@ -151,7 +151,7 @@ class BudgetLearner(CapacityLearner):
         self.cost = Cost(model, self.axes, budget.kind, budget.example)
         self.limit = budget.limit(self.cost.full, self.replicas)
         self._costs: tuple[Tensor, tuple[Tensor, Tensor]] | None = None
-        least = tuple(self._allowed(g)[0] for g in range(len(self.axes)))
+        least = tuple(self._allowed(g)[0] for g in range(len(self.gates)))
         smallest = self.cost.measured(least)
         self.reach = Reach(
             budget.kind, smallest, self.limit.reshape(-1).tolist(), None if self.growing else self.cost.full
@@ -203,10 +203,15 @@ class BudgetLearner(CapacityLearner):
 
     def _allowed(self, g: int, before_cuts: bool = False) -> list[int]:
         """The counts that axis ``g`` may end with, or could before components were cut on the way; ascending."""
-        low, K, step = self.cost.smallest[g], self.axes[g].K, self.budget.round_to
-        most = max(K, self.cost.largest[g])
-        K = most if before_cuts else K
-        return sorted(({K} if most == K else set()) | {n for n in range(0, K + 1, step) if n >= low})
+        low, gate, step = self.cost.smallest[g], self.gates[g], self.budget.round_to
+        whole = max(gate.K, self.cost.largest[g])
+        K = whole if before_cuts else gate.K
+        most = K if gate.most is None else min(K, gate.most)
+        counts = ({K} if whole == K else set()) | {*range(0, K + 1, step)}
+        if not (allowed := sorted(n for n in counts if low <= n <= most)):
+            name = self.names[self.cost.size_of.tolist().index(g)]
+            raise ValueError(f"{name}: round_to={step} of the budget leaves no count from {low} to {most}")
+        return allowed
 
     def _within(self, sizes: Tensor, before_cuts: bool = False) -> list[tuple[int, ...]]:
         """The largest counts within the limit of each model, in proportion to ``sizes``, [*R, G].
@@ -230,6 +235,7 @@ class BudgetLearner(CapacityLearner):
     def _advice(self, smallest: float, least: Sequence[int]) -> str:
         """What budgets can be reached, for a message."""
         text = f", with {', '.join(map(str, least))} components" if len(least) < 5 else ""
+        text += " (at_least=)" * any(gate.least > gate.smallest_count for gate in self.gates)
         text += f". Give a budget of at least {smallest:,g}"
         if not self.growing:
             text += f", or a share of at least '{math.ceil(1e3 * smallest / self.cost.full) / 10:g}%'"
@@ -245,14 +251,14 @@ class BudgetLearner(CapacityLearner):
             self._begin()
         if bool(self.sizes.isfinite().all()) and now < 1.0 and (now - float(self.moved)) * UPDATES >= 1.0:
             self._exchange(now - float(self.moved), now)
-            self.sizes.copy_(self.scaled(self._limit_at(now)))
+            self.sizes.copy_(self.scaled(self._limit_at(now), now=now))
             self.moved.fill_(now)
         before = float(self.progress) / (self.gates[0].commit or 1.0)
         self._cutting = int(CUTS * now) > int(CUTS * before)
         passed, self._read = max(0.0, progress - float(self.progress)), False
         self.progress.fill_(progress)
         if (commit := self.gates[0].commit) is not None and progress >= commit and not self.gates[0].committed:
-            settled = torch.tensor(self.final_counts()).reshape(self.count().shape)
+            settled = torch.tensor(self.final_counts()).reshape(self.sizes.shape)
             for g, gate in enumerate(self.gates):
                 gate.settle(settled[..., g])
         super().set_progress(progress)
@@ -296,13 +302,14 @@ class BudgetLearner(CapacityLearner):
         lean = 0.5 * (self._evidence() / self.budget.significance).clamp(-1.0, 1.0)
         return torch.where(sizes < COARSE, (sizes + lean).clamp(min=0.5), sizes)
 
-    def scaled(self, limit: Tensor, even: bool = False) -> Tensor:
+    def scaled(self, limit: Tensor, even: bool = False, now: float = 1.0) -> Tensor:
         """The counts f e_g exp(a_g) with cost ``limit``, [*R]: float64 [*R, G]; a_g = 0 if ``even``.
 
         Without ``even`` no size is larger than what was not cut yet.
         """
         device = self.sizes.device
         most = self._most(device, before_cuts=even)
+        most = most.minimum(most.new_tensor([gate.ceiling(now * (gate.commit or 1.0)) for gate in self.gates]))
         least = torch.tensor([max(0.5, float(n)) for n in self.cost.smallest], dtype=torch.float64, device=device)
         base = self.start.maximum(least) if even else self.start.maximum(least) * self.lead.exp()
 
@@ -338,7 +345,9 @@ class BudgetLearner(CapacityLearner):
         reach = sizes + OPEN * (WIDTH * sizes).clamp(min=1.0)
         step = self.budget.round_to
         most = (reach.reshape(-1, len(self.gates)).amax(0) / step).ceil().int().tolist()
-        return [min(axis.K, n * step) for axis, n in zip(self.axes, most, strict=True)]
+        return [
+            min(axis.K, most[size] * step) for axis, size in zip(self.axes, self.cost.size_of.tolist(), strict=True)
+        ]
 
     def penalty(self) -> Tensor:
         """0, [*R]: the budget takes the place of a price."""
@@ -435,7 +444,6 @@ class BudgetLearner(CapacityLearner):
 
     def after_step(self, step: int) -> None:
         self.after_backward(step)
-        super().after_step(step)
 
     def final_counts(self) -> list[tuple[int, ...]]:
         """The counts to fix at the commit, for each model: their cost is at most its limit."""
@@ -452,7 +460,7 @@ class BudgetLearner(CapacityLearner):
         groups = super()._groups()
         if not groups or not self.gates[0].committed:
             return groups
-        even, z = self.even.int().tolist(), self.strongest.tolist()
+        even, z = (each[self.cost.size_of].tolist() for each in (self.even.int(), self.strongest))
         return [replace(group, even=n, evidence=value) for group, n, value in zip(groups, even, z, strict=True)]
 
     def deploy(self, replica: int | None = None, **settings: Any) -> nn.Module:  # type: ignore[override]
@@ -463,9 +471,9 @@ class BudgetLearner(CapacityLearner):
                 or the model has changed since (a new head, say).
         """
         refuse_diverged(self._sizes_of(replica))
-        counts, limit = self.count().reshape(-1, len(self.gates))[replica or 0], self.limit.reshape(-1)[replica or 0]
-        above = f"{self.budget.kind} are above the budget of {float(limit):,g}"
-        cost = self.cost.measured(tuple(counts.tolist()))
+        counts, limit = self._kept()[replica or 0], float(self.limit.reshape(-1)[replica or 0])
+        above = f"{self.budget.kind} are above the budget of {limit:,g}"
+        cost = self.cost.measured(counts)
         if cost > limit * (1 + min(self.cost.spread, NOISY)):  # times of another process are no closer than that
             reason = (
                 f"sizes are fixed at progress {self.gates[0].commit:g}. Train that far, and in a loop of your own call "
@@ -479,14 +487,10 @@ class BudgetLearner(CapacityLearner):
             raise ValueError(f"{cost:,g} {above}: the model was changed after its sizes were made learnable")
         return small
 
-    def _costs_and_limits(self) -> list[tuple[list[int], float, float]]:
-        """Counts, cost at these counts and limit of each model."""
-        counts, limits = self.count().reshape(-1, len(self.gates)).tolist(), self.limit.reshape(-1).tolist()
-        return [(n, self.cost.measured(tuple(n)), limit) for n, limit in zip(counts, limits, strict=True)]
-
-    def _used(self, cost: float, limit: float) -> str:
-        digits = 3 if self.budget.kind == "milliseconds" else 0
-        return f"{cost:,.{digits}f} of {limit:,.{digits}f} {self.budget.kind}"
+    def _kept(self) -> list[tuple[int, ...]]:
+        """The counts of each model, as costs take them: one for each gate."""
+        counts = torch.stack([gate.count() for gate in self.gates], -1)
+        return [tuple(each) for each in counts.reshape(-1, len(self.gates)).tolist()]
 
     def standing(self) -> str:
         cost, limit = float(self.costs()[0].mean()), float(self.limit.mean())
@@ -496,8 +500,11 @@ class BudgetLearner(CapacityLearner):
         """The cost and the budget of each model, and from when on the budget holds."""
         fixed = self.gates[0].committed
         since = f"{'' if fixed else 'to be '}held from {self.gates[0].commit or 1.0:.0%} of training on"
-        rows = zip(self._costs_and_limits(), self.above.reshape(-1).tolist(), strict=True)
+        costs, digits = map(self.cost.measured, self._kept()), 3 if self.budget.kind == "milliseconds" else 0
         return "; ".join(
-            f"{self._used(cost, limit)} ({cost / limit:.1%}), {since if above or not fixed else 'held throughout'}"
-            for (_, cost, limit), above in rows
+            f"{cost:,.{digits}f} of {limit:,.{digits}f} {self.budget.kind} ({cost / limit:.1%}), "
+            + (since if above or not fixed else "held throughout")
+            for cost, limit, above in zip(
+                costs, *(each.reshape(-1).tolist() for each in (self.limit, self.above)), strict=True
+            )
         )

@@ -87,16 +87,17 @@ class Learner(nn.Module):
             )
         paths = {id(module): path for path, module in model.named_modules()}
         self.names = [axis.name or paths[id(axis)] for axis in self.axes]
-        gates = [axis.capacity for axis in self.axes]
+        gates = self.gates = [*dict.fromkeys(axis.capacity for axis in self.axes)]
         replicas = {gate.replicas for gate in gates} or {None}
         if len(replicas) != 1:
             raise ValueError(f"all axes of a model need the same replicas=, not {sorted(map(str, replicas))}")
         self.replicas = replicas.pop()
         origins = [axis.origin for axis in self.axes if axis.origin is not None]
-        if twice := [n for n, axis in zip(self.names, self.axes, strict=True) if gates.count(axis.capacity) > 1]:
+        held = [axis.capacity for axis in self.axes if not axis.capacity.shared]
+        if twice := [n for n, axis in zip(self.names, self.axes, strict=True) if held.count(axis.capacity) > 1]:
             raise ValueError(
                 f"{listed(twice)} share one {type(gates[0]).__name__}, but every size needs its own: return a new one "
-                "at each call of capacity="
+                "at each call of capacity=, or give a size shared=True"
             )
         if len({*origins}) < len(origins):
             raise ValueError(
@@ -173,7 +174,7 @@ class Learner(nn.Module):
 
     def controller_parameters(self) -> list[nn.Parameter]:
         """The parameters that decide the sizes; they have their own learning rate and no weight decay."""
-        return [p for axis in self.axes for p in axis.capacity.controllers() if p.requires_grad]
+        return [p for gate in self.gates for p in gate.controllers() if p.requires_grad]
 
     def body_parameters(self) -> list[nn.Parameter]:
         """All other trained parameters; those of a size with nothing left have no entries and do not count."""
@@ -305,7 +306,7 @@ class Learner(nn.Module):
         if all(axis.capacity.committed for axis in self.axes):
             device = next((axis.capacity.size().device for axis in self.axes), None)
             return torch.zeros(() if self.replicas is None else self.replicas, dtype=torch.float64, device=device)
-        penalty = of_gates([axis.capacity for axis in self.axes])
+        penalty = of_gates(self.gates)
         self.watch.priced(penalty)
         return penalty
 
@@ -321,8 +322,8 @@ class Learner(nn.Module):
 
     def after_step(self, step: int) -> None:
         """Change parameters after the optimiser's step, while the gradients are still there."""
-        for axis in self.axes:
-            axis.capacity.after_step()
+        for gate in self.gates:
+            gate.after_step()
 
     def finish(self, batches: Any) -> None:
         """Complete the model after the last step: calibrate normalised components on batch 0."""

@@ -196,7 +196,7 @@ class WholeModel:
     @classmethod
     def of(cls, model: nn.Module, axes: Sequence[OrderedAxis]) -> WholeModel:
         """Describe ``model``, which has not been cut."""
-        controllers = (p for axis in axes for p in axis.capacity.controllers() if p.requires_grad)
+        controllers = {p for axis in axes for p in axis.capacity.controllers() if p.requires_grad}
         parameters = sum(p.numel() for p in model.parameters()) - sum(p.numel() for p in controllers)
         small = cut_to(model, axes, [axis.K for axis in axes])
         bare = {id(p): nn.Parameter(p.detach().to("meta"), p.requires_grad) for p in small.parameters()}

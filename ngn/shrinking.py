@@ -225,6 +225,8 @@ def _choices(counts: Mapping[OrderedAxis, int]) -> dict[OrderedAxis, Choice]:
     pairs = (pair for held in spans.values() for pair in combinations(held, 2))
     clashing = {span[2] for a, b in pairs if a[0] < b[1] and b[0] < a[1] for span in (a, b)}
     fewer = {axis: n for axis, n in fewer.items() if axis not in clashing}
+    whole = {axis.capacity for axis in counts if axis not in fewer}  # a shared size is cut in all layers or in none
+    fewer = {axis: n for axis, n in fewer.items() if axis.capacity not in whole}
     return {axis: leading(axis, n) for axis, n in fewer.items()}
 
 
