@@ -112,6 +112,7 @@ class BudgetLearner(CapacityLearner):
     10
     """
 
+    gates: list[CountGate]  # type: ignore[assignment]
     sizes: Tensor
     start: Tensor
     """e, the counts at progress 0."""
@@ -129,7 +130,6 @@ class BudgetLearner(CapacityLearner):
 
     def __init__(self, model: nn.Module, budget: Budget) -> None:
         super().__init__(model)
-        self.gates: list[CountGate]
         if not all(gate.has_boundary for gate in self.gates):
             raise ValueError(
                 "a budget needs boundaries that move: give every axis an ngn.CountGate, or leave capacity= out"

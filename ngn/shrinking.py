@@ -22,6 +22,9 @@ from ngn.cut_modules import TrainingHook, breaks_groups
 from ngn.cuts import Choice, held_by, is_stack
 from ngn.report import WholeModel
 
+Optimizers = Optimizer | Sequence[Optimizer] | None
+Average = nn.Module | dict[str, Any]
+Averages = Average | Sequence[Average]
 _OWN = ("state", "param_groups", "defaults")
 """What torch's optimisers keep; others are searched for optimisers that they wrap, and for tensors."""
 
@@ -249,3 +252,22 @@ def load_cut_states(model: nn.Module) -> None:
         isinstance(getattr(hook, "hook", None), TrainingHook) for hook in model._load_state_dict_pre_hooks.values()
     ):
         model.register_load_state_dict_pre_hook(TrainingHook(cut_to_state))
+
+
+def averages_in(given: Averages, model: nn.Module) -> list[Any]:
+    """The averages as a list, if they are averages of this ``model``.
+
+    Raises:
+        TypeError, ValueError: if they are not.
+    """
+    copies = [given] if isinstance(given, (nn.Module, dict)) else [*given]
+    for each in copies:
+        name = type(each).__name__
+        if not isinstance(each, (nn.Module, dict)):
+            raise TypeError(f"an average is a copy of the model, or a dictionary of tensors, not a {name}")
+        if isinstance(each, nn.Module) and [a.K for a in axes_in(each)] != [a.K for a in axes_in(model)]:
+            raise ValueError(
+                f"the average {name} does not have the sizes of the model: copy the learner or learner.model after "
+                "learn_sizes, and pass the average in every step"
+            )
+    return copies

@@ -102,7 +102,9 @@ def _failed(model: nn.Module, axes: Sequence[OrderedAxis], example: Any, also: A
         for axis, reason in _culprits([axis for axis in axes if axis not in failed], differs).items():
             # what takes the two best of some experts fails on one alone
             able = range(2, min(MOST_NEEDED, axis.K // 2) + 1) if name == "one" and axis.capacity.takes_bounds else ()
-            if least := next((n for n in able if differs([axis], lambda axis, number, n=n: n) is None), None):
+            tried = ((n, {each: each.K for each in axes} | {axis: n}) for n in able)
+            works = (n for n, at in tried if difference(model, axes, example, at.__getitem__, also) is None)
+            if least := next(works, None):
                 axis.capacity.least = max(axis.capacity.least, least)
             else:
                 failed[axis] = f"cut to {name}, the model computes something else ({reason})"
