@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
@@ -11,10 +10,10 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.optim import Optimizer
 
-from ngn.axis import OrderedAxis
 from ngn.boundaries import LR, adam_step, moved_elsewhere
 from ngn.comparison import check_equal
 from ngn.methods.batch import penalty as of_gates
+from ngn.report import distance_of
 from ngn.shrinking import (
     Averages,
     InPlaceCut,
@@ -24,9 +23,9 @@ from ngn.shrinking import (
     optimizers_in,
     shrink,
     uncuttable,
+    warn_of_masks,
 )
 from ngn.sized import SizedModel
-from ngn.tracing.found import listed
 from ngn.watching import refuse_diverged, warn_of_rounding, warn_of_unlearned
 
 
@@ -59,10 +58,6 @@ class Learner(SizedModel):
     >>> _ = ngn.attach_low_rank(model, ["0", "2"], lambda number: ngn.CountGate(8, t0=(2.0, 6.0)[number]), seed=0)
     >>> ngn.Learner(model).count()
     tensor([3, 7])
-    >>> class Rank(ngn.Learner):  # the largest singular values of a matrix
-    ...     def count(self): return (torch.linalg.svdvals(self.model.weight) > 1e-3).sum(-1, keepdim=True)
-    >>> Rank(torch.nn.Linear(3, 3)).count()
-    tensor([3])
     """
 
     def prepare(self, batches: Any) -> None:
@@ -109,7 +104,8 @@ class Learner(SizedModel):
         if (counts := self.wanted_components()) is None:
             return False
         optimizers, copies = optimizers_in(optimizer), averages_in(averages, self.model)
-        self._warn_of_masks(masked := uncuttable(self.axes, optimizers) if optimizers else {})
+        masked = uncuttable(self.axes, optimizers) if optimizers else {}
+        warn_of_masks(self.axes, self.names, masked, self._said)
         counts = [axis.K if axis in masked else n for axis, n in zip(self.axes, counts, strict=True)]
         followers: list[Any] = [*(partial(InPlaceCut.__call__, held=each) for each in copies), *self._followers]
         changed = shrink(self.model, self.axes, counts, optimizers, followers)
@@ -119,7 +115,8 @@ class Learner(SizedModel):
     def check_cuts(self, optimizer: Optimizers, averages: Averages = ()) -> None:
         """Warn of sizes that :meth:`shrink` will leave masked; arguments and errors are those of :meth:`shrink`."""
         averages_in(averages, self.model)
-        self._warn_of_masks(uncuttable(self.axes, optimizers_in(optimizer)) | kept_whole(self.axes))
+        masked = uncuttable(self.axes, optimizers_in(optimizer)) | kept_whole(self.axes)
+        warn_of_masks(self.axes, self.names, masked, self._said)
 
     def on_cut(self, callback: Callable[[InPlaceCut], object]) -> None:
         """Call ``callback`` whenever training has cut parameters in place, after optimisers and averages.
@@ -129,18 +126,6 @@ class Learner(SizedModel):
         calls nothing, as an average comes with its own. Copies of the learner have no callbacks.
         """
         self._followers.append(callback)
-
-    def _warn_of_masks(self, masked: Mapping[OrderedAxis, str]) -> None:
-        """Warn of the sizes that stay masked, each once in a training."""
-        named = {name: masked[axis] for axis, name in zip(self.axes, self.names, strict=True) if axis in masked}
-        if new := [name for name in named if name not in self._said]:
-            self._said.update(new)
-            warnings.warn(
-                f"{listed(new)} cannot be cut in training: {'; '.join(dict.fromkeys(named[name] for name in new))}. "
-                "They stay masked until deploy. The deployed model is the same, but steps do not become cheaper. To "
-                "silence this, leave the optimiser out of learner.step, or give the callback shrink=False",
-                stacklevel=4,
-            )
 
     @property
     def masked(self) -> list[str]:
@@ -294,7 +279,7 @@ class Learner(SizedModel):
         refuse_diverged(sizes)
         small = self.cut(replica, share_frozen)
         if unsettled == "warn":
-            distance = self._distance()
+            distance = distance_of(self.axes, self.size()) if self.has_boundary else None
             warn_of_unlearned(self.watch)
             warn_of_rounding(sizes, distance if distance is None or replica is None else distance[replica])
         if example is not None:

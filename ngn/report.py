@@ -264,3 +264,9 @@ def scores_of(
             with mode(each):
                 scores[each] = score(model)
     return scores
+
+
+def distance_of(axes: Sequence[OrderedAxis], t: Tensor) -> Tensor:
+    """|t - round(t)| of boundaries ``t``, [*R, G]; beyond the last component it is 0."""
+    t = t.minimum(t.new_tensor([axis.K - axis.capacity.smallest_count for axis in axes]))
+    return (t - t.round()).abs()

@@ -6,6 +6,7 @@ averages, and callbacks (:class:`InPlaceCut`). Nothing is folded: the axes multi
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
@@ -21,6 +22,7 @@ from ngn.cut import axes_in, cut_in_place, cutters, leading
 from ngn.cut_modules import TrainingHook, breaks_groups
 from ngn.cuts import Choice, held_by, is_stack
 from ngn.report import WholeModel
+from ngn.tracing.found import listed
 
 Optimizers = Optimizer | Sequence[Optimizer] | None
 Average = nn.Module | dict[str, Any]
@@ -271,3 +273,18 @@ def averages_in(given: Averages, model: nn.Module) -> list[Any]:
                 "learn_sizes, and pass the average in every step"
             )
     return copies
+
+
+def warn_of_masks(
+    axes: Sequence[OrderedAxis], names: Sequence[str], masked: Mapping[OrderedAxis, str], said: set[str]
+) -> None:
+    """Warn of the sizes that stay ``masked``, but not of those in ``said``, to which they are added."""
+    named = {name: masked[axis] for axis, name in zip(axes, names, strict=True) if axis in masked}
+    if new := [name for name in named if name not in said]:
+        said.update(new)
+        warnings.warn(
+            f"{listed(new)} cannot be cut in training: {'; '.join(dict.fromkeys(named[name] for name in new))}. They "
+            "stay masked until deploy. The deployed model is the same, but steps do not become cheaper. To silence "
+            "this, leave the optimiser out of learner.step, or give the callback shrink=False",
+            stacklevel=5,
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from types import MappingProxyType
@@ -12,11 +11,20 @@ import torch
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
-from ngn.checks import axes_of, having, is_frozen, tensors_of
+from ngn.checks import axes_of, digest_of, having, is_frozen, tensors_of
 from ngn.importance import Importance, Loss, sort
 from ngn.methods.base import Mode
 from ngn.methods.batch import sizes
-from ngn.report import Report, SizeReport, latencies_of, parameters_before, scores_of, size_reports, whole_of
+from ngn.report import (
+    Report,
+    SizeReport,
+    distance_of,
+    latencies_of,
+    parameters_before,
+    scores_of,
+    size_reports,
+    whole_of,
+)
 from ngn.shrinking import InPlaceCut, load_cut_states, shrink
 from ngn.tracing.found import listed
 from ngn.truncation import deploy
@@ -72,7 +80,7 @@ class SizedModel(nn.Module):
         self.register_buffer("moments", torch.zeros(3, entries, dtype=torch.float64, device=device))
         self._at: Sequence[Tensor] | None = None  # where the boundaries were in the forward pass of this step
         self._mine: bool | None = None  # whether the learner moves them in a loop of one's own; None: not known yet
-        self._frozen: tuple[list[tuple[Any, ...]], Tensor] | None = None
+        self._digests: dict[Any, Tensor] = {}  # that of the frozen parameters
         self._steps, self._checked = 0, False
         self._fixed = [False] * len(self.axes)  # which sizes have been fixed and cut
         self._followers: list[Callable[[InPlaceCut], object]] = []
@@ -192,25 +200,13 @@ class SizedModel(nn.Module):
         frozen = {name: value for name, value in tensors.items() if is_frozen(value)}
         return {name: value for name, value in tensors.items() if name not in frozen}, frozen
 
-    def _digest(self, frozen: Mapping[str, Tensor]) -> Tensor:
-        """SHA-256 of the frozen parameters, uint8 [32]; cached until one of them changes."""
-        versions = [(id(p), p._version, p.data_ptr(), p.dtype) for p in frozen.values()]
-        if self._frozen is None or self._frozen[0] != versions:
-            digest = hashlib.sha256()
-            for name, p in frozen.items():
-                digest.update(f"{name} {tuple(p.shape)} {p.dtype}".encode())
-                p = p.full_tensor() if hasattr(p, "full_tensor") else p
-                digest.update(p.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-            self._frozen = versions, torch.tensor(list(digest.digest()), dtype=torch.uint8)
-        return self._frozen[1]
-
     def state(self) -> dict[str, Tensor]:
         """The tensors for a checkpoint: trained parameters and persistent buffers of the model and the learner.
 
         Frozen parameters are left out; the key "frozen" holds their digest.
         """
         moving, frozen = self._tensors()
-        frozen = {"frozen": self._digest(frozen)} if frozen else {}
+        frozen = {"frozen": digest_of(frozen, self._digests)} if frozen else {}
         return moving | frozen | self.orders() | {"allocated": torch.tensor([axis.K for axis in self.axes])}
 
     @torch.no_grad()
@@ -228,7 +224,7 @@ class SizedModel(nn.Module):
                 axis.grow(K)
         shrink(self.model, self.axes, allocated)
         moving, frozen = self._tensors()
-        if frozen and not torch.equal(self._digest(frozen), tensors["frozen"].cpu()):
+        if frozen and not torch.equal(digest_of(frozen, self._digests), tensors["frozen"].cpu()):
             raise ValueError(
                 "the frozen parameters differ from those of the saved training: load the same pretrained model first"
             )
@@ -255,14 +251,6 @@ class SizedModel(nn.Module):
             share_frozen: share frozen parameters that are not cut with the model; do not copy them.
         """
         return deploy(self.model, replica, share_frozen)
-
-    def _distance(self) -> Tensor | None:
-        """|t - round(t)|, [*R, G]; None if sizes are not boundaries. Beyond the last component it is 0."""
-        if not self.has_boundary:
-            return None
-        last = torch.tensor([axis.K - axis.capacity.smallest_count for axis in self.axes])
-        t = self.size().minimum(last.to(self.size()))
-        return (t - t.round()).abs()
 
     def _groups(self) -> list[SizeReport]:
         """The learned sizes by name; empty for a stack."""
@@ -291,16 +279,11 @@ class SizedModel(nn.Module):
         >>> learner = ngn.CapacityLearner(ngn.LowRankLinear(torch.nn.Linear(3, 3), ngn.CountGate(4, t0=1.25), 0, "map"))
         >>> learner.report()
         Report(size=[1.25], count=[2], distance=[0.25], parameters=36, deployed=24, milliseconds=None, scores={})
-        >>> print(learner.report())
-        size  before -> after    change  parameters     t
-        axis  4 -> 2 components    -50%         -12  1.25
-        parameters: 36 -> 24 (-33%)
-        t: the boundary between kept and cut components
         """
         each = [None] if self.replicas is None else range(self.replicas)
         models = [deployed or self.cut(r, share_frozen=True) for r in each]
         left = [sum(p.numel() for p in model.parameters()) for model in models]
-        distance = self._distance()
+        distance = distance_of(self.axes, self.size()) if self.has_boundary else None
         return Report(
             self.size().tolist(),
             self.count().tolist(),
