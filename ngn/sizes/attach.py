@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,7 +13,7 @@ from torch.nn.parameter import is_lazy
 from ngn.allocation import BudgetLearner
 from ngn.axis import OrderedAxis
 from ngn.budget import BUDGET_COMMIT, Budget
-from ngn.checks import ExampleError, axes_of, evaluating, outputs_on, snapshot
+from ngn.checks import axes_of, snapshot
 from ngn.cuts import kind_of
 from ngn.hooked import HookedAxis, divided
 from ngn.importance import Importance, check, sort
@@ -26,12 +24,11 @@ from ngn.methods.fixed import Retained
 from ngn.methods.ngn import CountGate
 from ngn.sizes.base import Maker, Size, refuse_unknown, usual_gate
 from ngn.sizes.bounds import Bound, bound, counts_of
-from ngn.sizes.found import attach_found, without_failed
+from ngn.sizes.found import attach_found, chosen_of, dummy, matched_of, traced, without_failed
 from ngn.sizes.named import TracedSize
 from ngn.sizes.refusals import refuse_uncuttable, unchanged_on_error
 from ngn.sizes.trial import failed_trials, parts_of
-from ngn.tracing.found import FoundSizes, SizeGroup, Uncut, listed, pattern_of
-from ngn.tracing.groups import find_sizes
+from ngn.tracing.found import FoundSizes, listed
 
 
 def learn_sizes(
@@ -242,17 +239,17 @@ def _attach(
     Raises:
         ValueError: as :func:`learn_sizes`.
     """
-    matched = _matched(model, sizes) if isinstance(sizes, Mapping) else []
+    matched = matched_of(model, sizes) if isinstance(sizes, Mapping) else []
     named = [(name, size) for size, names, _ in matched if not isinstance(size, TracedSize) for name in names]
     found: FoundSizes | None = None
     axes: list[HookedAxis] = []
     wanted: list[set[str]] = []
     if not isinstance(sizes, Mapping) or len(named) < sum(len(names) for _, names, _ in matched):
         given = next((each for each in (sizes, example) if isinstance(each, FoundSizes)), None)
-        found = _traced(model, given, example, also)
+        found = traced(model, given, example, also)
         make = maker(None)
         if isinstance(sizes, Mapping):
-            found, make, wanted = _chosen(found, matched, maker)
+            found, make, wanted = chosen_of(found, matched, maker)
         example, axes = found.example, attach_found(model, found, make)
     elif isinstance(example, FoundSizes):
         example = example.example
@@ -278,92 +275,3 @@ def _attach(
     if not kept.groups and not named:
         raise ValueError(f"no size of this model can be cut:\n{kept if kept.fixed else 'no layer has a weight matrix'}")
     return kept
-
-
-def _traced(model: nn.Module, found: FoundSizes | None, example: Any, also: Mapping[str, Sequence[Any]]) -> FoundSizes:
-    if any(isinstance(module, HookedAxis) and module.capacity is not None for module in model.modules()):
-        raise ValueError(
-            "sizes of this model are learned already: give all sizes in one call of learn_sizes, on a model built anew"
-        )
-    if found is None:
-        return find_sizes(model, dummy(model) if example is None else example, also)
-    if found.model is not model:
-        raise ValueError("these sizes were found in another model: call find_sizes with this one")
-    return found
-
-
-def _chosen(
-    found: FoundSizes, matched: Sequence[tuple[Size, list[str], bool]], maker: Callable[[Size | None], Maker]
-) -> tuple[FoundSizes, Maker, list[set[str]]]:
-    """The groups that patterns choose, what makes the capacity of each, and sets of which one at least has to be cut.
-
-    These are the sizes of a pattern; without a wildcard, each of them.
-    """
-    chosen: dict[str, SizeGroup] = {}
-    makers: dict[str, Maker] = {}
-    wanted: list[set[str]] = []
-    left: dict[str, Uncut] = {}
-    for size, names, alone in matched:
-        if not isinstance(size, TracedSize):
-            continue
-        own: dict[str, SizeGroup] = {}
-        uneven: dict[str, Uncut] = {}
-        for name in names:
-            groups = size.chosen(found, name, None if alone or size.shared else uneven)
-            if not groups and alone:
-                raise ValueError(size.refusal(found, name))
-            own = groups | own
-        if not own:
-            raise ValueError(next((each.reason for each in uneven.values()), size.refusal(found, names[0])))
-        left |= uneven
-        if twice := [own[name].name for name in own if name in chosen]:
-            raise ValueError(f"{twice[0]} already has a learned size: if two patterns match it, remove one")
-        chosen |= own
-        called = {group.name for group in own.values()}
-        makers |= dict.fromkeys(called, maker(size))
-        wanted += [{each} for each in called] if alone or size.shared else [called]
-    found = replace(found, fixed=(*found.fixed, *(each for name, each in left.items() if name not in chosen)))
-    return found.chosen(chosen), lambda name, K: makers[name](name, K), wanted
-
-
-def dummy(model: nn.Module) -> Any:
-    """The input that a model of transformers brings with it.
-
-    Raises:
-        ValueError: if there is none, or the model fails on it.
-    """
-    if not (inputs := getattr(model, "dummy_inputs", None)):
-        raise ValueError("pass example=, an input of it: a tuple for several arguments, a dictionary for named ones")
-    device = next(model.parameters(), torch.empty(())).device
-    inputs = {name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
-    try:
-        with evaluating(model), torch.random.fork_rng(), torch.no_grad():
-            outputs_on(model, inputs)
-    except ExampleError as fault:
-        raise ValueError(f"{fault}. It is the model's dummy_inputs: pass example=, an input of it") from fault
-    return inputs
-
-
-def _matched(model: nn.Module, sizes: Mapping[str, Size | None]) -> list[tuple[Size, list[str], bool]]:
-    """Each size with the names of its modules, and whether its pattern names a single one without a wildcard."""
-    matches = {pattern: _matches(model, pattern) for pattern in sizes}
-    out = {name for pattern, size in sizes.items() if size is None for name in matches[pattern]}
-    matched = []
-    for pattern, size in sizes.items():
-        if size is not None:
-            if not (names := [name for name in matches[pattern] if name not in out]):
-                raise ValueError(f"{pattern!r} matches only modules that another pattern leaves out")
-            taken = [name for name in names if size.takes(model.get_submodule(name))] if "*" in pattern else []
-            matched.append((size, taken or names, "*" not in pattern))
-    return matched
-
-
-def _matches(model: nn.Module, pattern: str) -> list[str]:
-    """Return the names of the modules that ``pattern`` matches."""
-    expression = pattern_of(pattern)
-    names = [name for name, _ in model.named_modules()]
-    if matched := [name for name in names if expression.fullmatch(name) and bool(name) == bool(pattern)]:
-        return matched
-    general = [*dict.fromkeys(re.sub(r"(?<![^.])\d+(?=\.)", "*", name) for name in names if name)]
-    near = difflib.get_close_matches(pattern, general, cutoff=0.4) or general[:3]
-    raise ValueError(f"no module matches {pattern!r}; did you mean {', '.join(near)}?")
