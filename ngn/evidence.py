@@ -103,14 +103,7 @@ class BoundaryEvidence(nn.Module):
 
 
 class Confirmation(nn.Module):
-    """The two tests for each replica.
-
-    >>> test = Confirmation(None)
-    >>> for step in range(64):
-    ...     test.add(step, torch.tensor(1.0 / (1 + step) + 0.01 * (step % 16)), torch.tensor(0.0))
-    >>> bool(test.given), bool(test.confirms(3.0))
-    (True, True)
-    """
+    """The two tests for each replica."""
 
     first: Tensor
     """Loss of each part when it was first seen: float64 [PARTS, *R]."""

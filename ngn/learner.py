@@ -188,21 +188,6 @@ class Learner(SizedModel):
         Warns:
             UserWarning: in the first step, of sizes that stay masked although an optimiser is given, and of a group of
                 boundaries with weight decay.
-
-        >>> import torch, ngn
-        >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
-        >>> x = torch.randn(64, 2)
-        >>> learner = ngn.learn_sizes(model, {"": ngn.Width(8)}, example=x, lambda0=0.1)
-        >>> optimizer = torch.optim.AdamW(learner.parameters(), lr=0.1)
-        >>> for n in range(100):
-        ...     loss = (learner(x) - x[:, :1]).square().mean() + learner.penalty()
-        ...     optimizer.zero_grad()
-        ...     loss.backward()
-        ...     optimizer.step()
-        ...     learner.step((n + 1) / 100, optimizer, lr=0.1)
-        >>> small = learner.deploy(example=x)
-        >>> small[0].out_features < 8
-        True
         """
         moving = self._moves_boundaries(optimizers_in(optimizer))
         if moving:

@@ -101,7 +101,8 @@ def _failed(model: nn.Module, axes: Sequence[OrderedAxis], example: Any, also: A
 
         for axis, reason in _culprits([axis for axis in axes if axis not in failed], differs).items():
             # what takes the two best of some experts fails on one alone
-            able = range(2, min(MOST_NEEDED, axis.K // 2) + 1) if name == "one" and axis.capacity.takes_bounds else ()
+            fails = name == "one" and "the deployed model fails" in reason and axis.capacity.takes_bounds
+            able = range(2, min(MOST_NEEDED, axis.K // 2, axis.capacity.most or axis.K) + 1) if fails else ()
             tried = ((n, {each: each.K for each in axes} | {axis: n}) for n in able)
             works = (n for n, at in tried if difference(model, axes, example, at.__getitem__, also) is None)
             if least := next(works, None):
