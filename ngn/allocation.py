@@ -23,8 +23,6 @@ allocation (Ning et al., arXiv 2004.02164) exchanges sizes by their gradients at
 
 from __future__ import annotations
 
-import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -32,14 +30,14 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 
-from ngn.budget import BUDGET_COMMIT, Budget, Reach
-from ngn.cost import NOISY, Cost, refuse_changing
+from ngn.allowance import Allowance
+from ngn.budget import Budget
+from ngn.cost import NOISY
 from ngn.evidence import BoundaryEvidence, Confirmation
 from ngn.learner import CapacityLearner
 from ngn.methods.batch import boundary_slopes, place
 from ngn.methods.ngn import NOMINAL_ZERO, CountGate
 from ngn.report import SizeReport
-from ngn.rounding import largest
 from ngn.watching import refuse_diverged
 
 SPEED = 4.0
@@ -66,8 +64,6 @@ UPDATES = 256
 """Largest number of changes of the sizes before the commit."""
 CUTS = 8
 """Parts of the time before the commit at whose ends closed components are cut."""
-STEP = 0.98
-"""Factor by which the limit of the formula falls at least, where the model is slower than the formula says."""
 
 
 def same(one: Tensor, other: Tensor) -> bool:
@@ -112,6 +108,7 @@ class BudgetLearner(CapacityLearner):
     10
     """
 
+    gates: list[CountGate]  # type: ignore[assignment]
     sizes: Tensor
     start: Tensor
     """e, the counts at progress 0."""
@@ -129,41 +126,10 @@ class BudgetLearner(CapacityLearner):
 
     def __init__(self, model: nn.Module, budget: Budget) -> None:
         super().__init__(model)
-        self.gates: list[CountGate] = [axis.capacity for axis in self.axes]  # type: ignore[misc]
-        if not all(gate.has_boundary for gate in self.gates):
-            raise ValueError(
-                "a budget needs boundaries that move: give every axis an ngn.CountGate, or leave capacity= out"
-            )
-        self.commit_at(BUDGET_COMMIT)
-        if len(commits := sorted({gate.commit or 1.0 for gate in self.gates})) > 1:
-            raise ValueError(
-                f"a budget fixes all sizes together: give all gates one commit, not {' and '.join(map(str, commits))}"
-            )
-        self.budget, self.growing = budget, any(gate.growing for gate in self.gates)
-        if self.growing and isinstance(getattr(budget, budget.kind), str):
-            raise ValueError("without a preset K there is no largest model: give the budget as a number, not a share")
-        if budget.kind != "parameters" and budget.example is None:
-            raise ValueError(
-                f"a budget of {budget.kind} needs an input to measure with: pass example= to learn_sizes or to Budget"
-            )
-        if budget.kind == "macs":
-            refuse_changing(model, self.axes, budget.example)
-        self.cost = Cost(model, self.axes, budget.kind, budget.example)
-        self.limit = budget.limit(self.cost.full, self.replicas)
+        allowance = self.allowance = Allowance(self, budget)
+        self.budget, self.cost, self.reach, self.growing = budget, allowance.cost, allowance.reach, allowance.growing
+        self.limit = allowance.limit
         self._costs: tuple[Tensor, tuple[Tensor, Tensor]] | None = None
-        least = tuple(self._allowed(g)[0] for g in range(len(self.axes)))
-        smallest = self.cost.measured(least)
-        self.reach = Reach(
-            budget.kind, smallest, self.limit.reshape(-1).tolist(), None if self.growing else self.cost.full
-        )
-        noise = self.cost.noise()
-        if smallest > float(self.limit.min()):
-            raise ValueError(
-                f"a budget of {float(self.limit.min()):,g} {budget.kind} is too small: the smallest model has "
-                f"{smallest:,g}{self._advice(smallest, least)}" + (noise and f". {noise}")
-            )
-        if noise:
-            warnings.warn(f"Sizes under this budget are uncertain. {noise}", stacklevel=3)
         counts = self._given()
         none, never = torch.zeros_like(counts), torch.zeros((), dtype=torch.float64)
         made = {"sizes": counts, "start": counts, "tried": none - 1.0, "above": torch.zeros_like(self.limit)}
@@ -182,17 +148,15 @@ class BudgetLearner(CapacityLearner):
     def _given(self) -> Tensor:
         """The counts at which the gates stand: float64 [*R, G]."""
         counts = torch.stack([g.size() + g.smallest_count for g in self.gates], -1)
-        return torch.minimum(counts, self._most(counts.device))
+        return torch.minimum(counts, self.allowance.most(counts.device))
 
     def _counts(self) -> Tensor:
         """Continuous counts t + 1/2 + delta, without components that do not exist: float64 [*R, G]."""
-        return self._given() if self.gates[0].committed else torch.minimum(self.sizes, self._most(self.sizes.device))
-
-    def _most(self, device: torch.device | None = None, before_cuts: bool = False) -> Tensor:
-        """The largest continuous count of each axis, float64 [G]; infinite where components are allocated."""
-        now = self.cost.largest if before_cuts else [gate.K for gate in self.gates]
-        most = [float("inf") if gate.growing else K for gate, K in zip(self.gates, now, strict=True)]
-        return torch.tensor(most, dtype=torch.float64, device=device)
+        return (
+            self._given()
+            if self.gates[0].committed
+            else torch.minimum(self.sizes, self.allowance.most(self.sizes.device))
+        )
 
     def costs(self) -> tuple[Tensor, Tensor]:
         """Cost of the soft model, C(t), float64 [*R], and its slopes dC/dt, [*R, G]."""
@@ -201,43 +165,6 @@ class BudgetLearner(CapacityLearner):
             self._costs = counts, self.cost(counts)
         return self._costs[1]
 
-    def _allowed(self, g: int, before_cuts: bool = False) -> list[int]:
-        """The counts that axis ``g`` may end with, or could before components were cut on the way; ascending."""
-        low, K, step = self.cost.smallest[g], self.axes[g].K, self.budget.round_to
-        most = max(K, self.cost.largest[g])
-        K = most if before_cuts else K
-        return sorted(({K} if most == K else set()) | {n for n in range(0, K + 1, step) if n >= low})
-
-    def _within(self, sizes: Tensor, before_cuts: bool = False) -> list[tuple[int, ...]]:
-        """The largest counts within the limit of each model, in proportion to ``sizes``, [*R, G].
-
-        Without the components that were cut on the way, a cost ``before_cuts`` is an estimate.
-        """
-        allowed = [self._allowed(g, before_cuts) for g in range(len(self.gates))]
-        timed = not before_cuts and self.budget.kind == "milliseconds"
-        measured = self.cost.estimate if before_cuts or timed else self.cost.measured
-        least, found = tuple(counts[0] for counts in allowed), []
-        each = zip(sizes.reshape(-1, len(self.gates)).tolist(), self.limit.reshape(-1).tolist(), strict=True)
-        for size, limit in each:
-            counts = largest(size, allowed, self.cost.estimate, measured, bound := limit)
-            # Time is measured where the formula ends: of many measurements on the way, a lucky one would win.
-            while timed and (took := self.cost.measured(counts)) > limit and counts != least:
-                bound *= min(STEP, limit / took)
-                counts = largest(size, allowed, self.cost.estimate, measured, bound)
-            found.append(counts)
-        return found
-
-    def _advice(self, smallest: float, least: Sequence[int]) -> str:
-        """What budgets can be reached, for a message."""
-        text = f", with {', '.join(map(str, least))} components" if len(least) < 5 else ""
-        text += f". Give a budget of at least {smallest:,g}"
-        if not self.growing:
-            text += f", or a share of at least '{math.ceil(1e3 * smallest / self.cost.full) / 10:g}%'"
-        frozen = sum(p.numel() for p in self.model.parameters() if not p.requires_grad)
-        if self.budget.kind == "parameters" and frozen:
-            text += f". Frozen parameters count, too; they are {frozen:,}"
-        return text
-
     def set_progress(self, progress: float) -> None:
         """Move the limit, and with it the sizes; fix them at the commit."""
         now = progress / (self.gates[0].commit or 1.0)
@@ -245,14 +172,14 @@ class BudgetLearner(CapacityLearner):
             self._begin()
         if bool(self.sizes.isfinite().all()) and now < 1.0 and (now - float(self.moved)) * UPDATES >= 1.0:
             self._exchange(now - float(self.moved), now)
-            self.sizes.copy_(self.scaled(self._limit_at(now)))
+            self.sizes.copy_(self.scaled(self._limit_at(now), now=now))
             self.moved.fill_(now)
         before = float(self.progress) / (self.gates[0].commit or 1.0)
         self._cutting = int(CUTS * now) > int(CUTS * before)
         passed, self._read = max(0.0, progress - float(self.progress)), False
         self.progress.fill_(progress)
         if (commit := self.gates[0].commit) is not None and progress >= commit and not self.gates[0].committed:
-            settled = torch.tensor(self.final_counts()).reshape(self.count().shape)
+            settled = torch.tensor(self.final_counts()).reshape(self.sizes.shape)
             for g, gate in enumerate(self.gates):
                 gate.settle(settled[..., g])
         super().set_progress(progress)
@@ -296,13 +223,14 @@ class BudgetLearner(CapacityLearner):
         lean = 0.5 * (self._evidence() / self.budget.significance).clamp(-1.0, 1.0)
         return torch.where(sizes < COARSE, (sizes + lean).clamp(min=0.5), sizes)
 
-    def scaled(self, limit: Tensor, even: bool = False) -> Tensor:
+    def scaled(self, limit: Tensor, even: bool = False, now: float = 1.0) -> Tensor:
         """The counts f e_g exp(a_g) with cost ``limit``, [*R]: float64 [*R, G]; a_g = 0 if ``even``.
 
         Without ``even`` no size is larger than what was not cut yet.
         """
         device = self.sizes.device
-        most = self._most(device, before_cuts=even)
+        most = self.allowance.most(device, before_cuts=even)
+        most = most.minimum(most.new_tensor([gate.ceiling(now * (gate.commit or 1.0)) for gate in self.gates]))
         least = torch.tensor([max(0.5, float(n)) for n in self.cost.smallest], dtype=torch.float64, device=device)
         base = self.start.maximum(least) if even else self.start.maximum(least) * self.lead.exp()
 
@@ -325,7 +253,9 @@ class BudgetLearner(CapacityLearner):
             n, self._placed = self.sizes.clone(), fraction
             sharp = max(0.0, min(1.0, (1.0 - fraction) / (1.0 - SHARPEN)))
             width = ((WIDTH * n).clamp(min=1.0) * sharp).clamp(min=NARROWEST)
-            full = (n / self._most(n.device, before_cuts=True) - NEARLY_FULL).clamp(min=0.0) / (1.0 - NEARLY_FULL)
+            full = (n / self.allowance.most(n.device, before_cuts=True) - NEARLY_FULL).clamp(min=0.0) / (
+                1.0 - NEARLY_FULL
+            )
             t = n - n.new_tensor([gate.smallest_count for gate in self.gates]) + OPEN * width * full
             self._places = n, t.clamp(min=NOMINAL_ZERO), 2.0 / width
         place(self.gates, *self._places[1:])
@@ -338,7 +268,9 @@ class BudgetLearner(CapacityLearner):
         reach = sizes + OPEN * (WIDTH * sizes).clamp(min=1.0)
         step = self.budget.round_to
         most = (reach.reshape(-1, len(self.gates)).amax(0) / step).ceil().int().tolist()
-        return [min(axis.K, n * step) for axis, n in zip(self.axes, most, strict=True)]
+        return [
+            min(axis.K, most[size] * step) for axis, size in zip(self.axes, self.cost.size_of.tolist(), strict=True)
+        ]
 
     def penalty(self) -> Tensor:
         """0, [*R]: the budget takes the place of a price."""
@@ -388,13 +320,13 @@ class BudgetLearner(CapacityLearner):
         self.tried.fill_(-1.0)
         if not bool(few.any()):
             return
-        best = sizes.new_tensor(self._within(sizes))
+        best = sizes.new_tensor(self.allowance.within(sizes))
         lowest = self._losses(best, loss)
         for g in few.any(0).nonzero().flatten().tolist()[:TRIALS]:
-            allowed, other = sizes.new_tensor(self._allowed(g)), sizes.clone()
+            allowed, other = sizes.new_tensor(self.allowance.allowed(g)), sizes.clone()
             apart = (allowed - sizes[:, g, None]).abs().masked_fill(allowed == best[:, g, None], torch.inf)
             other[:, g] = allowed[apart.argmin(-1)].clamp(min=0.5)
-            if torch.equal(counts := sizes.new_tensor(self._within(other)), best):
+            if torch.equal(counts := sizes.new_tensor(self.allowance.within(other)), best):
                 continue
             fall = lowest - (losses := self._losses(counts, loss))
             won = few[:, g] & (fall.mean(0) > self.budget.significance * fall.std(0) / TRIALS**0.5)
@@ -435,16 +367,15 @@ class BudgetLearner(CapacityLearner):
 
     def after_step(self, step: int) -> None:
         self.after_backward(step)
-        super().after_step(step)
 
     def final_counts(self) -> list[tuple[int, ...]]:
         """The counts to fix at the commit, for each model: their cost is at most its limit."""
         sizes = self.scaled(limit := self.limit.to(self.sizes.device))
         leaning = self._leaning(sizes) if len(self.gates) > 1 else sizes
         leaning = torch.where(self.tried < 0.0, leaning, self.tried.clamp(min=0.5))
-        counts = even = self._within(leaning)
+        counts = even = self.allowance.within(leaning)
         if bool(((self.lead != 0.0) | (leaning != sizes)).any()):
-            even = self._within(self.scaled(limit, even=True), before_cuts=True)
+            even = self.allowance.within(self.scaled(limit, even=True), before_cuts=True)
         self.even.copy_(torch.tensor(even).reshape(self.even.shape))
         return counts
 
@@ -452,7 +383,7 @@ class BudgetLearner(CapacityLearner):
         groups = super()._groups()
         if not groups or not self.gates[0].committed:
             return groups
-        even, z = self.even.int().tolist(), self.strongest.tolist()
+        even, z = (each[self.cost.size_of].tolist() for each in (self.even.int(), self.strongest))
         return [replace(group, even=n, evidence=value) for group, n, value in zip(groups, even, z, strict=True)]
 
     def deploy(self, replica: int | None = None, **settings: Any) -> nn.Module:  # type: ignore[override]
@@ -463,9 +394,9 @@ class BudgetLearner(CapacityLearner):
                 or the model has changed since (a new head, say).
         """
         refuse_diverged(self._sizes_of(replica))
-        counts, limit = self.count().reshape(-1, len(self.gates))[replica or 0], self.limit.reshape(-1)[replica or 0]
-        above = f"{self.budget.kind} are above the budget of {float(limit):,g}"
-        cost = self.cost.measured(tuple(counts.tolist()))
+        counts, limit = self._kept()[replica or 0], float(self.limit.reshape(-1)[replica or 0])
+        above = f"{self.budget.kind} are above the budget of {limit:,g}"
+        cost = self.cost.measured(counts)
         if cost > limit * (1 + min(self.cost.spread, NOISY)):  # times of another process are no closer than that
             reason = (
                 f"sizes are fixed at progress {self.gates[0].commit:g}. Train that far, and in a loop of your own call "
@@ -479,14 +410,10 @@ class BudgetLearner(CapacityLearner):
             raise ValueError(f"{cost:,g} {above}: the model was changed after its sizes were made learnable")
         return small
 
-    def _costs_and_limits(self) -> list[tuple[list[int], float, float]]:
-        """Counts, cost at these counts and limit of each model."""
-        counts, limits = self.count().reshape(-1, len(self.gates)).tolist(), self.limit.reshape(-1).tolist()
-        return [(n, self.cost.measured(tuple(n)), limit) for n, limit in zip(counts, limits, strict=True)]
-
-    def _used(self, cost: float, limit: float) -> str:
-        digits = 3 if self.budget.kind == "milliseconds" else 0
-        return f"{cost:,.{digits}f} of {limit:,.{digits}f} {self.budget.kind}"
+    def _kept(self) -> list[tuple[int, ...]]:
+        """The counts of each model, as costs take them: one for each gate."""
+        counts = torch.stack([gate.count() for gate in self.gates], -1)
+        return [tuple(each) for each in counts.reshape(-1, len(self.gates)).tolist()]
 
     def standing(self) -> str:
         cost, limit = float(self.costs()[0].mean()), float(self.limit.mean())
@@ -496,8 +423,11 @@ class BudgetLearner(CapacityLearner):
         """The cost and the budget of each model, and from when on the budget holds."""
         fixed = self.gates[0].committed
         since = f"{'' if fixed else 'to be '}held from {self.gates[0].commit or 1.0:.0%} of training on"
-        rows = zip(self._costs_and_limits(), self.above.reshape(-1).tolist(), strict=True)
+        costs, digits = map(self.cost.measured, self._kept()), 3 if self.budget.kind == "milliseconds" else 0
         return "; ".join(
-            f"{self._used(cost, limit)} ({cost / limit:.1%}), {since if above or not fixed else 'held throughout'}"
-            for (_, cost, limit), above in rows
+            f"{cost:,.{digits}f} of {limit:,.{digits}f} {self.budget.kind} ({cost / limit:.1%}), "
+            + (since if above or not fixed else "held throughout")
+            for cost, limit, above in zip(
+                costs, *(each.reshape(-1).tolist() for each in (self.limit, self.above)), strict=True
+            )
         )

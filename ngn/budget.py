@@ -16,6 +16,18 @@ BUDGET_COMMIT = 0.4
 """When sizes under a budget are fixed. The rest of training is the small model's alone."""
 
 
+def share(text: str, whole: str) -> float:
+    """The number that a share such as "60%" of ``whole`` stands for.
+
+    Raises:
+        ValueError: if it is written otherwise.
+    """
+    number = text.strip().removesuffix("%").strip()
+    if not text.strip().endswith("%") or not number.replace(".", "", 1).isdigit():
+        raise ValueError(f"write a share of {whole} as in '60%', not {text!r}")
+    return float(number) / 100
+
+
 @dataclass(frozen=True)
 class Budget:
     """Limit the cost of the deployed model: give ``parameters``, ``macs`` or ``milliseconds``.
@@ -68,10 +80,7 @@ class Budget:
         """
         given: Any = getattr(self, self.kind)
         if isinstance(given, str):
-            share = given.strip().removesuffix("%")
-            if not given.strip().endswith("%") or not share.strip().replace(".", "", 1).isdigit():
-                raise ValueError(f"write a share of the largest model as in '60%', not {given!r}")
-            given = float(share) / 100 * largest
+            given = share(given, "the largest model") * largest
         value = setting(given, replicas)
         if not bool((value > 0).all()):
             raise ValueError(f"a budget must be positive, not {given}")

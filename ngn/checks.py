@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import hashlib
 import random
 import sys
 import warnings
@@ -45,6 +46,20 @@ def tensors_of(model: nn.Module) -> dict[str, Tensor]:
 def is_frozen(value: Tensor) -> bool:
     """Whether ``value`` is a parameter that does not require gradients."""
     return isinstance(value, nn.Parameter) and not value.requires_grad
+
+
+def digest_of(tensors: Mapping[str, Tensor], known: dict[Any, Tensor]) -> Tensor:
+    """SHA-256 of tensors by name, uint8 [32]; ``known`` holds that of the last call until one of them changes."""
+    versions = tuple((name, id(p), p._version, p.data_ptr(), p.dtype) for name, p in tensors.items())
+    if versions not in known:
+        known.clear()
+        digest = hashlib.sha256()
+        for name, p in tensors.items():
+            digest.update(f"{name} {tuple(p.shape)} {p.dtype}".encode())
+            p = p.full_tensor() if hasattr(p, "full_tensor") else p
+            digest.update(p.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        known[versions] = torch.tensor(list(digest.digest()), dtype=torch.uint8)
+    return known[versions]
 
 
 def axes_of(model: nn.Module) -> list[OrderedAxis]:

@@ -67,17 +67,22 @@ class Cost:
         self.model, self.axes, self.kind, self.example = model, axes, kind, example
         self._known: dict[tuple[int, ...], float] = {}
         self.base = frozen_base(model, axes) if kind == "parameters" else 0
-        self.largest = tuple(axis.K for axis in axes)
-        self.smallest = tuple(min(axis.K, axis.capacity.smallest_count) for axis in axes)
-        self.full = full = self.measured(self.largest)
+        self._largest = tuple(axis.K for axis in axes)
+        self._smallest = tuple(min(axis.K, max(axis.capacity.smallest_count, axis.capacity.least)) for axis in axes)
+        numbers = {size: n for n, size in enumerate(dict.fromkeys(axis.capacity for axis in axes))}
+        self.size_of = torch.tensor([numbers[axis.capacity] for axis in axes], dtype=torch.int64)
+        """The size of each axis: axes can share one. Counts of the public methods are those of sizes."""
+        first = [self.size_of.tolist().index(n) for n in range(len(numbers))]
+        self.largest, self.smallest = (tuple(each[g] for g in first) for each in (self._largest, self._smallest))
+        self.full = full = self._measured(self._largest)
         if self._traced():
             return
-        ends = [*zip(self.smallest, self.largest, strict=True)]
+        ends = [*zip(self._smallest, self._largest, strict=True)]
         places = [
             sorted({low, K, *(n for n in [0, *(2**i for i in range(K.bit_length()))] if low <= n <= K)})
             for low, K in ends
         ]
-        alone = [[(*self.largest[:g], n, *self.largest[g + 1 :]) for n in counts] for g, counts in enumerate(places)]
+        alone = [[(*self._largest[:g], n, *self._largest[g + 1 :]) for n in counts] for g, counts in enumerate(places)]
         tensors = [_cut_tensors(axis) for axis in axes]
         self.stack, self.layer = _enclosing_layers(axes)
         nested = {(g, d) for g, d in enumerate(self.stack.tolist()) if self.layer[g] >= 0}
@@ -87,9 +92,9 @@ class Cost:
             if tensors[g] & tensors[h] and not {(g, h), (h, g)} & nested
         ]
         corners = [tuple(low if i in pair else K for i, (low, K) in enumerate(ends)) for pair in pairs]
-        self._measure([self.smallest, *(counts for each in alone for counts in each), *corners])
+        self._measure([self._smallest, *(counts for each in alone for counts in each), *corners])
         tables = [
-            (counts, [self.measured(n) - full for n in each]) if len(counts) > 1 else ([K, K + 1], [0.0, 0.0])
+            (counts, [self._measured(n) - full for n in each]) if len(counts) > 1 else ([K, K + 1], [0.0, 0.0])
             for (_, K), counts, each in zip(ends, places, alone, strict=True)
         ]
         self.steps = torch.tensor([len(counts) - 1 for counts, _ in tables])
@@ -98,14 +103,14 @@ class Cost:
         self.counts = torch.tensor([[*n, *more] for (n, _), more in zip(tables, pad, strict=True)], dtype=torch.float64)
         self.saved = torch.tensor([[*s, *more] for (_, s), more in zip(tables, pad, strict=True)], dtype=torch.float64)
         together = [
-            self.measured(corner) - full - tables[g][1][0] - tables[h][1][0]
+            self._measured(corner) - full - tables[g][1][0] - tables[h][1][0]
             for corner, (g, h) in zip(corners, pairs, strict=True)
         ]
         self.pairs = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)
         self.of_pair = torch.tensor([g if self.layer[g] >= 0 else h for g, h in pairs], dtype=torch.int64)
         self.together = torch.tensor(together, dtype=torch.float64)
-        if kind == "milliseconds" and (saved := full - self.estimate(self.smallest)) > 0:
-            scale = (full - self.measured(self.smallest)) / saved  # else the noise of all tables would add up
+        if kind == "milliseconds" and (saved := full - self._estimate(self._smallest)) > 0:
+            scale = (full - self._measured(self._smallest)) / saved  # else the noise of all tables would add up
             self.saved, self.together = self.saved * scale, self.together * scale
 
     def _traced(self) -> bool:
@@ -115,18 +120,23 @@ class Cost:
         if traced is None or any(cost is not traced for cost in costs):
             return False
         exact = traced.of([a.name for a in self.axes], [round(traced.units(a.name) / a.K) for a in self.axes])
-        ends = ((counts, torch.tensor(counts, dtype=torch.float64)) for counts in (self.largest, self.smallest))
-        if any(float(exact(n)[0]) - self.base != self.measured(counts) for counts, n in ends):
+        ends = ((counts, torch.tensor(counts, dtype=torch.float64)) for counts in (self._largest, self._smallest))
+        if any(float(exact(n)[0]) - self.base != self._measured(counts) for counts, n in ends):
             return False
         self.exact = exact
         return True
 
     def __call__(self, count: Tensor) -> tuple[Tensor, Tensor]:
         """C, float64 [...], and dC/dn, [..., G], at continuous counts [..., G]; extrapolated linearly."""
-        n = count.detach().to("cpu", torch.float64)
+        value, slope = self._formula(count.detach().to("cpu", torch.float64)[..., self.size_of])
+        slopes = torch.zeros(count.shape, dtype=torch.float64).index_add(-1, self.size_of, slope)
+        return value.to(count.device), slopes.to(count.device)
+
+    def _formula(self, n: Tensor) -> tuple[Tensor, Tensor]:
+        """C and its slopes at the counts of all axes."""
         if self.exact is not None:
             value, slope = self.exact(n)
-            return (value - self.base).to(count.device), slope.to(count.device)
+            return value - self.base, slope
         at = torch.minimum((n.unsqueeze(-1) >= self.counts).sum(-1).clamp(min=1), self.steps).unsqueeze(-1)
         counts, saved = (table.expand(*n.shape, -1) for table in (self.counts, self.saved))
         last, value = counts.gather(-1, at).squeeze(-1), saved.gather(-1, at).squeeze(-1)
@@ -137,7 +147,7 @@ class Cost:
         total = self.full + (stays * saved).sum(-1)
         slope = (stays * slope).index_add(-1, self.stack, parting * saved)
         if len(self.pairs):
-            K, low = (torch.tensor(ends, dtype=torch.float64) for ends in (self.largest, self.smallest))
+            K, low = (torch.tensor(ends, dtype=torch.float64) for ends in (self._largest, self._smallest))
             span, (g, h) = (K - low).clamp(min=1.0), self.pairs.T
             left, within = (K - n) / span, stays[..., self.of_pair]
             both = self.together * left[..., g] * left[..., h]
@@ -145,17 +155,25 @@ class Cost:
             for one, other in ((g, h), (h, g)):
                 slope = slope.index_add(-1, one, -within * self.together * left[..., other] / span[one])
             slope = slope.index_add(-1, self.stack[self.of_pair], parting[..., self.of_pair] * both)
-        return total.to(count.device), slope.to(count.device)
+        return total, slope
 
     def estimate(self, counts: tuple[int, ...]) -> float:
         """C at integer counts, by the formula."""
         return float(self(torch.tensor(counts, dtype=torch.float64))[0])
 
+    def _estimate(self, counts: tuple[int, ...]) -> float:
+        """:meth:`estimate` at the counts of all axes."""
+        return float(self._formula(torch.tensor(counts, dtype=torch.float64))[0])
+
     def measured(self, counts: tuple[int, ...]) -> float:
         """The cost of a copy truncated to ``counts``; each is measured once. Of a sharded model, the formula's."""
+        return self._measured(tuple(counts[size] for size in self.size_of.tolist()))
+
+    def _measured(self, counts: tuple[int, ...]) -> float:
+        """:meth:`measured` at the counts of all axes."""
         if counts not in self._known:
             if self.exact is not None or any(hasattr(p, "device_mesh") for p in self.model.parameters()):
-                return self.estimate(counts)
+                return self._estimate(counts)
             self._measure([counts])
         if self.kind != "milliseconds":
             return self._known[counts]
@@ -171,14 +189,14 @@ class Cost:
             return
         args, named = arguments(self.example)
         whole, device = self.axes[0].whole, next(self.model.parameters()).device
-        uncut = self.largest == tuple(axis.K for axis in self.axes)
+        uncut = self._largest == tuple(axis.K for axis in self.axes)
         for at in range(0, len(new), BLOCK):
             block = new[at : at + BLOCK]
             # A model that was cut in place has a copy of its whole. The machine may be busier by now: times are ratios.
-            first = cut_to(self.model, self.axes, self.largest) if uncut else whole.on(device)
+            first = cut_to(self.model, self.axes, self._largest) if uncut else whole.on(device)
             models = [first, *(cut_to(self.model, self.axes, counts) for counts in block)]
             times, spread = shortest([partial(small, *args, **named) for small in models], device)
-            full = self._known.get(self.largest, times[0])
+            full = self._known.get(self._largest, times[0])
             self.spread = max(self.spread, spread, AGREED)
             self._known |= {counts: full * took / times[0] for counts, took in zip(block, times[1:], strict=True)}
 
@@ -219,7 +237,8 @@ def refuse_changing(model: nn.Module, axes: Sequence[OrderedAxis], example: Any)
     """
     if any(p.is_meta or hasattr(p, "device_mesh") for p in model.parameters()):
         return
-    small = cut_to(model, axes, [max(1, axis.K * (number % 3 + 1) // 4) for number, axis in enumerate(axes)])
+    parts = [max(1, axis.capacity.least, axis.K * (number % 3 + 1) // 4) for number, axis in enumerate(axes)]
+    small = cut_to(model, axes, parts)
     small = duplicate(small, {})[0]
     first: int | None = None
     for strength in (0.0, 1.0, 10.0):

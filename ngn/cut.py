@@ -256,7 +256,8 @@ def _remove_layers(
     layers.extend(stay)
     renumber_layers(layers)
     inside = [part for layer in lost for part in layer.modules()]
-    axis.keep_capacities(capacities := [part for part in inside if isinstance(part, Capacity)])
+    shared = {*model.modules()}  # by layers that are left
+    axis.keep_capacities(capacities := [part for part in inside if isinstance(part, Capacity) and part not in shared])
     gates: set[nn.Parameter] = set()
     for part in (part for capacity in capacities for part in capacity.modules()):
         for name, p in [*part.named_parameters(recurse=False)]:  # nothing trains them any more

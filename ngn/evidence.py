@@ -39,14 +39,8 @@ PARTS = 16
 class BenefitMoments(nn.Module):
     """Decayed sums of values, [*R, G], from which follow their mean and its standard error.
 
-        mean     sum_i w_i x_i / sum_i w_i, w_i = (1 - 1 / AVERAGE)^(age of value i)
-        error    sqrt(variance / (effective number - 1)), effective number (sum_i w_i)^2 / sum_i w_i^2
-
-    >>> evidence = BenefitMoments(torch.Size([1]))
-    >>> for step in range(100):
-    ...     evidence.add(torch.tensor([1.0 + (-1) ** step], dtype=torch.float64), torch.ones((), dtype=torch.float64))
-    >>> round(float(evidence.standard_errors()), 1)
-    8.6
+    mean     sum_i w_i x_i / sum_i w_i, w_i = (1 - 1 / AVERAGE)^(age of value i)
+    error    sqrt(variance / (effective number - 1)), effective number (sum_i w_i)^2 / sum_i w_i^2
     """
 
     moments: Tensor
@@ -76,16 +70,7 @@ class BenefitMoments(nn.Module):
 
 
 class BoundaryEvidence(nn.Module):
-    """The running importance and slope of each size; equations above.
-
-    >>> evidence = BoundaryEvidence(torch.Size([2]))
-    >>> one = torch.ones(2, dtype=torch.float64)
-    >>> for step in range(100):
-    ...     slopes = torch.tensor([2.0, 1.0 + 0.1 * (-1) ** step], dtype=torch.float64)
-    ...     evidence.add(slopes, beta=one, costs=one, counts=one, valid=torch.ones((), dtype=torch.float64))
-    >>> (evidence.standard_errors(held_out=True) > 3).tolist(), (evidence.standard_errors(held_out=True) < -3).tolist()
-    ([True, False], [False, True])
-    """
+    """The running importance and slope of each size; equations above."""
 
     def __init__(self, shape: torch.Size) -> None:
         super().__init__()
@@ -118,14 +103,7 @@ class BoundaryEvidence(nn.Module):
 
 
 class Confirmation(nn.Module):
-    """The two tests for each replica.
-
-    >>> test = Confirmation(None)
-    >>> for step in range(64):
-    ...     test.add(step, torch.tensor(1.0 / (1 + step) + 0.01 * (step % 16)), torch.tensor(0.0))
-    >>> bool(test.given), bool(test.confirms(3.0))
-    (True, True)
-    """
+    """The two tests for each replica."""
 
     first: Tensor
     """Loss of each part when it was first seen: float64 [PARTS, *R]."""

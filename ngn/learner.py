@@ -1,40 +1,35 @@
-"""The learner: a model with learned sizes, one capacity per axis, as trainers and loops of one's own see it."""
+"""The learner: it trains the sizes of a model, one capacity per axis, in trainers and in loops of one's own."""
 
 from __future__ import annotations
 
-import hashlib
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from functools import partial
-from types import MappingProxyType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, distributed, nn
 from torch.optim import Optimizer
 
-from ngn.axis import OrderedAxis
 from ngn.boundaries import LR, adam_step, moved_elsewhere
-from ngn.checks import axes_of, evaluating, having, is_frozen, tensors_of
 from ngn.comparison import check_equal
-from ngn.cut import axes_in, cut_to
-from ngn.importance import Importance, Loss, sort
-from ngn.methods.base import MODES, Mode
 from ngn.methods.batch import penalty as of_gates
-from ngn.methods.batch import sizes
-from ngn.report import Report, SizeReport, WholeModel, latencies_of, size_reports
-from ngn.shrinking import InPlaceCut, kept_whole, load_cut_states, optimizers_in, shrink, uncuttable
-from ngn.tracing.found import listed
-from ngn.truncation import deploy
-from ngn.watching import LoopWatch, refuse_diverged, warn_of_rounding, warn_of_unlearned
+from ngn.report import distance_of
+from ngn.shrinking import (
+    Averages,
+    InPlaceCut,
+    Optimizers,
+    averages_in,
+    kept_whole,
+    optimizers_in,
+    shrink,
+    uncuttable,
+    warn_of_masks,
+)
+from ngn.sized import SizedModel
+from ngn.watching import refuse_diverged, warn_of_rounding, warn_of_unlearned
 
-Optimizers = Optimizer | Sequence[Optimizer] | None
-Average = nn.Module | dict[str, Any]
-Averages = Average | Sequence[Average]
 
-
-class Learner(nn.Module):
+class Learner(SizedModel):
     """Learn the sizes of a model that contains :class:`~ngn.axis.OrderedAxis` modules, one capacity per axis.
 
     The trainer calls the hooks in this order:
@@ -63,122 +58,7 @@ class Learner(nn.Module):
     >>> _ = ngn.attach_low_rank(model, ["0", "2"], lambda number: ngn.CountGate(8, t0=(2.0, 6.0)[number]), seed=0)
     >>> ngn.Learner(model).count()
     tensor([3, 7])
-    >>> class Rank(ngn.Learner):  # the largest singular values of a matrix
-    ...     def count(self): return (torch.linalg.svdvals(self.model.weight) > 1e-3).sum(-1, keepdim=True)
-    >>> Rank(torch.nn.Linear(3, 3)).count()
-    tensor([3])
     """
-
-    also: Mapping[str, Sequence[Any]] = MappingProxyType({})
-    """Further inputs on which :meth:`deploy` compares, by the method that takes them."""
-    found: Any = None
-    """What :func:`~ngn.sizes.attach.learn_sizes` took of a trace, and what cannot be cut; None without a trace."""
-    moments: Tensor
-    """Adam's for the boundaries: steps, means and mean squares of gradients, float64 [3, entries of controllers]."""
-
-    def __init__(self, model: nn.Module, axes: Sequence[OrderedAxis] | None = None) -> None:
-        super().__init__()
-        self.model = model
-        self.axes = axes_of(model) if axes is None else [*axes]
-        if not self.axes and type(self).count is Learner.count:
-            raise ValueError(
-                "the model has no OrderedAxis with a capacity, so no size to learn: call "
-                "ngn.learn_sizes(model, example=...), or add an axis"
-            )
-        paths = {id(module): path for path, module in model.named_modules()}
-        self.names = [axis.name or paths[id(axis)] for axis in self.axes]
-        gates = [axis.capacity for axis in self.axes]
-        replicas = {gate.replicas for gate in gates} or {None}
-        if len(replicas) != 1:
-            raise ValueError(f"all axes of a model need the same replicas=, not {sorted(map(str, replicas))}")
-        self.replicas = replicas.pop()
-        origins = [axis.origin for axis in self.axes if axis.origin is not None]
-        if twice := [n for n, axis in zip(self.names, self.axes, strict=True) if gates.count(axis.capacity) > 1]:
-            raise ValueError(
-                f"{listed(twice)} share one {type(gates[0]).__name__}, but every size needs its own: return a new one "
-                "at each call of capacity="
-            )
-        if len({*origins}) < len(origins):
-            raise ValueError(
-                "two banks have the same seed and name, so the same initial values: give each bank a name of its own"
-            )
-        self.has_boundary = bool(gates) and all(gate.has_boundary for gate in gates)
-        """Whether every ``size`` is a boundary t, so that its distance from an integer matters."""
-        self.watch = LoopWatch(self.axes, self.names)
-        """Notes on what the training loop did with the sizes."""
-        self._controlled = [p for gate in gates for p in gate.controllers()]
-        entries = sum(p.numel() for p in self._controlled)
-        device = self._controlled[0].device if entries else None
-        self.register_buffer("moments", torch.zeros(3, entries, dtype=torch.float64, device=device))
-        self._at: Sequence[Tensor] | None = None  # where the boundaries were in the forward pass of this step
-        self._mine: bool | None = None  # whether the learner moves them in a loop of one's own; None: not known yet
-        self._frozen: tuple[list[tuple[Any, ...]], Tensor] | None = None
-        self._steps, self._checked = 0, False
-        self._fixed = [False] * len(self.axes)  # which sizes have been fixed and cut
-        self._followers: list[Callable[[InPlaceCut], object]] = []
-        self._said: set[str] = set()  # sizes of which a warning said that they stay masked
-        if self.axes:
-            load_cut_states(model)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_followers": []}
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Keep the learner's own buffers in float64 when the model is cast: lower precision would lose small steps."""
-        before = dict(self._buffers)
-        super()._apply(fn, recurse)
-        for name, value in before.items():
-            moved = self._buffers[name]
-            if value is not None and moved is not None and moved.dtype != value.dtype:
-                self._buffers[name] = value.to(moved.device)
-        return self
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        self._at = None
-        state_dict.setdefault(f"{prefix}moments", self.moments)  # states of version 0.1 lack it
-        super()._load_from_state_dict(state_dict, prefix, *args)
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the model: soft, as it is trained, unless a :meth:`mode` is set."""
-        return self.model(*args, **kwargs)
-
-    @contextmanager
-    def mode(self, mode: Mode) -> Iterator[None]:
-        """Run forward passes in ``mode`` within the context.
-
-        "soft": as trained; "kept": the retained components with their gates; "hard": as deployed.
-        """
-        with having(self.axes, mode=lambda axis: mode):
-            yield
-
-    @contextmanager
-    def steady(self) -> Iterator[None]:
-        """Declare that no size moves within the context, so that each gate may be computed once."""
-        with having(self.axes, held=lambda axis: {}):
-            yield
-
-    def count(self) -> Tensor:
-        """Numbers of retained components: int64 [*R, G]."""
-        return torch.stack([axis.capacity.count() for axis in self.axes], -1)
-
-    def size(self) -> Tensor:
-        """Continuous sizes (t for a boundary): float64 [*R, G]."""
-        return sizes([axis.capacity for axis in self.axes]) if self.axes else self.count().double()
-
-    def standing(self) -> str:
-        """Summarise the sizes for a progress line: their mean."""
-        if self.has_boundary:
-            return f"t {float(self.size().mean()):.2f}"
-        return f"count {float(self.count().double().mean()):.1f}"
-
-    def controller_parameters(self) -> list[nn.Parameter]:
-        """The parameters that decide the sizes; they have their own learning rate and no weight decay."""
-        return [p for axis in self.axes for p in axis.capacity.controllers() if p.requires_grad]
-
-    def body_parameters(self) -> list[nn.Parameter]:
-        """All other trained parameters; those of a size with nothing left have no entries and do not count."""
-        controllers = {id(p) for p in self.controller_parameters()}
-        return [p for p in self.parameters() if p.requires_grad and p.numel() and id(p) not in controllers]
 
     def prepare(self, batches: Any) -> None:
         """Look at data before step 0; not called when a training is resumed."""
@@ -191,29 +71,10 @@ class Learner(nn.Module):
             axis.capacity.set_progress(progress)
         self._fixed = [cut and axis.capacity.committed for cut, axis in zip(self._fixed, self.axes, strict=True)]
 
-    def sort(
-        self, by_importance: Importance, calibration: Iterable[Any] | None = None, loss: Loss | None = None
-    ) -> None:
-        """Sort the units of sizes whose order you have not given, before the training, as ``learn_sizes`` does."""
-        sort(self.model, self.axes, by_importance, calibration, loss)
-
-    def commit_at(self, progress: float) -> None:
-        """Fix, from ``progress`` on, all sizes that have no ``commit`` of their own."""
-        for axis in self.axes:
-            if axis.capacity.commit is None:
-                axis.capacity.commit_at(progress)
-
     def before_step(self, step: int | None) -> None:
         """Prepare the forward passes of a step; None: of an evaluation of the trained model."""
         for axis in self.axes:
             axis.before_step(step)
-
-    def make_room(self) -> bool:
-        """Allocate the components that are now needed, and return whether parameters have grown."""
-        wanted = [(axis, K) for axis in self.axes if (K := axis.capacity.wanted()) != axis.K]
-        for axis, K in wanted:
-            axis.grow(K)
-        return bool(wanted)
 
     def wanted_components(self) -> list[int] | None:
         """The number of components that each axis must still have, [G]; None if nothing is to be cut now.
@@ -242,8 +103,9 @@ class Learner(nn.Module):
         """
         if (counts := self.wanted_components()) is None:
             return False
-        optimizers, copies = optimizers_in(optimizer), self._copies(averages)
-        self._warn_of_masks(masked := uncuttable(self.axes, optimizers) if optimizers else {})
+        optimizers, copies = optimizers_in(optimizer), averages_in(averages, self.model)
+        masked = uncuttable(self.axes, optimizers) if optimizers else {}
+        warn_of_masks(self.axes, self.names, masked, self._said)
         counts = [axis.K if axis in masked else n for axis, n in zip(self.axes, counts, strict=True)]
         followers: list[Any] = [*(partial(InPlaceCut.__call__, held=each) for each in copies), *self._followers]
         changed = shrink(self.model, self.axes, counts, optimizers, followers)
@@ -252,8 +114,9 @@ class Learner(nn.Module):
 
     def check_cuts(self, optimizer: Optimizers, averages: Averages = ()) -> None:
         """Warn of sizes that :meth:`shrink` will leave masked; arguments and errors are those of :meth:`shrink`."""
-        self._copies(averages)
-        self._warn_of_masks(uncuttable(self.axes, optimizers_in(optimizer)) | kept_whole(self.axes))
+        averages_in(averages, self.model)
+        masked = uncuttable(self.axes, optimizers_in(optimizer)) | kept_whole(self.axes)
+        warn_of_masks(self.axes, self.names, masked, self._said)
 
     def on_cut(self, callback: Callable[[InPlaceCut], object]) -> None:
         """Call ``callback`` whenever training has cut parameters in place, after optimisers and averages.
@@ -263,32 +126,6 @@ class Learner(nn.Module):
         calls nothing, as an average comes with its own. Copies of the learner have no callbacks.
         """
         self._followers.append(callback)
-
-    def _copies(self, averages: Averages) -> list[Any]:
-        """The averages as a list, if they are averages of this model."""
-        copies = [averages] if isinstance(averages, (nn.Module, dict)) else [*averages]
-        for each in copies:
-            name = type(each).__name__
-            if not isinstance(each, (nn.Module, dict)):
-                raise TypeError(f"an average is a copy of the model, or a dictionary of tensors, not a {name}")
-            if isinstance(each, nn.Module) and [a.K for a in axes_in(each)] != [a.K for a in axes_in(self.model)]:
-                raise ValueError(
-                    f"the average {name} does not have the sizes of the model: copy the learner or learner.model after "
-                    "learn_sizes, and pass the average in every step"
-                )
-        return copies
-
-    def _warn_of_masks(self, masked: Mapping[OrderedAxis, str]) -> None:
-        """Warn of the sizes that stay masked, each once in a training."""
-        named = {name: masked[axis] for axis, name in zip(self.axes, self.names, strict=True) if axis in masked}
-        if new := [name for name in named if name not in self._said]:
-            self._said.update(new)
-            warnings.warn(
-                f"{listed(new)} cannot be cut in training: {'; '.join(dict.fromkeys(named[name] for name in new))}. "
-                "They stay masked until deploy. The deployed model is the same, but steps do not become cheaper. To "
-                "silence this, leave the optimiser out of learner.step, or give the callback shrink=False",
-                stacklevel=4,
-            )
 
     @property
     def masked(self) -> list[str]:
@@ -305,7 +142,7 @@ class Learner(nn.Module):
         if all(axis.capacity.committed for axis in self.axes):
             device = next((axis.capacity.size().device for axis in self.axes), None)
             return torch.zeros(() if self.replicas is None else self.replicas, dtype=torch.float64, device=device)
-        penalty = of_gates([axis.capacity for axis in self.axes])
+        penalty = of_gates(self.gates)
         self.watch.priced(penalty)
         return penalty
 
@@ -321,26 +158,13 @@ class Learner(nn.Module):
 
     def after_step(self, step: int) -> None:
         """Change parameters after the optimiser's step, while the gradients are still there."""
-        for axis in self.axes:
-            axis.capacity.after_step()
+        for gate in self.gates:
+            gate.after_step()
 
     def finish(self, batches: Any) -> None:
         """Complete the model after the last step: calibrate normalised components on batch 0."""
         if any(axis.capacity.rms_eps is not None for axis in self.axes):
             self.calibrate(batches.at(0)[0])
-
-    @torch.no_grad()
-    def calibrate(self, x: Any) -> None:
-        """Fix the rms of normalised components at its value on the batch ``x``, for evaluation and deployment.
-
-        The next training step drops it. Without normalised components this does nothing.
-        """
-        sums: list[Any] = [axis for axis in self.axes if axis.capacity.rms_eps is not None]
-        with ExitStack() as calibrations:
-            for axis in sums:
-                calibrations.enter_context(axis.calibration())
-            if sums:
-                self(x)
 
     def step(self, progress: float, optimizer: Optimizers = None, averages: Averages = (), lr: float = LR) -> None:
         """Run the hooks between two steps. In your own loop, call it after each ``optimizer.step()``.
@@ -364,21 +188,6 @@ class Learner(nn.Module):
         Warns:
             UserWarning: in the first step, of sizes that stay masked although an optimiser is given, and of a group of
                 boundaries with weight decay.
-
-        >>> import torch, ngn
-        >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
-        >>> x = torch.randn(64, 2)
-        >>> learner = ngn.learn_sizes(model, {"": ngn.Width(8)}, example=x, lambda0=0.1)
-        >>> optimizer = torch.optim.AdamW(learner.parameters(), lr=0.1)
-        >>> for n in range(100):
-        ...     loss = (learner(x) - x[:, :1]).square().mean() + learner.penalty()
-        ...     optimizer.zero_grad()
-        ...     loss.backward()
-        ...     optimizer.step()
-        ...     learner.step((n + 1) / 100, optimizer, lr=0.1)
-        >>> small = learner.deploy(example=x)
-        >>> small[0].out_features < 8
-        True
         """
         moving = self._moves_boundaries(optimizers_in(optimizer))
         if moving:
@@ -427,81 +236,6 @@ class Learner(nn.Module):
         self.set_progress(progress)
         self.before_step(step)
 
-    def orders(self) -> dict[str, Tensor]:
-        """What a checkpoint has to hold of the order of components."""
-        left = ((n, a.order) for n, a in enumerate(self.axes) if a.ranks is not None and a.cuts)  # of layers that stay
-        return {f"order.{n}": order for n, order in left if order is not None}
-
-    def reorder(self, orders: Mapping[str, Tensor]) -> None:
-        """Take over the orders among the tensors of a checkpoint."""
-        for number, axis in enumerate(self.axes):
-            if (order := orders.get(f"order.{number}")) is not None:
-                axis.take_order(order)
-            elif not axis.chosen:  # a training that sorted nothing; states of version 0.1 lack orders that users gave
-                axis.take_order(torch.arange(axis.K))
-
-    def _tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """The tensors that training changes, without :meth:`orders`, and the frozen parameters; a tied tensor once."""
-        orders = {f"{path}.order" for path, axis in self.named_modules() if isinstance(axis, OrderedAxis)}
-        tensors = {n: value for n, value in tensors_of(self).items() if isinstance(value, Tensor) and n not in orders}
-        frozen = {name: value for name, value in tensors.items() if is_frozen(value)}
-        return {name: value for name, value in tensors.items() if name not in frozen}, frozen
-
-    def _digest(self, frozen: Mapping[str, Tensor]) -> Tensor:
-        """SHA-256 of the frozen parameters, uint8 [32]; cached until one of them changes."""
-        versions = [(id(p), p._version, p.data_ptr(), p.dtype) for p in frozen.values()]
-        if self._frozen is None or self._frozen[0] != versions:
-            digest = hashlib.sha256()
-            for name, p in frozen.items():
-                digest.update(f"{name} {tuple(p.shape)} {p.dtype}".encode())
-                p = p.full_tensor() if hasattr(p, "full_tensor") else p
-                digest.update(p.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-            self._frozen = versions, torch.tensor(list(digest.digest()), dtype=torch.uint8)
-        return self._frozen[1]
-
-    def state(self) -> dict[str, Tensor]:
-        """The tensors for a checkpoint: trained parameters and persistent buffers of the model and the learner.
-
-        Frozen parameters are left out; the key "frozen" holds their digest.
-        """
-        moving, frozen = self._tensors()
-        frozen = {"frozen": self._digest(frozen)} if frozen else {}
-        return moving | frozen | self.orders() | {"allocated": torch.tensor([axis.K for axis in self.axes])}
-
-    @torch.no_grad()
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Load the result of :meth:`state` of a learner with the same structure.
-
-        Raises:
-            ValueError: if the frozen parameters differ from those of the saved training.
-        """
-        self.watch.continued = True
-        self.reorder(tensors)
-        allocated = tensors["allocated"].tolist() if self.axes else []
-        for axis, K in zip(self.axes, allocated, strict=True):
-            if K > axis.K:
-                axis.grow(K)
-        shrink(self.model, self.axes, allocated)
-        moving, frozen = self._tensors()
-        if frozen and not torch.equal(self._digest(frozen), tensors["frozen"].cpu()):
-            raise ValueError(
-                "the frozen parameters differ from those of the saved training: load the same pretrained model first"
-            )
-        known = moving if "moments" in tensors else moving.keys() - {"moments"}  # checkpoints of version 0.1 lack it
-        self.load_state_dict({name: tensors[name] for name in known}, strict=False)
-
-    def _sizes_of(self, replica: int | None) -> Tensor:
-        """The continuous sizes of one model, [G].
-
-        Raises:
-            TypeError, ValueError: if there is no such replica.
-        """
-        if replica is not None and not isinstance(replica, int):
-            raise TypeError(f"replica must be an integer, not a {type(replica).__name__}; pass an input as example=")
-        if replica is not None and self.replicas is None:
-            raise ValueError("this is a single model, not a stack of replicas: leave replica= out")
-        return self.size() if replica is None else self.size()[replica]
-
     def deploy(
         self,
         replica: int | None = None,
@@ -530,7 +264,7 @@ class Learner(nn.Module):
         refuse_diverged(sizes)
         small = self.cut(replica, share_frozen)
         if unsettled == "warn":
-            distance = self._distance()
+            distance = distance_of(self.axes, self.size()) if self.has_boundary else None
             warn_of_unlearned(self.watch)
             warn_of_rounding(sizes, distance if distance is None or replica is None else distance[replica])
         if example is not None:
@@ -539,99 +273,6 @@ class Learner(nn.Module):
         if verbose:
             print(self.report(deployed=small if self.replicas is None else None))
         return small
-
-    def cut(self, replica: int | None = None, share_frozen: bool = False) -> nn.Module:
-        """Return a copy of the model in eval mode with only the retained components and no gates; check nothing.
-
-        Args:
-            replica: which model of a stack.
-            share_frozen: share frozen parameters that are not cut with the model; do not copy them.
-        """
-        return deploy(self.model, replica, share_frozen)
-
-    def _distance(self) -> Tensor | None:
-        """|t - round(t)|, [*R, G]; None if sizes are not boundaries. Beyond the last component it is 0."""
-        if not self.has_boundary:
-            return None
-        last = torch.tensor([axis.K - axis.capacity.smallest_count for axis in self.axes])
-        t = self.size().minimum(last.to(self.size()))
-        return (t - t.round()).abs()
-
-    def _groups(self) -> list[SizeReport]:
-        """The learned sizes by name; empty for a stack."""
-        return size_reports(self.axes, self.names) if self.replicas is None else []
-
-    def _before(self) -> WholeModel | None:
-        """The model before its first cut; None if it was never cut."""
-        return self.axes[0].whole if self.axes else None
-
-    def _whole(self) -> nn.Module:
-        """The model whose latency is compared with the deployed model's; of a stack, one of its models."""
-        if (whole := self._before()) is not None:
-            return whole.on(next(self.model.parameters()).device)
-        return cut_to(self.model, self.axes, [axis.K for axis in self.axes]) if self.axes else self.model
-
-    def _parameters_before(self) -> int:
-        """Number of parameters before anything was cut (of a stack, of all), without those that decide sizes."""
-        if (whole := self._before()) is not None:
-            return whole.parameters
-        sizes = sum(p.numel() for p in self.controller_parameters())
-        return sum(p.numel() for p in self.model.parameters()) - sizes
-
-    def _budget_used(self) -> str | None:
-        """A sentence about how much of the budget the sizes use; None without a budget."""
-        return None
-
-    def report(
-        self,
-        latency: Any = None,
-        deployed: nn.Module | None = None,
-        score: Callable[[nn.Module], Any] | None = None,
-    ) -> Report:
-        """Report the sizes and what deployment would leave.
-
-        Args:
-            latency: an input on which to time the model with all components, and the deployed model. It is a tuple for
-                several arguments, a dictionary for named ones.
-            deployed: the result of :meth:`deploy`, if you have it already (a single model only).
-            score: a function of the model, such as its accuracy on held-out data. It is called in eval mode for each
-                mode: as trained (soft), retained components with their gates (kept), as deployed (hard).
-
-        >>> import torch, ngn
-        >>> learner = ngn.CapacityLearner(ngn.LowRankLinear(torch.nn.Linear(3, 3), ngn.CountGate(4, t0=1.25), 0, "map"))
-        >>> learner.report()
-        Report(size=[1.25], count=[2], distance=[0.25], parameters=36, deployed=24, milliseconds=None, scores={})
-        >>> print(learner.report())
-        size  before -> after    change  parameters     t
-        axis  4 -> 2 components    -50%         -12  1.25
-        parameters: 36 -> 24 (-33%)
-        t: the boundary between kept and cut components
-        """
-        each = [None] if self.replicas is None else range(self.replicas)
-        models = [deployed or self.cut(r, share_frozen=True) for r in each]
-        left = [sum(p.numel() for p in model.parameters()) for model in models]
-        distance = self._distance()
-        return Report(
-            self.size().tolist(),
-            self.count().tolist(),
-            None if distance is None else distance.tolist(),
-            self._parameters_before() // len(left),
-            left[0] if self.replicas is None else left,
-            self._groups(),
-            None if latency is None else latencies_of(self._whole(), models[0], latency),
-            {} if score is None else self._scores(score),
-            self._budget_used(),
-        )
-
-    @torch.no_grad()
-    def _scores(self, score: Callable[[nn.Module], Any]) -> dict[str, Any]:
-        """``score`` of the model in eval mode, for each mode of its gates."""
-        scores: dict[str, Any] = {}
-        with evaluating(self.model):
-            for mode in MODES:
-                with self.mode(mode):
-                    scores[mode] = score(self.model)
-        return scores
 
 
 CapacityLearner = Learner

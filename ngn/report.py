@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -18,6 +19,7 @@ from ngn.copying import duplicate
 from ngn.cut import cut_to, distinct
 from ngn.cuts import is_stack, owned
 from ngn.measuring import in_turns
+from ngn.methods.base import MODES, Mode
 from ngn.tracing.found import aligned
 
 MODE_WORDS = {"soft": "as trained", "kept": "with gates on what is kept", "hard": "as deployed"}
@@ -196,7 +198,7 @@ class WholeModel:
     @classmethod
     def of(cls, model: nn.Module, axes: Sequence[OrderedAxis]) -> WholeModel:
         """Describe ``model``, which has not been cut."""
-        controllers = (p for axis in axes for p in axis.capacity.controllers() if p.requires_grad)
+        controllers = {p for axis in axes for p in axis.capacity.controllers() if p.requires_grad}
         parameters = sum(p.numel() for p in model.parameters()) - sum(p.numel() for p in controllers)
         small = cut_to(model, axes, [axis.K for axis in axes])
         bare = {id(p): nn.Parameter(p.detach().to("meta"), p.requires_grad) for p in small.parameters()}
@@ -234,3 +236,37 @@ def latencies_of(whole: nn.Module, small: nn.Module, example: Any) -> tuple[floa
         device = next(small.parameters()).device
         before, after = in_turns([partial(model, *args, **named) for model in (whole, small)], device)
     return statistics.median(before), statistics.median(after)
+
+
+def whole_of(model: nn.Module, axes: Sequence[OrderedAxis]) -> nn.Module:
+    """The model before its first cut, to measure its latency; of a stack, one of its models."""
+    if axes and axes[0].whole is not None:
+        whole: nn.Module = axes[0].whole.on(next(model.parameters()).device)
+        return whole
+    return cut_to(model, axes, [axis.K for axis in axes]) if axes else model
+
+
+def parameters_before(model: nn.Module, axes: Sequence[OrderedAxis], controllers: Sequence[nn.Parameter]) -> int:
+    """Number of parameters before anything was cut (of a stack, of all), without those that decide sizes."""
+    if axes and axes[0].whole is not None:
+        return int(axes[0].whole.parameters)
+    return sum(p.numel() for p in model.parameters()) - sum(p.numel() for p in controllers)
+
+
+@torch.no_grad()
+def scores_of(
+    model: nn.Module, mode: Callable[[Mode], AbstractContextManager[None]], score: Callable[[nn.Module], Any]
+) -> dict[str, Any]:
+    """``score`` of the model in eval mode, for each mode of its gates, which ``mode`` sets."""
+    scores: dict[str, Any] = {}
+    with evaluating(model):
+        for each in MODES:
+            with mode(each):
+                scores[each] = score(model)
+    return scores
+
+
+def distance_of(axes: Sequence[OrderedAxis], t: Tensor) -> Tensor:
+    """|t - round(t)| of boundaries ``t``, [*R, G]; beyond the last component it is 0."""
+    t = t.minimum(t.new_tensor([axis.K - axis.capacity.smallest_count for axis in axes]))
+    return (t - t.round()).abs()

@@ -40,12 +40,6 @@ def largest(
     >>> total = lambda counts: sum(counts)
     >>> largest([8.0] * 4, [range(1, 17)] * 4, total, total, 16)
     (4, 4, 4, 4)
-    >>> depth_times_width = lambda counts: counts[0] * counts[1]
-    >>> largest([2.0, 6.4], [range(1, 3), range(1, 7)], depth_times_width, depth_times_width, 11)
-    (2, 5)
-    >>> heads_and_units = lambda n: 8 * (n[0] + n[2]) + n[1] + n[3]
-    >>> largest([1.64, 13.1] * 2, [range(1, 5), range(1, 33)] * 2, heads_and_units, heads_and_units, 52)
-    (2, 10, 2, 10)
     """
     nearest = [min(range(len(a)), key=lambda i: (abs(a[i] - s), a[i])) for s, a in zip(sizes, allowed, strict=True)]
     few = [next((i for i, n in enumerate(a[:FEW]) if n >= sizes[g]), nearest[g]) for g, a in enumerate(allowed)]

@@ -6,6 +6,7 @@ averages, and callbacks (:class:`InPlaceCut`). Nothing is folded: the axes multi
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
@@ -21,7 +22,11 @@ from ngn.cut import axes_in, cut_in_place, cutters, leading
 from ngn.cut_modules import TrainingHook, breaks_groups
 from ngn.cuts import Choice, held_by, is_stack
 from ngn.report import WholeModel
+from ngn.tracing.found import listed
 
+Optimizers = Optimizer | Sequence[Optimizer] | None
+Average = nn.Module | dict[str, Any]
+Averages = Average | Sequence[Average]
 _OWN = ("state", "param_groups", "defaults")
 """What torch's optimisers keep; others are searched for optimisers that they wrap, and for tensors."""
 
@@ -225,6 +230,8 @@ def _choices(counts: Mapping[OrderedAxis, int]) -> dict[OrderedAxis, Choice]:
     pairs = (pair for held in spans.values() for pair in combinations(held, 2))
     clashing = {span[2] for a, b in pairs if a[0] < b[1] and b[0] < a[1] for span in (a, b)}
     fewer = {axis: n for axis, n in fewer.items() if axis not in clashing}
+    whole = {axis.capacity for axis in counts if axis not in fewer}  # a shared size is cut in all layers or in none
+    fewer = {axis: n for axis, n in fewer.items() if axis.capacity not in whole}
     return {axis: leading(axis, n) for axis, n in fewer.items()}
 
 
@@ -247,3 +254,37 @@ def load_cut_states(model: nn.Module) -> None:
         isinstance(getattr(hook, "hook", None), TrainingHook) for hook in model._load_state_dict_pre_hooks.values()
     ):
         model.register_load_state_dict_pre_hook(TrainingHook(cut_to_state))
+
+
+def averages_in(given: Averages, model: nn.Module) -> list[Any]:
+    """The averages as a list, if they are averages of this ``model``.
+
+    Raises:
+        TypeError, ValueError: if they are not.
+    """
+    copies = [given] if isinstance(given, (nn.Module, dict)) else [*given]
+    for each in copies:
+        name = type(each).__name__
+        if not isinstance(each, (nn.Module, dict)):
+            raise TypeError(f"an average is a copy of the model, or a dictionary of tensors, not a {name}")
+        if isinstance(each, nn.Module) and [a.K for a in axes_in(each)] != [a.K for a in axes_in(model)]:
+            raise ValueError(
+                f"the average {name} does not have the sizes of the model: copy the learner or learner.model after "
+                "learn_sizes, and pass the average in every step"
+            )
+    return copies
+
+
+def warn_of_masks(
+    axes: Sequence[OrderedAxis], names: Sequence[str], masked: Mapping[OrderedAxis, str], said: set[str]
+) -> None:
+    """Warn of the sizes that stay ``masked``, but not of those in ``said``, to which they are added."""
+    named = {name: masked[axis] for axis, name in zip(axes, names, strict=True) if axis in masked}
+    if new := [name for name in named if name not in said]:
+        said.update(new)
+        warnings.warn(
+            f"{listed(new)} cannot be cut in training: {'; '.join(dict.fromkeys(named[name] for name in new))}. They "
+            "stay masked until deploy. The deployed model is the same, but steps do not become cheaper. To silence "
+            "this, leave the optimiser out of learner.step, or give the callback shrink=False",
+            stacklevel=5,
+        )

@@ -87,6 +87,14 @@ class Capacity(nn.Module, ABC):
     """Whether all K coefficients are 1, and stay so while the size is rounded."""
     growing = False
     """Whether components are allocated as the size grows."""
+    takes_bounds = False
+    """Whether ``least`` and ``most`` are kept to."""
+    least = 0
+    """The fewest components that stay, beside ``smallest_count``."""
+    most: int | None = None
+    """The largest number of components that stay; None for K."""
+    shared = False
+    """Whether several axes have this capacity, and so one count."""
     results: dict[Any, Any] | None = None
     """Of a forward pass, in which all capacities are computed together (:mod:`ngn.methods.batch`); None: one by one."""
     rms_eps: float | None = None

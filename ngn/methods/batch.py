@@ -139,7 +139,7 @@ def coefficients(gate: CountGate) -> Tensor:
 def scaled(x: Tensor, gate: CountGate, dim: int, ranks: Tensor | None) -> Tensor:
     """``x`` times the soft coefficients along ``dim``, a multiple of K long, in the order of ``ranks``."""
     values, slopes, expanded = result_of(gate)
-    key = (x.shape[dim], x.dtype, x.device)
+    key = (x.shape[dim], x.dtype, x.device, id(ranks))
     here = expanded.get(key)
     if here is None or here[2] is not ranks:
         values = values.to(x.device, x.dtype)

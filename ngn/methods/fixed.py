@@ -57,6 +57,7 @@ class Retained(FixedCount):
     ([1.0, 1.0, 1.0], [1.0, 1.0, 0.0])
     """
 
+    takes_bounds = True  # the user has chosen the count
     left: Tensor
 
     def __init__(self, K: int, left: int | None = None, *, r: Scalar = 1.0) -> None:

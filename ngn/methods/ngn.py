@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -25,6 +26,8 @@ from ngn.schedules import DELAYED_LINEAR, LINEAR, POWER_DECAY, Shape, require_sh
 
 NOMINAL_ZERO = 1e-4
 """The boundary that stands for 0, which softplus does not reach."""
+ROOM = 4
+"""Components beyond the last one up to which a boundary may lie at the start of a size with an upper bound."""
 COMMIT = 0.9
 """Default commit of ``ngn.fit`` and ``ngn.learn_sizes`` without a budget. The last tenth of training repairs the effect
 of rounding. The paper's studies have no commit."""
@@ -63,7 +66,7 @@ class CountGate(Weighted):
     (3, [1.0, 0.5, 0.25, 0.0])
     """
 
-    has_boundary = True
+    has_boundary = takes_bounds = True
     now = 0.0
     """Training progress of the schedules."""
     rounded: Tensor
@@ -243,7 +246,9 @@ class CountGate(Weighted):
         before, self.committed = self.committed, self.commit is not None and progress >= self.commit
         if self.committed:
             fresh = self.rounded == 0
-            self.settled.copy_(torch.where(fresh, torch.floor(self.t() + 0.5), self.settled))
+            least, most = self.least - self.smallest_count, (self.most or torch.inf) - self.smallest_count
+            nearest = torch.floor(self.t() + 0.5).clamp(least, most)
+            self.settled.copy_(torch.where(fresh, nearest, self.settled))
             self.rounded.masked_fill_(fresh, 1.0)
             self.beta = torch.full_like(self.beta, COMMITTED)
         elif before:
@@ -301,8 +306,24 @@ class CountGate(Weighted):
         t = self.t()
         return penalty(t, self.price, self.alpha)
 
+    def ceiling(self, progress: float) -> float:
+        """The largest continuous count; it falls to ``most`` in the first half of the time before the commit."""
+        if self.most is None:
+            return math.inf
+        left = max(0.0, 1.0 - 2.0 * progress / (self.commit or 1.0))
+        return self.most + left * (self.candidates + ROOM - self.most)
+
+    @torch.no_grad()
+    def after_step(self) -> None:
+        """Keep t within the bounds."""
+        if not self.committed and (self.least > self.smallest_count or self.most is not None):
+            for n, clamp in ((float(self.least), self.tau.clamp_min_), (self.ceiling(self.now), self.tau.clamp_max_)):
+                if n < math.inf:
+                    clamp(float(softplus_inverse(max(NOMINAL_ZERO, n - self.smallest_count) / self.stride)))
+
     def count(self) -> Tensor:
-        return retained_count(self.t().detach(), self.K, self.delta)
+        count = retained_count(self.t().detach(), self.K, self.delta)
+        return count if not self.least and self.most is None else count.clamp(min(self.least, self.K), self.most)
 
     def size(self) -> Tensor:
         return self.t().detach()

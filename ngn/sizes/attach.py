@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,21 +13,22 @@ from torch.nn.parameter import is_lazy
 from ngn.allocation import BudgetLearner
 from ngn.axis import OrderedAxis
 from ngn.budget import BUDGET_COMMIT, Budget
-from ngn.checks import ExampleError, axes_of, evaluating, outputs_on
+from ngn.checks import axes_of, snapshot
 from ngn.cuts import kind_of
 from ngn.hooked import HookedAxis, divided
 from ngn.importance import Importance, check, sort
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
 from ngn.methods.batch import GateBatch
+from ngn.methods.fixed import Retained
 from ngn.methods.ngn import CountGate
 from ngn.sizes.base import Maker, Size, refuse_unknown, usual_gate
-from ngn.sizes.found import attach_found, without_failed
+from ngn.sizes.bounds import Bound, bound, counts_of
+from ngn.sizes.found import attach_found, chosen_of, dummy, matched_of, traced, without_failed
 from ngn.sizes.named import TracedSize
 from ngn.sizes.refusals import refuse_uncuttable, unchanged_on_error
 from ngn.sizes.trial import failed_trials, parts_of
-from ngn.tracing.found import FoundSizes, SizeGroup, Uncut, pattern_of
-from ngn.tracing.groups import find_sizes
+from ngn.tracing.found import FoundSizes, listed
 
 
 def learn_sizes(
@@ -37,6 +36,8 @@ def learn_sizes(
     sizes: Mapping[str, Size | None] | FoundSizes | None = None,
     *,
     budget: Budget | None = None,
+    at_least: Bound = None,
+    at_most: Bound = None,
     example: Any = None,
     also: Mapping[str, Sequence[Any]] | None = None,
     frozen: bool = False,
@@ -62,6 +63,8 @@ def learn_sizes(
             ``*`` matches anything within one part of a name, ``**`` any number of parts, "" the model. Every matched
             module learns its own size; modules that can only be cut together share one.
         budget: limit on what the deployed model costs, instead of a price: :class:`~ngn.allocation.BudgetLearner`.
+        at_least, at_most: bounds of every size, in its components: a number, a share of all such as "25%", or a pattern
+            over names of sizes → one of both. A size with fewer components than ``at_least`` keeps them all.
         example: an input: a tuple for several arguments, a dictionary for keyword arguments. Default: that of the
             budget, else the model's ``dummy_inputs``. The model is traced on it. The library cuts every size to half
             and to one, and compares outputs, before any training. Or what ``find_sizes`` found before the tensors were
@@ -127,19 +130,35 @@ def learn_sizes(
         also = next((each.also for each in (sizes, example) if isinstance(each, FoundSizes)), {})
     common = gate if budget is None else {"commit": BUDGET_COMMIT} | gate
 
-    def maker(gate_of: Callable[[int, dict[str, Any]], CountGate]) -> Maker:
+    one: dict[Size, Capacity] = {}
+
+    def maker(size: Size | None) -> Maker:
         def make(name: str, K: int) -> Capacity:
-            made = gate_of(K, common) if capacity is None else capacity(name, K)
+            if size is not None and size in one:
+                if one[size].K != K:
+                    raise ValueError(
+                        f"{name} has {K} {size.unit}, but shares its size with a layer of {one[size].K}: shared=True "
+                        "needs equal numbers, so give each kind of layer a pattern and a size of its own"
+                    )
+                return one[size]
+            if capacity is not None:
+                made = capacity(name, K)
+            else:
+                made = usual_gate(K, common) if size is None else size.gate(K, common)
             if not isinstance(made, Capacity):
                 raise TypeError(f"capacity= returned a {kind_of(made)} for {name}: return one such as ngn.CountGate(K)")
             if made.K != K:
                 raise ValueError(f"capacity= returned one of {made.K} components for {name}, which has {K}: pass it K")
             device = next((p.device for p in model.parameters() if not p.is_meta), None)
-            return made if device is None else made.to(device)
+            made = made if device is None else made.to(device)
+            if size is not None and size.shared:
+                made.shared, one[size] = True, made
+            return made
 
         return make
 
     def settle(axes: Sequence[OrderedAxis]) -> None:
+        bound(axes, at_least, at_most)
         if by_importance is not None:
             sort(model, axes, by_importance, calibration, loss)
 
@@ -161,14 +180,53 @@ def learn_sizes(
         for axis in learner.axes:
             if isinstance(axis, HookedAxis):
                 axis.in_weights = True
-        GateBatch(model, [axis.capacity for axis in learner.axes if isinstance(axis.capacity, CountGate)])
+        GateBatch(model, [gate for gate in learner.gates if isinstance(gate, CountGate)])
     return learner
+
+
+def cut_once(
+    found: FoundSizes,
+    counts: Mapping[str, int | str],
+    by_importance: Any = "magnitude",
+    calibration: Iterable[Any] | None = None,
+    loss: Callable[..., Any] | None = None,
+) -> nn.Module:
+    """:meth:`FoundSizes.cut <ngn.tracing.found.FoundSizes.cut>`."""
+    kept = counts_of(counts, {group.name: group.length for group in found}, "cut")
+    scores = by_importance if isinstance(by_importance, Mapping) else {}
+    chosen = {}
+    for name, n in kept.items():
+        group, score = found[name], scores.get(name)
+        if not 1 <= int(n) <= group.length:
+            raise ValueError(f"{name}: {n:g} of {group.length} {group.unit} cannot stay: give 1 to {group.length}")
+        if score is not None and len(score) != group.length:
+            raise ValueError(f"{name}: {len(score)} scores for {group.length} {group.unit}")
+        order = group.order if score is None else torch.as_tensor(score).argsort(descending=True, stable=True).tolist()
+        chosen[name] = replace(group, order=order)
+    if unknown := [name for name in scores if name not in chosen]:
+        raise ValueError(f"scores of {listed(unknown)}, which is not cut; scores are for {listed([*chosen])}")
+    put_back = snapshot(found.model)
+    try:
+        learner = learn_sizes(
+            found.model,
+            found.chosen(chosen),
+            capacity=lambda name, K: Retained(K, int(kept[name])),
+            by_importance="magnitude" if scores else by_importance,
+            calibration=calibration,
+            loss=loss,
+        )
+        if left := [name for name in chosen if name not in learner.names]:
+            reasons = [fixed.reason for fixed in learner.found.fixed if left[0] in fixed.members]
+            raise ValueError(f"{listed(left)} cannot be cut: {'; '.join(reasons)}")
+        return learner.deploy(example=found.example, unsettled="allow")
+    finally:
+        put_back()
 
 
 def _attach(
     model: nn.Module,
     sizes: Mapping[str, Size | None] | FoundSizes | None,
-    maker: Callable[..., Maker],
+    maker: Callable[[Size | None], Maker],
     example: Any,
     also: Mapping[str, Sequence[Any]],
     settle: Callable[[Sequence[OrderedAxis]], None],
@@ -176,27 +234,27 @@ def _attach(
     """Make sizes learnable; return those of a trace, without what fails its trial, or None without a trace.
 
     Args:
-        settle: gives the units of the axes their order.
+        settle: gives the axes their bounds, and their units an order.
 
     Raises:
         ValueError: as :func:`learn_sizes`.
     """
-    matched = _matched(model, sizes) if isinstance(sizes, Mapping) else []
+    matched = matched_of(model, sizes) if isinstance(sizes, Mapping) else []
     named = [(name, size) for size, names, _ in matched if not isinstance(size, TracedSize) for name in names]
     found: FoundSizes | None = None
     axes: list[HookedAxis] = []
     wanted: list[set[str]] = []
     if not isinstance(sizes, Mapping) or len(named) < sum(len(names) for _, names, _ in matched):
         given = next((each for each in (sizes, example) if isinstance(each, FoundSizes)), None)
-        found = _traced(model, given, example, also)
-        make = maker(usual_gate)
+        found = traced(model, given, example, also)
+        make = maker(None)
         if isinstance(sizes, Mapping):
-            found, make, wanted = _chosen(found, matched, maker)
+            found, make, wanted = chosen_of(found, matched, maker)
         example, axes = found.example, attach_found(model, found, make)
     elif isinstance(example, FoundSizes):
         example = example.example
     for name, size in named:
-        size.attach(model, name, maker(size.gate))
+        size.attach(model, name, maker(size))
     everything = axes_of(model)
     names = [axis.name for axis in everything]
     if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -217,92 +275,3 @@ def _attach(
     if not kept.groups and not named:
         raise ValueError(f"no size of this model can be cut:\n{kept if kept.fixed else 'no layer has a weight matrix'}")
     return kept
-
-
-def _traced(model: nn.Module, found: FoundSizes | None, example: Any, also: Mapping[str, Sequence[Any]]) -> FoundSizes:
-    if any(isinstance(module, HookedAxis) and module.capacity is not None for module in model.modules()):
-        raise ValueError(
-            "sizes of this model are learned already: give all sizes in one call of learn_sizes, on a model built anew"
-        )
-    if found is None:
-        return find_sizes(model, dummy(model) if example is None else example, also)
-    if found.model is not model:
-        raise ValueError("these sizes were found in another model: call find_sizes with this one")
-    return found
-
-
-def _chosen(
-    found: FoundSizes, matched: Sequence[tuple[Size, list[str], bool]], maker: Callable[..., Maker]
-) -> tuple[FoundSizes, Maker, list[set[str]]]:
-    """The groups that patterns choose, what makes the capacity of each, and sets of which one at least has to be cut.
-
-    These are the sizes of a pattern; without a wildcard, each of them.
-    """
-    chosen: dict[str, SizeGroup] = {}
-    makers: dict[str, Maker] = {}
-    wanted: list[set[str]] = []
-    left: dict[str, Uncut] = {}
-    for size, names, alone in matched:
-        if not isinstance(size, TracedSize):
-            continue
-        own: dict[str, SizeGroup] = {}
-        uneven: dict[str, Uncut] = {}
-        for name in names:
-            groups = size.chosen(found, name, None if alone else uneven)
-            if not groups and alone:
-                raise ValueError(size.refusal(found, name))
-            own = groups | own
-        if not own:
-            raise ValueError(next((each.reason for each in uneven.values()), size.refusal(found, names[0])))
-        left |= uneven
-        if twice := [own[name].name for name in own if name in chosen]:
-            raise ValueError(f"{twice[0]} already has a learned size: if two patterns match it, remove one")
-        chosen |= own
-        called = {group.name for group in own.values()}
-        makers |= dict.fromkeys(called, maker(size.gate))
-        wanted += [{each} for each in called] if alone else [called]
-    found = replace(found, fixed=(*found.fixed, *(each for name, each in left.items() if name not in chosen)))
-    return found.chosen(chosen), lambda name, K: makers[name](name, K), wanted
-
-
-def dummy(model: nn.Module) -> Any:
-    """The input that a model of transformers brings with it.
-
-    Raises:
-        ValueError: if there is none, or the model fails on it.
-    """
-    if not (inputs := getattr(model, "dummy_inputs", None)):
-        raise ValueError("pass example=, an input of it: a tuple for several arguments, a dictionary for named ones")
-    device = next(model.parameters(), torch.empty(())).device
-    inputs = {name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
-    try:
-        with evaluating(model), torch.random.fork_rng(), torch.no_grad():
-            outputs_on(model, inputs)
-    except ExampleError as fault:
-        raise ValueError(f"{fault}. It is the model's dummy_inputs: pass example=, an input of it") from fault
-    return inputs
-
-
-def _matched(model: nn.Module, sizes: Mapping[str, Size | None]) -> list[tuple[Size, list[str], bool]]:
-    """Each size with the names of its modules, and whether its pattern names a single one without a wildcard."""
-    matches = {pattern: _matches(model, pattern) for pattern in sizes}
-    out = {name for pattern, size in sizes.items() if size is None for name in matches[pattern]}
-    matched = []
-    for pattern, size in sizes.items():
-        if size is not None:
-            if not (names := [name for name in matches[pattern] if name not in out]):
-                raise ValueError(f"{pattern!r} matches only modules that another pattern leaves out")
-            taken = [name for name in names if size.takes(model.get_submodule(name))] if "*" in pattern else []
-            matched.append((size, taken or names, "*" not in pattern))
-    return matched
-
-
-def _matches(model: nn.Module, pattern: str) -> list[str]:
-    """Return the names of the modules that ``pattern`` matches."""
-    expression = pattern_of(pattern)
-    names = [name for name, _ in model.named_modules()]
-    if matched := [name for name in names if expression.fullmatch(name) and bool(name) == bool(pattern)]:
-        return matched
-    general = [*dict.fromkeys(re.sub(r"(?<![^.])\d+(?=\.)", "*", name) for name in names if name)]
-    near = difflib.get_close_matches(pattern, general, cutoff=0.4) or general[:3]
-    raise ValueError(f"no module matches {pattern!r}; did you mean {', '.join(near)}?")

@@ -25,7 +25,7 @@ SATURATED = 16.0
 """Logit at which a gate counts as open: sigmoid(16) = 1 - 1e-7, one up to float32 rounding."""
 REACH = 32
 """Components that a boundary crosses in a usual training. With more of them, it moves in strides of K / REACH."""
-ARGUMENTS = ("sizes", "budget", "example", "frozen", "by_importance", "calibration", "loss")
+ARGUMENTS = ("sizes", "budget", "at_least", "at_most", "example", "frozen", "by_importance", "calibration", "loss")
 """Arguments of ``learn_sizes``, which takes settings of gates beside them."""
 ByImportance = Sequence[int] | Callable[[str, int], Sequence[int]] | None
 Maker = Callable[[str, int], Capacity]
@@ -44,6 +44,7 @@ class Size(ABC):
         by_importance: component numbers, the most important first: a permutation of 0 ... K - 1, or one of all units,
             which are then grouped into components; or a function (module name, K) → permutation. None:
             ``by_importance`` of ``learn_sizes``.
+        shared: all modules of this size have one boundary, and so equal counts. Each keeps its own best units.
         gate: settings of this size's :class:`~ngn.methods.ngn.CountGate`; they override those of ``learn_sizes``.
 
     To add a kind of size, write a subclass whose :meth:`attach` calls :meth:`axis` with the tensors to cut.
@@ -67,7 +68,12 @@ class Size(ABC):
     """Whether the size has to have a trial on an example."""
 
     def __init__(
-        self, K: int | None = None, by_importance: ByImportance = None, round_to: int = 1, **gate: Any
+        self,
+        K: int | None = None,
+        by_importance: ByImportance = None,
+        round_to: int = 1,
+        shared: bool = False,
+        **gate: Any,
     ) -> None:
         if K is not None and (isinstance(K, bool) or not isinstance(K, int) or K < 1):
             raise ValueError(
@@ -85,6 +91,7 @@ class Size(ABC):
                 f"{type(self).__name__}: by_importance={by_importance!r} is not a permutation such as [2, 0, 1]"
             )
         self.K, self.by_importance, self.round_to, self.settings = K, by_importance, round_to, gate
+        self.shared = shared
 
     def gate(self, K: int, common: dict[str, Any]) -> CountGate:
         """Make the gate of this size: settings of its own, then those in ``common``, then the usual ones."""

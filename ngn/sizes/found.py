@@ -1,16 +1,23 @@
-"""Learned sizes of groups that a trace has found (``ngn/tracing``)."""
+"""The groups that a trace has found (``ngn/tracing``): which of them patterns choose, and their learned sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import difflib
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
+import torch
 from torch import nn
 
 from ngn.axis import OrderedAxis
+from ngn.checks import ExampleError, evaluating, outputs_on
 from ngn.hooked import HookedAxis
-from ngn.sizes.base import Maker
-from ngn.tracing.found import FoundSizes, Uncut
+from ngn.sizes.base import Maker, Size
+from ngn.sizes.named import TracedSize
+from ngn.tracing.found import FoundSizes, SizeGroup, Uncut, pattern_of
+from ngn.tracing.groups import find_sizes
 from ngn.tracing.run import use_cuttable_attention
 
 
@@ -37,3 +44,93 @@ def without_failed(found: FoundSizes, axes: Sequence[HookedAxis], failed: Mappin
         else:
             kept.append(group)
     return replace(found, groups=tuple(kept), fixed=tuple(fixed))
+
+
+def traced(model: nn.Module, found: FoundSizes | None, example: Any, also: Mapping[str, Sequence[Any]]) -> FoundSizes:
+    """Trace ``model``, unless ``found`` is a trace of it."""
+    if any(isinstance(module, HookedAxis) and module.capacity is not None for module in model.modules()):
+        raise ValueError(
+            "sizes of this model are learned already: give all sizes in one call of learn_sizes, on a model built anew"
+        )
+    if found is None:
+        return find_sizes(model, dummy(model) if example is None else example, also)
+    if found.model is not model:
+        raise ValueError("these sizes were found in another model: call find_sizes with this one")
+    return found
+
+
+def chosen_of(
+    found: FoundSizes, matched: Sequence[tuple[Size, list[str], bool]], maker: Callable[[Size | None], Maker]
+) -> tuple[FoundSizes, Maker, list[set[str]]]:
+    """The groups that patterns choose, what makes the capacity of each, and sets of which one at least has to be cut.
+
+    These are the sizes of a pattern; without a wildcard, each of them.
+    """
+    chosen: dict[str, SizeGroup] = {}
+    makers: dict[str, Maker] = {}
+    wanted: list[set[str]] = []
+    left: dict[str, Uncut] = {}
+    for size, names, alone in matched:
+        if not isinstance(size, TracedSize):
+            continue
+        own: dict[str, SizeGroup] = {}
+        uneven: dict[str, Uncut] = {}
+        for name in names:
+            groups = size.chosen(found, name, None if alone or size.shared else uneven)
+            if not groups and alone:
+                raise ValueError(size.refusal(found, name))
+            own = groups | own
+        if not own:
+            raise ValueError(next((each.reason for each in uneven.values()), size.refusal(found, names[0])))
+        left |= uneven
+        if twice := [own[name].name for name in own if name in chosen]:
+            raise ValueError(f"{twice[0]} already has a learned size: if two patterns match it, remove one")
+        chosen |= own
+        called = {group.name for group in own.values()}
+        makers |= dict.fromkeys(called, maker(size))
+        wanted += [{each} for each in called] if alone or size.shared else [called]
+    found = replace(found, fixed=(*found.fixed, *(each for name, each in left.items() if name not in chosen)))
+    return found.chosen(chosen), lambda name, K: makers[name](name, K), wanted
+
+
+def dummy(model: nn.Module) -> Any:
+    """The input that a model of transformers brings with it.
+
+    Raises:
+        ValueError: if there is none, or the model fails on it.
+    """
+    if not (inputs := getattr(model, "dummy_inputs", None)):
+        raise ValueError("pass example=, an input of it: a tuple for several arguments, a dictionary for named ones")
+    device = next(model.parameters(), torch.empty(())).device
+    inputs = {name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
+    try:
+        with evaluating(model), torch.random.fork_rng(), torch.no_grad():
+            outputs_on(model, inputs)
+    except ExampleError as fault:
+        raise ValueError(f"{fault}. It is the model's dummy_inputs: pass example=, an input of it") from fault
+    return inputs
+
+
+def matched_of(model: nn.Module, sizes: Mapping[str, Size | None]) -> list[tuple[Size, list[str], bool]]:
+    """Each size with the names of its modules, and whether its pattern names a single one without a wildcard."""
+    matches = {pattern: _matches(model, pattern) for pattern in sizes}
+    out = {name for pattern, size in sizes.items() if size is None for name in matches[pattern]}
+    matched = []
+    for pattern, size in sizes.items():
+        if size is not None:
+            if not (names := [name for name in matches[pattern] if name not in out]):
+                raise ValueError(f"{pattern!r} matches only modules that another pattern leaves out")
+            taken = [name for name in names if size.takes(model.get_submodule(name))] if "*" in pattern else []
+            matched.append((size, taken or names, "*" not in pattern))
+    return matched
+
+
+def _matches(model: nn.Module, pattern: str) -> list[str]:
+    """Return the names of the modules that ``pattern`` matches."""
+    expression = pattern_of(pattern)
+    names = [name for name, _ in model.named_modules()]
+    if matched := [name for name in names if expression.fullmatch(name) and bool(name) == bool(pattern)]:
+        return matched
+    general = [*dict.fromkeys(re.sub(r"(?<![^.])\d+(?=\.)", "*", name) for name in names if name)]
+    near = difflib.get_close_matches(pattern, general, cutoff=0.4) or general[:3]
+    raise ValueError(f"no module matches {pattern!r}; did you mean {', '.join(near)}?")

@@ -41,6 +41,8 @@ def _half(axis: OrderedAxis, number: int) -> int:
     return max(1, axis.K // 2)
 
 
+MOST_NEEDED = 8
+"""Components that a model may need of a size at least, such as the experts of a sample."""
 _TRIALS: tuple[tuple[str, TrialCount], ...] = (
     ("half", _half),
     ("one", lambda axis, number: 1),
@@ -65,6 +67,7 @@ def failed_trials(
         with written:
             enter(model, training=False)
         failed, calls = _failed(model, axes, example, also), calls_of(example, also)
+        needed = {axis.capacity: axis.capacity.least for axis in axes}
         _warn_of_untried(model, [axis for axis in axes if axis not in failed], calls)
         for call in calls:
             fault, values = in_training(model, model, call)
@@ -77,6 +80,8 @@ def failed_trials(
                     "adds a parameter to the layer that reads it. Does the model pair parameters by their order? Pair "
                     "them by name"
                 )
+    for capacity, least in needed.items():
+        capacity.least = least
     return failed
 
 
@@ -89,11 +94,21 @@ def _failed(model: nn.Module, axes: Sequence[OrderedAxis], example: Any, also: A
     for name, count in trials:
 
         def differs(some: Sequence[OrderedAxis], count: TrialCount = count) -> str | None:
-            counts = {axis: count(axis, numbers[axis]) if axis in some else axis.K for axis in axes}
+            counts = {
+                axis: max(count(axis, numbers[axis]), axis.capacity.least) if axis in some else axis.K for axis in axes
+            }
             return difference(model, axes, example, counts.__getitem__, also)
 
         for axis, reason in _culprits([axis for axis in axes if axis not in failed], differs).items():
-            failed[axis] = f"cut to {name}, the model computes something else ({reason})"
+            # what takes the two best of some experts fails on one alone
+            fails = name == "one" and "the deployed model fails" in reason and axis.capacity.takes_bounds
+            able = range(2, min(MOST_NEEDED, axis.K // 2, axis.capacity.most or axis.K) + 1) if fails else ()
+            tried = ((n, {each: each.K for each in axes} | {axis: n}) for n in able)
+            works = (n for n, at in tried if difference(model, axes, example, at.__getitem__, also) is None)
+            if least := next(works, None):
+                axis.capacity.least = max(axis.capacity.least, least)
+            else:
+                failed[axis] = f"cut to {name}, the model computes something else ({reason})"
     return failed
 
 

@@ -272,7 +272,7 @@ def test_the_report_says_what_changes(capsys, monkeypatch):
     ]
     assert "medians, this machine" in str(report)
     timed = []
-    monkeypatch.setattr(ngn.learner, "latencies_of", lambda *given: timed.extend(given[:2]) or (1.0, 1.0))
+    monkeypatch.setattr(ngn.sized, "latencies_of", lambda *given: timed.extend(given[:2]) or (1.0, 1.0))
     small = learner.deploy()
     learner.report(latency=X, deployed=small)
     whole, after = timed
