@@ -21,8 +21,9 @@ from ngn.checks import is_frozen
 from ngn.components.low_rank import Bottleneck, replace
 from ngn.copying import duplicate
 from ngn.cut_modules import (
+    keep_layers,
+    noted,
     remove_idle_axes,
-    renumber_layers,
     update_adapters,
     update_attributes,
     without_parametrizations,
@@ -140,7 +141,8 @@ def cut_copy(
     for module in small.modules():
         if isinstance(module, Stacked):
             module.replicas = None
-    changed = _cut(small, {memo[id(axis)]: choice for axis, choice in cut.items()}, merge=True)
+    with noted(small):
+        changed = _cut(small, {memo[id(axis)]: choice for axis, choice in cut.items()}, merge=True)
     for axis, choice in choices.items():
         memo[id(axis)].closed(choice.scale)
     remove_idle_axes(small)
@@ -173,7 +175,8 @@ def _changes(axis: OrderedAxis, choice: Choice) -> bool:
 
 def cut_in_place(model: nn.Module, choices: Mapping[OrderedAxis, Choice], optimizers: Sequence[Optimizer] = ()) -> None:
     """Cut ``model`` and the states of its optimisers; parameters stay the same objects, and nothing is folded."""
-    _cut(model, choices, optimizers)
+    with noted(model):
+        _cut(model, choices, optimizers)
     update_adapters(model)
     for axis in axes_in(model):
         axis.moved()
@@ -251,10 +254,8 @@ def _remove_layers(
     Those have buffers instead of parameters, so that an optimiser that is made later numbers its parameters alike.
     """
     pairs = [*zip(layers, kept, strict=True)]
-    stay, lost = [layer for layer, stays in pairs if stays], [layer for layer, stays in pairs if not stays]
-    layers._modules.clear()
-    layers.extend(stay)
-    renumber_layers(layers)
+    lost = [layer for layer, stays in pairs if not stays]
+    keep_layers(layers, [number for number, stays in enumerate(kept) if stays])
     inside = [part for layer in lost for part in layer.modules()]
     axis.keep_capacities(capacities := [part for part in inside if isinstance(part, Capacity)])
     gates: set[nn.Parameter] = set()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from torch import Tensor, nn
@@ -16,8 +17,13 @@ from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from ngn.axis import OrderedAxis
 from ngn.checks import evaluating
 from ngn.components.attention import Attention
+from ngn.components.low_rank import Bottleneck
 from ngn.cuts import is_conv1d
+from ngn.methods.base import Capacity
 from ngn.methods.batch import GateBatch
+
+WHOLE, LAYERS = "_ngn_whole", "_ngn_layers"
+"""Where :func:`noted` puts its notes, and where a list of layers has its length before a cut, and what is left."""
 
 
 def value_of(module: nn.Module, name: str) -> Any:
@@ -47,6 +53,39 @@ SIZES: tuple[tuple[type[nn.Module], frozenset[str]], ...] = (
     (nn.GroupNorm, frozenset({"num_channels", "num_groups"})),
 )
 """The integers that :func:`update_attributes` sets, also of classes that other people derive from these."""
+
+
+def numbers_of(module: nn.Module) -> dict[str, Any]:
+    """The integers and lists of a module and of its configuration, and the shapes of its tensors, by name."""
+    config = getattr(vars(module).get("config"), "__dict__", {})
+    given = {**vars(module), **{f"config.{name}": value for name, value in config.items() if name[0] != "_"}}
+    plain = {
+        name: value
+        for name, value in given.items()
+        if isinstance(value, (int, tuple, list)) and not isinstance(value, bool) and name[0] != "_"
+    }
+    tensors = (*module._parameters.items(), *module._buffers.items())
+    return plain | {name: [*value.shape] for name, value in tensors if value is not None}
+
+
+@contextmanager
+def noted(model: nn.Module) -> Iterator[None]:
+    """Let the modules of ``model`` note what a cut within the context changes, as it was before any cut.
+
+    Copies and pickles keep these notes, from which a file says how its model differs from the plain one.
+    """
+    own = (OrderedAxis, Capacity, Bottleneck)
+    before = [(module, numbers_of(module)) for module in model.modules() if not isinstance(module, own)]
+    yield
+    configs: set[int] = set()
+    for module, old in before:
+        new, config = numbers_of(module), id(vars(module).get("config"))
+        changed = {name: value for name, value in old.items() if new.get(name, value) != value}
+        if config in configs:  # several modules share it: the first one notes it
+            changed = {name: value for name, value in changed.items() if not name.startswith("config.")}
+        configs.add(config)
+        if changed:
+            vars(module)[WHOLE] = changed | vars(module).get(WHOLE, {})
 
 
 def update_attributes(module: nn.Module, name: str, dim: int) -> None:
@@ -187,12 +226,31 @@ def _no_folder(fault: str, *args: object, **options: object) -> NoReturn:
     raise ValueError(f"stock peft could not load this adapter: {fault}. ngn.save keeps the whole model")
 
 
-def renumber_layers(layers: nn.ModuleList) -> None:
-    """Renumber transformer layers; their numbers index the cache of keys and values."""
+def keep_layers(layers: nn.ModuleList, numbers: Sequence[int]) -> None:
+    """Keep the layers of a list with these ``numbers``, and renumber them; numbers index the cache of keys and values.
+
+    The list notes its length before any cut, and which of those layers it still has.
+    """
+    length, left = vars(layers).get(LAYERS, (len(layers), range(len(layers))))
+    vars(layers)[LAYERS] = length, [left[number] for number in numbers]
+    stay = [layers[number] for number in numbers]
+    layers._modules.clear()
+    layers.extend(stay)
     for number, layer in enumerate(layers):
         for module in layer.modules():
             if hasattr(module, "layer_idx"):
                 module.layer_idx = number  # type: ignore[assignment]
+
+
+def use_cuttable_attention(modules: Iterable[nn.Module]) -> list[tuple[nn.MultiheadAttention, bool]]:
+    """Give torch's attention among ``modules`` that forward pass; return what changed, to undo it."""
+    changed = []
+    for module in dict.fromkeys(modules):
+        # an extra key would belong to no head
+        if type(module) is nn.MultiheadAttention and module.bias_k is None and not module.add_zero_attn:
+            changed.append((module, module._qkv_same_embed_dim))
+            module.__class__, module._qkv_same_embed_dim = Attention, False  # False: disables torch's fast path
+    return changed
 
 
 def with_stock_attention(model: nn.Module) -> nn.Module:

@@ -1,4 +1,7 @@
-"""Save and load deployed models. A file holds tensors only; their shapes say how to cut a fresh model."""
+"""Save and load deployed models: tensors, and how the model differs from the plain one.
+
+Where a file does not say how it differs, the shapes of its tensors say how to cut a model with learned sizes.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,20 @@ from torch import Tensor, nn
 from ngn.axis import OrderedAxis
 from ngn.checks import axes_of, is_frozen, tensors_of
 from ngn.components.low_rank import Bottleneck
+from ngn.copying import duplicate
 from ngn.cut import cut_copy, distinct
-from ngn.cut_modules import value_of, with_stock_attention
+from ngn.cut_modules import update_adapters, value_of, with_stock_attention, without_parametrizations
 from ngn.cuts import Choice, is_stack, owned
+from ngn.differences import own_sizes, resize
 from ngn.files import FileError
 from ngn.learner import Learner
 from ngn.tensor_files import read_checked, tensors_digest, write_checked
 from ngn.tracing.found import listed
 from ngn.truncation import without_tensors
 
-FROZEN, TIED = "frozen_sha256", "tied"
-"""Metadata of a file: the digest of the frozen parameters that it leaves out; further names of tensors, as JSON."""
+FROZEN, TIED, SIZES = "frozen_sha256", "tied", "sizes"
+"""Metadata of a file: the digest of the frozen parameters that it leaves out; as JSON, further names of tensors, and
+:func:`~ngn.differences.own_sizes`."""
 AS_TRAINED = "Build the model, and call ngn.learn_sizes, as for the training"
 
 
@@ -67,6 +73,8 @@ def save(model: nn.Module, path: str | Path, frozen: bool = True) -> None:
     every = model.state_dict(keep_vars=True).items()
     if tied := {name: held for name, value in every if (held := first.get(id(value), name)) != name and held in kept}:
         said[TIED] = json.dumps(tied, sort_keys=True)
+    if sizes := own_sizes(model):
+        said[SIZES] = json.dumps(sizes, sort_keys=True)
     write_checked(path, kept, said)
 
 
@@ -74,12 +82,14 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
     """Load a deployed model from a file of :func:`save`.
 
     Args:
-        model: built as for the training, with at least as many components on every axis; or its learner. It is not
-            modified. Tensors that the file holds may be on the meta device; buffers that it does not hold may not.
+        model: the plain model, as before :func:`~ngn.learn_sizes`. Files of earlier versions, and of models that call
+            an axis themselves, need it with learned sizes, or its learner: as for the training, with at least as many
+            components on every axis. It is not modified. Tensors that the file holds may be on the meta device;
+            buffers that it does not hold may not.
 
     Returns:
         A copy of ``model`` in eval mode with the sizes and values of the file. It shares the frozen parameters that the
-        file leaves out with ``model``.
+        file leaves out with ``model``. Nothing in a file is run.
 
     Raises:
         ValueError: if the file is damaged or of another model, a buffer has no values, or the frozen parameters that
@@ -100,11 +110,16 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
     tied = json.loads(said.get(TIED, "{}"))
     stored |= {name: stored[held] for name, held in tied.items()}
     axes = [module for module in model.modules() if isinstance(module, OrderedAxis) and module.cuts]
-    stacks = [axis for axis in axes if any(is_stack(owned(cut)) for cut in axis.cuts)]
-    if stacks and len(stacks) < len(axes):  # cut layers first: the kept ones have new numbers in the file
-        model = _shaped(model, stacks, stored, path)
-        axes = [module for module in model.modules() if isinstance(module, OrderedAxis) and module.cuts]
-    result = _shaped(model, axes, stored, path).eval()
+    plain = SIZES in said and not axes
+    if plain:
+        result, sizes = _resized(model, said[SIZES], stored, path)
+    else:
+        stacks = [axis for axis in axes if any(is_stack(owned(cut)) for cut in axis.cuts)]
+        if stacks and len(stacks) < len(axes):  # cut layers first: the kept ones have new numbers in the file
+            model = _shaped(model, stacks, stored, path)
+            axes = [module for module in model.modules() if isinstance(module, OrderedAxis) and module.cuts]
+        result = _shaped(model, axes, stored, path)
+    result.eval()
     if callable(tie := getattr(result, "tie_weights", None)):  # models of transformers are untied on the meta device
         tie()
     places: dict[int, list[tuple[dict[str, Any], str]]] = {}
@@ -114,7 +129,9 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
                 if value is not None:
                     places.setdefault(id(value), []).append((held, name))
     wanted = tensors_of(result)
-    shared = {name for name, value in wanted.items() if is_frozen(value) and not value.is_meta} - stored.keys()
+    free = plain and FROZEN in said  # learn_sizes may have frozen what the plain model trains
+    kept = {name for name, value in wanted.items() if (free or is_frozen(value)) and not value.is_meta}
+    shared = kept - stored.keys()
     alone = {"file": stored.keys() - wanted.keys() - tied.keys(), "model": wanted.keys() - shared - stored.keys()}
     for holder, only in alone.items():
         if only:
@@ -144,7 +161,33 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
             f"{path} does not hold {', '.join(empty)}, so they must not be on the meta device: build the model on "
             "the CPU, or under accelerate.init_empty_weights()"
         )
+    if plain:
+        tensors, parts = result.state_dict(keep_vars=True), dict(result.named_modules())
+        cut = [*map(tensors.__getitem__, sizes.get("shapes", ())), *map(parts.__getitem__, sizes.get("layers", ()))]
+        update_adapters(result, {*map(id, cut)})
     return result
+
+
+def _resized(
+    model: nn.Module, said: str, stored: Mapping[str, Tensor], path: str | Path
+) -> tuple[nn.Module, Mapping[str, Any]]:
+    """Copy the plain ``model``, resized as the file ``path`` says; tensors that it does not replace are shared."""
+    held = model.state_dict(keep_vars=True).values()
+    result, _ = duplicate(model, {id(value): value for value in held if isinstance(value, Tensor)})
+    for name, part in [*result.named_modules()]:
+        if {f"{name}.{key}".lstrip(".") for key in getattr(part, "parametrizations", ())} & stored.keys():
+            without_parametrizations(part, model.get_submodule(name))
+    try:
+        sizes = json.loads(said)
+        resize(result, sizes)
+    except ValueError as fault:
+        raise FileError(f"{path} is damaged or belongs to another model: {fault}") from None
+    if lost := sorted(sizes.get("shapes", {}).keys() - stored.keys()):
+        raise ValueError(
+            f"{path} leaves out frozen tensors that were cut: {listed(lost)}. Save with frozen=True, or call "
+            "ngn.learn_sizes on the model, as for the training"
+        )
+    return result, sizes
 
 
 def _digest(frozen: Mapping[str, Tensor]) -> str:

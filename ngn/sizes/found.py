@@ -8,10 +8,10 @@ from dataclasses import replace
 from torch import nn
 
 from ngn.axis import OrderedAxis
+from ngn.cut_modules import use_cuttable_attention
 from ngn.hooked import HookedAxis
 from ngn.sizes.base import Maker
 from ngn.tracing.found import FoundSizes, Uncut
-from ngn.tracing.run import use_cuttable_attention
 
 
 def attach_found(model: nn.Module, found: FoundSizes, make: Maker) -> list[HookedAxis]:
