@@ -96,7 +96,10 @@ def _resize(parts: Mapping[str, Any], sizes: Mapping[str, Any], whole: Mapping[s
     """Set the attributes, then replace the tensors; ``whole``: what they are before, where a file says it."""
 
     def check(name: str, old: Any, value: Any, before: Any) -> None:
-        if whole is not None and ([*old] if isinstance(old, tuple) else old) != before:
+        old = [*old] if isinstance(old, tuple) else old
+        if old == value:  # the numbers of layers that were kept
+            return
+        if whole is not None and old != before:
             raise FileError(f"{name} was {before} before the cut, but is {old} in the model")
         if not _smaller(value, old):
             raise FileError(f"{name} cannot become {value}: it is {old} in the model")
@@ -116,6 +119,8 @@ def _resize(parts: Mapping[str, Any], sizes: Mapping[str, Any], whole: Mapping[s
         held: dict[str, Any] = part._parameters if key in part._parameters else part._buffers
         old = held[key]
         check(name, [*old.shape], shape, said["shapes"].get(name))
+        if len(shape) != old.dim():
+            raise FileError(f"{name} has {len(shape)} dimensions, not {old.dim()}")
         if id(old) not in made:
             new = torch.empty(shape, dtype=old.dtype, device=old.device)
             made[id(old)] = nn.Parameter(new, old.requires_grad) if isinstance(old, nn.Parameter) else new

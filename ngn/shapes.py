@@ -180,7 +180,7 @@ def _resized(
     try:
         sizes = json.loads(said)
         resize(result, sizes)
-    except ValueError as fault:
+    except (ValueError, RecursionError) as fault:
         raise FileError(f"{path} is damaged or belongs to another model: {fault}") from None
     if lost := sorted(sizes.get("shapes", {}).keys() - stored.keys()):
         raise ValueError(
