@@ -142,14 +142,11 @@ def cut_copy(
         if isinstance(module, Stacked):
             module.replicas = None
     with noted(small):
-        changed = _cut(small, {memo[id(axis)]: choice for axis, choice in cut.items()}, merge=True)
+        _cut(small, {memo[id(axis)]: choice for axis, choice in cut.items()}, merge=True)
     for axis, choice in choices.items():
         memo[id(axis)].closed(choice.scale)
     remove_idle_axes(small)
-    update_adapters(small, changed)
-    others = [axis.name for axis in choices if not all(isinstance(part.module, Bottleneck) for part in axis.cuts)]
-    if others and any(isinstance(part, Bottleneck) for part in small.modules()):
-        vars(small)["cut_beside"] = ", ".join(others)  # an adapter for the base is then not all of the model
+    update_adapters(small, deployed=True)
     for path, part in reversed([*small.named_modules()]):
         if isinstance(part, Bottleneck) and part.axis.K == 0:
             if not path:
@@ -187,8 +184,8 @@ def _cut(
     choices: Mapping[OrderedAxis, Choice],
     optimizers: Sequence[Optimizer] = (),
     merge: bool = False,
-) -> set[int]:
-    """Cut ``model`` in place; return the ids of the tensors and lists of layers that were cut."""
+) -> None:
+    """Cut ``model`` in place."""
     plans, each = _plans_of(choices), cutters(model, choices, merge)
 
     def start(cut: Cut) -> int:
@@ -220,7 +217,6 @@ def _cut(
             _remove_layers(model, axis, layers, _stays(parts), optimizers)
     for axis, choice in choices.items():
         axis.shrunk(choice.kept)
-    return {*plans}
 
 
 def cutters(

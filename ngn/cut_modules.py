@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -88,6 +88,13 @@ def noted(model: nn.Module) -> Iterator[None]:
             vars(module)[WHOLE] = changed | vars(module).get(WHOLE, {})
 
 
+def cut_parts(model: nn.Module) -> list[Any]:
+    """The tensors and lists of layers of ``model`` that were ever cut."""
+    held = [({**part._parameters, **part._buffers}, vars(part).get(WHOLE, {})) for part in model.modules()]
+    tensors = [tensors[name] for tensors, noted in held for name in noted if name in tensors]
+    return tensors + [part for part in model.modules() if LAYERS in vars(part)]
+
+
 def update_attributes(module: nn.Module, name: str, dim: int) -> None:
     """Set the size attributes of a torch module from its tensor ``name``, which was cut along ``dim``."""
     shape = getattr(module, name).shape
@@ -134,19 +141,15 @@ def _group(module: _ConvNd) -> int:
     return (module.in_channels if module.transposed else module.out_channels) // module.groups
 
 
-def update_adapters(model: nn.Module, cut: Collection[int] | None = None) -> None:
+def update_adapters(model: nn.Module, deployed: bool = False) -> None:
     """Let the LoRA layers of peft in ``model``, and its configurations, name the ranks that are left after a cut.
 
     peft loads an adapter into layers that it builds from a configuration. Their scale follows from alpha and the rank,
     so alpha is changed with the rank. If no configuration describes a deployed copy, its ``save_pretrained`` says so.
 
-    Args:
-        cut: of a deployed copy, the ids of the tensors and lists of layers that were cut.
-
     Raises:
         ValueError: if a merged adapter was cut, since the base holds all of its components.
     """
-    changed = set(cut or ())
     for path, layer in _adapted(model).items():
         for adapter, terms in _terms(layer).items():
             r, scale, alpha = layer.r[adapter], layer.scaling[adapter], layer.lora_alpha[adapter]
@@ -157,7 +160,7 @@ def update_adapters(model: nn.Module, cut: Collection[int] | None = None) -> Non
                 raise ValueError(f"{path} has merged the adapter {adapter!r}: call model.unmerge_adapter() before")
             rooted = getattr(layer, "use_rslora", {}).get(adapter, math.isclose(scale * math.sqrt(r), alpha))
             layer.r[adapter], layer.lora_alpha[adapter] = rank, scale * (math.sqrt(rank) if rooted else rank)
-            changed |= {id(term) for term in terms}
+    changed = {id(part) for part in cut_parts(model)}
     holders: dict[int, list[Any]] = {}  # a PeftModel, its tuner, and last the base, where names begin
     for module in model.modules():
         if isinstance(configs := getattr(module, "peft_config", None), dict):
@@ -168,7 +171,7 @@ def update_adapters(model: nn.Module, cut: Collection[int] | None = None) -> Non
         for adapter, config in outer.peft_config.items():
             if any(id(term) in changed for layer in layers.values() for term in _terms(layer).get(adapter, ())):
                 faults.append(_name_ranks(config, adapter, layers))
-        if cut is not None and (fault := next(filter(None, [*faults, _cut_beside(outer, cut)]), None)):
+        if deployed and (fault := next(filter(None, [*faults, _cut_beside(outer)]), None)):
             outer.save_pretrained = functools.partial(_no_folder, fault)
 
 
@@ -187,12 +190,11 @@ def _terms(layer: nn.Module) -> dict[str, list[Tensor]]:
     return {key: terms for key, terms in found.items() if terms}
 
 
-def _cut_beside(model: nn.Module, cut: Collection[int]) -> str | None:
+def _cut_beside(model: nn.Module) -> str | None:
     """Why an adapter alone does not make a deployed copy: more was cut than ranks, or an axis still multiplies."""
     ranks = {id(term) for layer in _adapted(model).values() for terms in _terms(layer).values() for term in terms}
-    held = {id(part) for part in (*model.parameters(), *model.buffers(), *model.modules())}
     scaled = any(isinstance(part, OrderedAxis) and part.scale is not None for part in model.modules())
-    if not scaled and not held & {*cut} - ranks:
+    if not scaled and all(id(part) in ranks for part in cut_parts(model)):
         return None
     alone = 'found.only("**.lora_A.*"), and of that .without("**.base_layer") if it still has base layers'
     return f"other sizes than ranks of LoRA were learned, too. To learn the ranks alone, take {alone}"

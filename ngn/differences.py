@@ -17,7 +17,7 @@ from ngn.files import FileError
 from ngn.methods.fixed import FixedCount
 from ngn.tracing.found import listed
 
-SAID = ("attributes", "shapes", "whole", "layers", "ranks", "attention", "beside")
+SAID = ("attributes", "shapes", "whole", "layers", "ranks", "attention")
 
 
 def own_sizes(small: nn.Module) -> dict[str, Any]:
@@ -25,8 +25,7 @@ def own_sizes(small: nn.Module) -> dict[str, Any]:
 
     Returns:
         "attributes" by module and "shapes" by tensor, and in "whole" the same before the cut; by list of layers in
-        "layers" its length before, and those that are left; "ranks" by linear map; the modules with our "attention";
-        "beside": what was cut beside ranks.
+        "layers" its length before, and those that are left; "ranks" by linear map; the modules with our "attention".
     """
     parts = dict(small.named_modules())
     terms = {path: part for path, part in parts.items() if type(part) is LowRankLinear and part.axis.scale is None}
@@ -49,7 +48,6 @@ def own_sizes(small: nn.Module) -> dict[str, Any]:
         "layers": {path: vars(part)[LAYERS] for path, part in parts.items() if LAYERS in vars(part)},
         "ranks": {path: len(part.down) for path, part in terms.items()},
         "attention": [path for path, part in parts.items() if type(part) is Attention],
-        "beside": getattr(small, "cut_beside", None),
     }
     return {name: value for name, value in sizes.items() if value}
 
@@ -78,8 +76,6 @@ def resize(model: nn.Module, sizes: Mapping[str, Any]) -> None:
                 raise FileError(f"{path} is a {kind_of(parts[path])}, not an attention of torch")
         with noted(model):
             _resize(parts, sizes, sizes.get("whole"))
-        if isinstance(beside := sizes.get("beside"), str):
-            vars(model)["cut_beside"] = beside
     except (AttributeError, KeyError, TypeError, RuntimeError) as fault:
         raise FileError(f"its sizes are damaged, or not those of a {kind_of(model)} ({fault!r})") from None
 

@@ -112,7 +112,7 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
     axes = [module for module in model.modules() if isinstance(module, OrderedAxis) and module.cuts]
     plain = SIZES in said and not axes
     if plain:
-        result, sizes = _resized(model, said[SIZES], stored, path)
+        result = _resized(model, said[SIZES], stored, path)
     else:
         stacks = [axis for axis in axes if any(is_stack(owned(cut)) for cut in axis.cuts)]
         if stacks and len(stacks) < len(axes):  # cut layers first: the kept ones have new numbers in the file
@@ -162,15 +162,11 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
             "the CPU, or under accelerate.init_empty_weights()"
         )
     if plain:
-        tensors, parts = result.state_dict(keep_vars=True), dict(result.named_modules())
-        cut = [*map(tensors.__getitem__, sizes.get("shapes", ())), *map(parts.__getitem__, sizes.get("layers", ()))]
-        update_adapters(result, {*map(id, cut)})
+        update_adapters(result, deployed=True)
     return result
 
 
-def _resized(
-    model: nn.Module, said: str, stored: Mapping[str, Tensor], path: str | Path
-) -> tuple[nn.Module, Mapping[str, Any]]:
+def _resized(model: nn.Module, said: str, stored: Mapping[str, Tensor], path: str | Path) -> nn.Module:
     """Copy the plain ``model``, resized as the file ``path`` says; tensors that it does not replace are shared."""
     held = model.state_dict(keep_vars=True).values()
     result, _ = duplicate(model, {id(value): value for value in held if isinstance(value, Tensor)})
@@ -187,7 +183,7 @@ def _resized(
             f"{path} leaves out frozen tensors that were cut: {listed(lost)}. Save with frozen=True, or call "
             "ngn.learn_sizes on the model, as for the training"
         )
-    return result, sizes
+    return result
 
 
 def _digest(frozen: Mapping[str, Tensor]) -> str:

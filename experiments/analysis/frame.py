@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING
 
 from experiments.analysis import rows as as_rows
 from experiments.analysis.rows import FORM, ColumnData, FlatRecord, RecordRows, Stat, record_row
+from experiments.core.reading import open_regular
 from experiments.store import record, records, result
 from experiments.store.records import RecordError, read_record
-from ngn.files import open_regular, write_atomically
+from ngn.files import write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd

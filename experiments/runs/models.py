@@ -12,6 +12,7 @@ from torch import nn
 import ngn
 from experiments.config.schema import CheckedConfig
 from experiments.core.config import Config
+from experiments.core.reading import digest
 from experiments.core.task import ModuleTask, Task
 from experiments.methods.fixed import Fixed, fixed_size
 from experiments.methods.pruning.cutting import shaped
@@ -19,7 +20,7 @@ from experiments.runs.phases import gated_model
 from experiments.runs.stack import Stack
 from experiments.store.records import RecordError, read_record
 from experiments.tasks import make_task
-from ngn.files import FileError, digest
+from ngn.files import FileError
 from ngn.tensor_files import contents_digest
 
 

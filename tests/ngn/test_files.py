@@ -17,6 +17,7 @@ from torch import nn
 
 import ngn
 from experiments.core.paths import ROOT
+from experiments.core.reading import storage_fault
 from ngn import files
 from ngn.tensor_files import contents_digest, write_checked
 
@@ -273,6 +274,6 @@ def test_what_cannot_be_removed_does_not_hide_what_cannot_be_written(tmp_path, m
     monkeypatch.setattr(Path, "unlink", refused)
     with pytest.raises(OSError, match="Read-only") as fault:
         files.write_atomically(tmp_path / "record.json", b"")
-    assert files.storage_fault(fault.value) == (
+    assert storage_fault(fault.value) == (
         f"{tmp_path}/record.json: cannot be written (Read-only file system); name a folder that can be written"
     )

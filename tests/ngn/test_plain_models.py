@@ -114,7 +114,9 @@ class Tied(nn.Module):
         super().__init__()
         self.e, self.h = nn.Embedding(40, 24), nn.Linear(24, 40)
         self.h.weight = self.e.weight
-        self.up, self.down = (nn.utils.parametrizations.spectral_norm(nn.Linear(*n)) for n in ((24, width), (width, 24)))
+        self.up, self.down = (
+            nn.utils.parametrizations.spectral_norm(nn.Linear(*n)) for n in ((24, width), (width, 24))
+        )
         self.stack = Layers(*(Adding(24, 24) for _ in range(4)))
 
     def forward(self, x):

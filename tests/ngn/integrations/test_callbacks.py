@@ -4,7 +4,6 @@ import warnings
 
 import pytest
 import torch
-from torch import nn
 from trainers import LOADER, QUIET, SIZES, Model, X, in_lightning, in_transformers, lightning_module
 
 import ngn
