@@ -180,10 +180,7 @@ def cut_in_place(model: nn.Module, choices: Mapping[OrderedAxis, Choice], optimi
 
 
 def _cut(
-    model: nn.Module,
-    choices: Mapping[OrderedAxis, Choice],
-    optimizers: Sequence[Optimizer] = (),
-    merge: bool = False,
+    model: nn.Module, choices: Mapping[OrderedAxis, Choice], optimizers: Sequence[Optimizer] = (), merge: bool = False
 ) -> None:
     """Cut ``model`` in place."""
     plans, each = _plans_of(choices), cutters(model, choices, merge)
@@ -249,8 +246,7 @@ def _remove_layers(
 
     Those have buffers instead of parameters, so that an optimiser that is made later numbers its parameters alike.
     """
-    pairs = [*zip(layers, kept, strict=True)]
-    lost = [layer for layer, stays in pairs if not stays]
+    lost = [layer for layer, stays in zip(layers, kept, strict=True) if not stays]
     keep_layers(layers, [number for number, stays in enumerate(kept) if stays])
     inside = [part for layer in lost for part in layer.modules()]
     axis.keep_capacities(capacities := [part for part in inside if isinstance(part, Capacity)])

@@ -77,13 +77,11 @@ def noted(model: nn.Module) -> Iterator[None]:
     own = (OrderedAxis, Capacity, Bottleneck)
     before = [(module, numbers_of(module)) for module in model.modules() if not isinstance(module, own)]
     yield
-    configs: set[int] = set()
+    seen: set[tuple[int, str]] = set()  # several modules may share a configuration: the first one notes it
     for module, old in before:
         new, config = numbers_of(module), id(vars(module).get("config"))
-        changed = {name: value for name, value in old.items() if new.get(name, value) != value}
-        if config in configs:  # several modules share it: the first one notes it
-            changed = {name: value for name, value in changed.items() if not name.startswith("config.")}
-        configs.add(config)
+        changed = {n: value for n, value in old.items() if new.get(n, value) != value and (config, n) not in seen}
+        seen |= {(config, name) for name in changed if name.startswith("config.")}
         if changed:
             vars(module)[WHOLE] = changed | vars(module).get(WHOLE, {})
 

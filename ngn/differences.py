@@ -71,9 +71,8 @@ def resize(model: nn.Module, sizes: Mapping[str, Any]) -> None:
         for path in sizes.get("ranks", {}):
             replace(model, path, _without_terms)
         parts = dict(model.named_modules())
-        for path in sizes.get("attention", []):
-            if not use_cuttable_attention([parts[path]]):
-                raise FileError(f"{path} is a {kind_of(parts[path])}, not an attention of torch")
+        if not all(use_cuttable_attention([parts[path]]) for path in sizes.get("attention", [])):
+            raise FileError(f"{listed(sizes['attention'])}: not all are an attention of torch")
         with noted(model):
             _resize(parts, sizes, sizes.get("whole"))
     except (AttributeError, KeyError, TypeError, RuntimeError) as fault:
@@ -107,8 +106,7 @@ def _resize(parts: Mapping[str, Any], sizes: Mapping[str, Any], whole: Mapping[s
             check(f"{path}.{name}".lstrip("."), numbers[name], value, before.get(name))
             holder, key = (part.config, name[7:]) if name.startswith("config.") else (part, name)
             setattr(holder, key, tuple(value) if isinstance(numbers[name], tuple) else value)
-    made: dict[int, Any] = {}
-    replaced = []  # alive, so that no other tensor gets its id
+    made: dict[int, tuple[Any, Any]] = {}  # by the id of what is replaced, which has to stay alive
     for name, shape in sizes.get("shapes", {}).items():
         path, _, key = name.rpartition(".")
         part = parts[path]
@@ -119,9 +117,8 @@ def _resize(parts: Mapping[str, Any], sizes: Mapping[str, Any], whole: Mapping[s
             raise FileError(f"{name} has {len(shape)} dimensions, not {old.dim()}")
         if id(old) not in made:
             new = torch.empty(shape, dtype=old.dtype, device=old.device)
-            made[id(old)] = nn.Parameter(new, old.requires_grad) if isinstance(old, nn.Parameter) else new
-            replaced.append(old)
-        held[key] = made[id(old)]
+            made[id(old)] = old, nn.Parameter(new, old.requires_grad) if isinstance(old, nn.Parameter) else new
+        held[key] = made[id(old)][1]
     for path, rank in sizes.get("ranks", {}).items():
         part = parts[path]
         part.down = nn.Parameter(torch.empty(rank, part.base.in_features, dtype=part.down.dtype, device="meta"))

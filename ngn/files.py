@@ -29,13 +29,14 @@ class FileError(ValueError):
 
 
 @functools.lru_cache(maxsize=1)
-def machine_id() -> str:
+def _machine_digest() -> str:
     """Identify this boot of this machine and its process numbers (each container has its own)."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"
+        machine = f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"
     except OSError:
-        return platform.node()
+        machine = platform.node()
+    return hashlib.sha256(machine.encode()).hexdigest()[:12]
 
 
 def start_tick(pid: int) -> str | None:
@@ -53,10 +54,6 @@ def start_tick(pid: int) -> str | None:
             return ""
         return ""
     return None if fields[0] in "ZX" else fields[19]
-
-
-def _machine_digest() -> str:
-    return hashlib.sha256(machine_id().encode()).hexdigest()[:12]
 
 
 def temporary_path(path: Path) -> Path:

@@ -1,7 +1,4 @@
-"""Save and load deployed models: tensors, and how the model differs from the plain one.
-
-Where a file does not say how it differs, the shapes of its tensors say how to cut a model with learned sizes.
-"""
+"""Save and load deployed models. Where a file does not say what was cut, shapes say how to cut a fresh model."""
 
 from __future__ import annotations
 
@@ -28,8 +25,7 @@ from ngn.tracing.found import listed
 from ngn.truncation import without_tensors
 
 FROZEN, TIED, SIZES = "frozen_sha256", "tied", "sizes"
-"""Metadata of a file: the digest of the frozen parameters that it leaves out; as JSON, further names of tensors, and
-:func:`~ngn.differences.own_sizes`."""
+"""Metadata of a file: the digest of frozen parameters left out; as JSON, further names of tensors, and what was cut."""
 AS_TRAINED = "Build the model, and call ngn.learn_sizes, as for the training"
 
 
@@ -82,10 +78,9 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
     """Load a deployed model from a file of :func:`save`.
 
     Args:
-        model: the plain model, as before :func:`~ngn.learn_sizes`. Files of earlier versions, and of models that call
-            an axis themselves, need it with learned sizes, or its learner: as for the training, with at least as many
-            components on every axis. It is not modified. Tensors that the file holds may be on the meta device;
-            buffers that it does not hold may not.
+        model: the plain model. A file that does not say what was cut needs it with learned sizes, as for the training,
+            with at least as many components on every axis; or its learner. It is not modified. Tensors that the file
+            holds may be on the meta device; buffers that it does not hold may not.
 
     Returns:
         A copy of ``model`` in eval mode with the sizes and values of the file. It shares the frozen parameters that the
@@ -119,8 +114,7 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
             model = _shaped(model, stacks, stored, path)
             axes = [module for module in model.modules() if isinstance(module, OrderedAxis) and module.cuts]
         result = _shaped(model, axes, stored, path)
-    result.eval()
-    if callable(tie := getattr(result, "tie_weights", None)):  # models of transformers are untied on the meta device
+    if callable(tie := getattr(result.eval(), "tie_weights", None)):  # transformers are untied on the meta device
         tie()
     places: dict[int, list[tuple[dict[str, Any], str]]] = {}
     for module in result.modules():
@@ -130,8 +124,7 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
                     places.setdefault(id(value), []).append((held, name))
     wanted = tensors_of(result)
     free = plain and FROZEN in said  # learn_sizes may have frozen what the plain model trains
-    kept = {name for name, value in wanted.items() if (free or is_frozen(value)) and not value.is_meta}
-    shared = kept - stored.keys()
+    shared = {n for n, value in wanted.items() if n not in stored and (free or is_frozen(value)) and not value.is_meta}
     alone = {"file": stored.keys() - wanted.keys() - tied.keys(), "model": wanted.keys() - shared - stored.keys()}
     for holder, only in alone.items():
         if only:
@@ -149,7 +142,8 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
         if stored[name].shape != value.shape:
             given, expected = tuple(stored[name].shape), tuple(value.shape)
             raise ValueError(f"{name} has shape {given} in {path}, but {expected} in the model. {AS_TRAINED}")
-        if _kind(stored[name]) != _kind(value):
+        floats = stored[name].is_floating_point() and value.is_floating_point()  # they may have another precision
+        if not floats and stored[name].dtype != value.dtype:
             raise FileError(f"{name} has the type {stored[name].dtype} in {path}, but {value.dtype} in the model")
         new: Any = stored[name]
         if isinstance(value, nn.Parameter):
@@ -161,15 +155,13 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
             f"{path} does not hold {', '.join(empty)}, so they must not be on the meta device: build the model on "
             "the CPU, or under accelerate.init_empty_weights()"
         )
-    if plain:
-        update_adapters(result, deployed=True)
+    update_adapters(result, deployed=True)
     return result
 
 
 def _resized(model: nn.Module, said: str, stored: Mapping[str, Tensor], path: str | Path) -> nn.Module:
     """Copy the plain ``model``, resized as the file ``path`` says; tensors that it does not replace are shared."""
-    held = model.state_dict(keep_vars=True).values()
-    result, _ = duplicate(model, {id(value): value for value in held if isinstance(value, Tensor)})
+    result, _ = duplicate(model, {id(value): value for value in tensors_of(model).values()})
     for name, part in [*result.named_modules()]:
         if {f"{name}.{key}".lstrip(".") for key in getattr(part, "parametrizations", ())} & stored.keys():
             without_parametrizations(part, model.get_submodule(name))
@@ -179,10 +171,7 @@ def _resized(model: nn.Module, said: str, stored: Mapping[str, Tensor], path: st
     except (ValueError, RecursionError) as fault:
         raise FileError(f"{path} is damaged or belongs to another model: {fault}") from None
     if lost := sorted(sizes.get("shapes", {}).keys() - stored.keys()):
-        raise ValueError(
-            f"{path} leaves out frozen tensors that were cut: {listed(lost)}. Save with frozen=True, or call "
-            "ngn.learn_sizes on the model, as for the training"
-        )
+        raise ValueError(f"{path} leaves out frozen tensors that were cut: {listed(lost)}. Save with frozen=True")
     return result
 
 
@@ -190,11 +179,6 @@ def _digest(frozen: Mapping[str, Tensor]) -> str:
     """A digest of frozen parameters, the same in single precision and in bfloat16."""
     floats = {name: value.bfloat16() for name, value in frozen.items() if value.is_floating_point()}
     return tensors_digest({**frozen, **floats}, {})
-
-
-def _kind(value: Tensor) -> object:
-    """What must agree between a file and a model: floats may have another precision, other types may not."""
-    return "float" if value.is_floating_point() else value.dtype
 
 
 def _shaped(model: nn.Module, axes: list[OrderedAxis], stored: dict[str, Tensor], path: str | Path) -> nn.Module:

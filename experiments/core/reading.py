@@ -77,3 +77,14 @@ def digest(path: Path) -> str:
     """SHA-256 of a file, read in blocks."""
     with os.fdopen(open_regular(path, sys.maxsize), "rb") as stored:
         return hashlib.file_digest(stored, "sha256").hexdigest()
+
+
+def contents_digest(path: str | Path) -> str:
+    """The digest of the tensors and metadata of a file, which does not depend on the order in which it was written.
+
+    Raises:
+        FileError, OSError: as :func:`~ngn.tensor_files.read_checked`.
+    """
+    from ngn.tensor_files import read_checked, tensors_digest  # imports torch
+
+    return tensors_digest(*read_checked(path))

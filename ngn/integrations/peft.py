@@ -80,10 +80,8 @@ def _write_terms(model: nn.Module, folder: Path, base: str | None, example: Any)
     terms = {path: part for path, part in model.named_modules() if isinstance(part, LowRankLinear)}
     if not terms:
         raise ValueError("the model has no learned ranks: every rank is zero, or no layer was given an ngn.Rank")
-    if beside := [path for path, part in model.named_modules() if {WHOLE, LAYERS} & vars(part).keys()]:
-        raise ValueError(
-            f"an adapter holds ranks alone, and other sizes were learned, too: {listed(beside)}. Use ngn.save"
-        )
+    if cut := [path for path, part in model.named_modules() if {WHOLE, LAYERS} & vars(part).keys()]:
+        raise ValueError(f"an adapter holds ranks alone; other sizes were learned, too: {listed(cut)}. Use ngn.save")
     ranks = {path: len(part.down) for path, part in terms.items()}
     saved = _trained(model, terms)
     tensors: dict[str, Tensor] = {}

@@ -17,9 +17,9 @@ from torch import nn
 
 import ngn
 from experiments.core.paths import ROOT
-from experiments.core.reading import storage_fault
+from experiments.core.reading import contents_digest, storage_fault
 from ngn import files
-from ngn.tensor_files import contents_digest, write_checked
+from ngn.tensor_files import write_checked
 
 
 def net(**kind):
