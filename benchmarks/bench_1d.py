@@ -10,20 +10,19 @@ over the processes of a variant.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 import shutil
 import statistics
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from timing import TimedStepsDone, measure, options, ratio
+from timing import OnStep, ends_of_steps, measure, options, ratio
 from torch import nn
 
 from experiments.core import checkpoint
@@ -46,7 +45,6 @@ from ngn.train.plan import TrainPlan
 
 K, H, SAMPLES, STACK = 32, 16, 512, 10
 LOSS = Supervised(mean_squared_error)
-OnStep = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -105,16 +103,10 @@ def fit(compiled: bool, seeds: int | list[int], course: TimedSteps, chunk: int, 
 
 def prepare(folder: Path, course: TimedSteps) -> None:
     """Train one seed, and ten in a stack, up to ``course.start``; leave their checkpoints in folders below."""
-
-    def halt(step: int) -> None:
-        if step > course.start:
-            raise TimedStepsDone
-
     for seeds in (0, [*range(STACK)]):
-        place = folder / str(STACK if seeds else 1)
-        with contextlib.suppress(TimedStepsDone):
-            chunk = math.gcd(100, course.start)
-            fit(fused(), seeds, course, chunk, folder=place, checkpoint_seconds=0.0, on_step=halt)
+        kept: dict[str, Any] = {"folder": folder / str(STACK if seeds else 1), "checkpoint_seconds": 0.0}
+        train = partial(fit, fused(), seeds, course, math.gcd(100, course.start), **kept)
+        ends_of_steps(train, lambda step, _: step > course.start)
 
 
 def active_at(folder: Path) -> float:
@@ -129,24 +121,10 @@ def active_at(folder: Path) -> float:
 
 
 def timed(train: Callable[[OnStep], None], course: TimedSteps) -> float:
-    """Return steps per second of a training, which calls its argument after each step.
-
-    Raises:
-        RuntimeError: if the training ends within the timed steps.
-    """
-    ticks: list[tuple[int, float]] = []
-
-    def tick(step: int) -> None:
-        ticks.append((step, time.perf_counter()))
-        if len(ticks) > 1 and (step >= course.stop or ticks[-1][1] - ticks[0][1] >= course.seconds):
-            raise TimedStepsDone
-
-    try:
-        train(tick)
-    except TimedStepsDone:
-        (first, began), (last, now) = ticks[0], ticks[-1]
-        return (last - first) / (now - began)
-    raise RuntimeError("the training ended within the timed steps")
+    """Return steps per second of a training, which calls its argument after each step."""
+    ends = ends_of_steps(train, lambda step, s: s > 0 and (step >= course.stop or s >= course.seconds))
+    (first, began), (last, now) = ends[0], ends[-1]
+    return (last - first) / (now - began)
 
 
 def loop(course: TimedSteps, on_step: OnStep) -> None:

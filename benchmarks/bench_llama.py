@@ -18,11 +18,12 @@ and neurons, adapted ones half of their components.
 from __future__ import annotations
 
 import argparse
-import contextlib
+import itertools
 import statistics
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from itertools import pairwise
 from types import SimpleNamespace
@@ -30,7 +31,7 @@ from typing import Any
 
 import torch
 from bench_lora_step import plain
-from timing import TimedStepsDone
+from timing import OnStep, ends_of_steps
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from experiments.config.compose import compose
@@ -110,28 +111,18 @@ def learned(task: Questions, gate: dict[str, Any]) -> tuple[CapacityLearner, Cal
     set_boundaries(learner, 1.0)
     plan = plan_of(stack, task.samples(config.train))
 
-    def seconds(steps: int) -> float:
-        at: list[float] = []
-        note, batches = _clock(at, task.device, steps), FullBatches(Split(task.batch, torch.empty(0)))
-        trainer = StudyTrainer(learner, batches, task.loss, plan, progress="never", on_step=note)
-        with contextlib.suppress(TimedStepsDone):
-            trainer.fit()
-        return statistics.median(b - a for a, b in pairwise(at))
+    def train(on_step: OnStep) -> None:
+        batches = FullBatches(Split(task.batch, torch.empty(0)))
+        StudyTrainer(learner, batches, task.loss, plan, progress="never", on_step=on_step).fit()
 
-    return learner, seconds
+    return learner, partial(seconds, train, task.device)
 
 
-def _clock(at: list[float], device: torch.device, steps: int) -> Callable[[int], None]:
-    """Records the end time of each step, and stops the training after the last."""
-
-    def note(step: int) -> None:
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        at.append(time.perf_counter())
-        if step > steps:
-            raise TimedStepsDone
-
-    return note
+def seconds(train: Callable[[OnStep], None], device: torch.device, steps: int) -> float:
+    """Return the median seconds of a step, after the first."""
+    wait = partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None
+    ends = ends_of_steps(train, lambda step, _: step > steps, wait)
+    return statistics.median(b - a for (_, a), (_, b) in pairwise(ends))
 
 
 def set_boundaries(learner: CapacityLearner, part: float) -> None:
@@ -146,15 +137,12 @@ def peft_lora(task: Questions) -> Callable[[int], float]:
     """Return a function that trains plain LoRA of rank 16 and returns seconds per step."""
     step = plain(task.base.shared_copy().train(), task.batch)
 
-    def seconds(steps: int) -> float:
-        at: list[float] = []
-        note = _clock(at, task.device, steps + 1)
-        for number in range(1, steps + 2):
+    def train(on_step: OnStep) -> None:
+        for number in itertools.count(1):
             step()
-            note(number)
-        return statistics.median(b - a for a, b in pairwise(at))
+            on_step(number)
 
-    return seconds
+    return partial(seconds, train, task.device)
 
 
 def answered(model: Callable[..., Any], task: Questions) -> float:
@@ -190,9 +178,9 @@ def main(arguments: list[str] | None = None) -> int:
         learner, train = (None, peft_lora(task)) if gate is None else learned(task, gate)
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
-        seconds = train(steps)
-        rival, peak = rival or seconds, peak_mib(device) * 2**20 / 1e9
-        print(f"  {name:34} {seconds * 1e3:10.1f} {seconds / rival:8.2f} {peak:9.1f}", flush=True)
+        lasted = train(steps)
+        rival, peak = rival or lasted, peak_mib(device) * 2**20 / 1e9
+        print(f"  {name:34} {lasted * 1e3:10.1f} {lasted / rival:8.2f} {peak:9.1f}", flush=True)
         if learner is not None:
             set_boundaries(learner, 0.5)
             speeds[f"{name}, half of it deployed"] = answered(learner.deploy(share_frozen=True), task)

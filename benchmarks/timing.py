@@ -28,8 +28,39 @@ Measure = Callable[[dict[str, Any], Callable[[], None]], dict[str, float]]
 """Prepares a request, calls its second argument, measures, and returns numbers; "rate" is summed over processes."""
 
 
-class TimedStepsDone(Exception):
+OnStep = Callable[[int], None]
+
+
+class _Enough(Exception):
     """Stops a training after the timed steps."""
+
+
+def ends_of_steps(
+    train: Callable[..., object], enough: Callable[[int, float], bool], wait: Callable[[], object] = lambda: None
+) -> list[tuple[int, float]]:
+    """Train until the steps are enough; return the number of each step and the time of its end, s.
+
+    Args:
+        train: calls its argument ``on_step`` with the number of each step after it.
+        enough: whether this was the last step: its number, and the seconds since the end of the first.
+        wait: called before each look at the clock.
+
+    Raises:
+        RuntimeError: if the training ends before.
+    """
+    ends: list[tuple[int, float]] = []
+
+    def end(step: int) -> None:
+        wait()
+        ends.append((step, time.perf_counter()))
+        if enough(step, ends[-1][1] - ends[0][1]):
+            raise _Enough
+
+    try:
+        train(on_step=end)
+    except _Enough:
+        return ends
+    raise RuntimeError("the training ended within the timed steps")
 
 
 def seconds(call: Callable[[], object], clock: Callable[[], float] = time.process_time) -> float:

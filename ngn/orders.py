@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from ngn.gate import ordering_weights
-from ngn.streams import generator
+from ngn.streams import generator, of_seeds
 
 OrderKind = Literal["geometric", "power", "annealed", "matryoshka", "nested_dropout"]
 KINDS: tuple[OrderKind, ...] = get_args(OrderKind)
@@ -98,6 +98,6 @@ class Order:
 
     def uniform(self, step: int) -> Tensor:
         """u for one step: float64, one number, or one per seed."""
-        each = [self.seeds] if isinstance(self.seeds, int) else self.seeds
-        drawn = [torch.rand((), dtype=torch.float64, generator=generator(seed, "order", step)) for seed in each]
-        return drawn[0] if isinstance(self.seeds, int) else torch.stack(drawn)
+        return of_seeds(
+            self.seeds, lambda seed: torch.rand((), dtype=torch.float64, generator=generator(seed, "order", step))
+        )

@@ -11,8 +11,10 @@ names and indices, such as ``(seed, "init", 0, k)`` or ``(seed, "data", epoch)``
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Sequence
 
 import torch
+from torch import Tensor
 
 
 def generator(seed: int, *path: str | int) -> torch.Generator:
@@ -20,3 +22,8 @@ def generator(seed: int, *path: str | int) -> torch.Generator:
     address = "/".join(str(part) for part in (seed, *path))
     digest = hashlib.blake2b(address.encode(), digest_size=8).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest, "big") >> 1)
+
+
+def of_seeds(seeds: int | Sequence[int], draw: Callable[[int], Tensor]) -> Tensor:
+    """Return what ``draw`` gives for a seed; for several, stacked along a leading axis of replicas."""
+    return draw(seeds) if isinstance(seeds, int) else torch.stack([draw(seed) for seed in seeds])

@@ -47,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.dirty and arguments.docs:
         parser.error("--docs writes pages that are committed: leave --dirty out")
     out: Path = arguments.output or paper_folder(arguments.results)
-    from experiments.report import markdown, page  # imported here: the help needs no extra
+    from experiments.report import pages  # imported here: the help needs no extra
 
     reader = Reader(Store(arguments.results), allow_dirty=arguments.dirty)
     try:
@@ -62,9 +62,9 @@ def main(argv: list[str] | None = None) -> int:
     remove_stale_files(out)
     if arguments.docs:
         remove_stale_files(arguments.docs)
-        for name, render in markdown.PAGES.items():
+        for name, render in pages.PAGES.items():
             write_atomically(arguments.docs / name, render(report).encode(), replace=True)
-    write_atomically(out / "report.html", page.render(report, reader).encode(), replace=True)
+    write_atomically(out / "report.html", pages.render(report, reader).encode(), replace=True)
     counts = ", ".join(f"{word} {number}" for word, number in sorted(report.counts.items()))
     print(f"{out / 'report.html'}: {counts}")
     return 0

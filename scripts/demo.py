@@ -22,10 +22,16 @@ import argparse
 import shlex
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from rich.console import Console
+
+from experiments.analysis.collect import Reader
+from experiments.analysis.compare import compare_cell
+from experiments.analysis.frame import FlatRecord, record_row
 from experiments.analysis.overview import format_rows
-from experiments.analysis.rows import FlatRecord, record_row
+from experiments.analysis.selection import Selection
+from experiments.analysis.terminal import print_problems, rich_table
 from experiments.cli.pipes import exit_with
 from experiments.cli.rewrite import seeds_of
 from experiments.config.compose import compose
@@ -59,14 +65,25 @@ def beside_records(store: Store, configs: Sequence[Config]) -> str:
     return format_rows(rows)
 
 
+def show(store: Store, overrides: Mapping[str, int], seeds: Sequence[int], console: Console | None = None) -> None:
+    """Print the baseline of table 4 beside the published values. Other runs than its own are named as stand-ins."""
+    from experiments.studies.schedules import FOUR
+
+    console, row = console or Console(), FOUR.row("baseline")
+    reader = Reader(store, allow_dirty=True)
+    selection = Selection.of(dict(row.runs.choices if row.runs else ()), overrides, seeds)
+    name = ", ".join(f"{key}={value}" for key, value in selection.overrides)
+    items = [compare_cell(reader, FOUR, row, column, selection, name) for column in FOUR.columns]
+    console.print(rich_table(items, FOUR.title))
+    print_problems(dict.fromkeys(problem for item in items for problem in item.cell.problems), console)
+
+
 def demo(given: argparse.Namespace, configs: list[Config], overrides: dict[str, int]) -> int:
     """Train, print and draw; return 1 if a run diverged."""
     import build_figures
     import build_paper_data
 
-    from experiments.analysis.terminal import show
     from experiments.runs.launch import launch
-    from experiments.studies.schedules import FOUR
 
     results = given.output / "results"
     store, seeds = Store(results), [config.seed.value for config in configs]
@@ -83,7 +100,7 @@ def demo(given: argparse.Namespace, configs: list[Config], overrides: dict[str, 
     outcomes = launch(configs)
     print(f"trained in {time.monotonic() - began:.0f} s\n")
     print(beside_records(store, configs), "\n")
-    show(store, FOUR, "baseline", {}, overrides, seeds)
+    show(store, overrides, seeds)
     tex = given.output / "data_generated.tex"
     build_paper_data.main(["--results", str(results), "--output", str(tex)])
     shown = ["--dirty", "--results", str(results), "--output", str(given.output / "figures")]

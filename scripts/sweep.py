@@ -34,7 +34,7 @@ from experiments.core.blocks import ConfigError
 from experiments.data import DataError
 from experiments.runs.shutdown import shut_down
 from experiments.runs.sweeps import plan as plans
-from experiments.runs.sweeps import settings, slurm, status
+from experiments.runs.sweeps import settings, slurm
 from experiments.runs.sweeps.local import visible_gpus
 from experiments.store.records import RecordError, Store
 from experiments.studies import STUDIES
@@ -95,8 +95,7 @@ def run_command(sweep: Sweep, given: argparse.Namespace) -> int:
     for name in sweep.view.leased & sweep.view.records:
         sweep.view.leases.clear(name)  # left by processes that were killed after writing a record
     if plan is None:
-        counts = status.progress(sweep.runs(), sweep.view, sweep.speeds).counts
-        doubtful = counts["stale"] + counts["refused"]
+        doubtful = len(sweep.doubtful())
         wrong = f", but {doubtful} records do not count: {sweep.command('status')}" if doubtful else ""
         print(f"{sweep.study.name}: nothing is missing{', the rest is queued' if sweep.view.queued else ''}{wrong}")
         return 1 if doubtful else 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -107,24 +108,19 @@ def torchvision_models() -> dict[str, Callable[[], Model]]:
         kind, given = name.removesuffix("_aux"), settings.get(name, {})
         return on_images(lambda: models.get_model(kind, weights=None, **given), sides.get(name, 64))
 
-    def segmenter(name: str) -> Model:
-        def build() -> nn.Module:
-            return models.get_model(name, weights=None, weights_backbone=None, num_classes=21)
+    bare = {"weights": None, "weights_backbone": None}
 
-        return on_images(build, 64)
+    def segmenter(name: str) -> Model:
+        return on_images(lambda: models.get_model(name, **bare, num_classes=21), 64)
 
     def detector(name: str) -> Model:
-        given: dict[str, Any] = {"weights": None, "weights_backbone": None, "num_classes": 7}
         side = 300 if name == "ssd300_vgg16" else 64
-        return on_images(lambda: Heads(models.get_model(name, **given)), side)
-
-    def entry(kind: Callable[[str], Model], name: str) -> Callable[[], Model]:
-        return lambda: kind(name)
+        return on_images(lambda: Heads(models.get_model(name, **bare, num_classes=7)), side)
 
     listed = ((classifier, models), (segmenter, models.segmentation), (detector, models.detection))
     names = [(kind, name) for kind, module in listed for name in models.list_models(module=module)]
     names += [(classifier, "googlenet_aux"), (classifier, "inception_v3_aux")]
-    return {name: entry(kind, name) for kind, name in names}
+    return {name: partial(kind, name) for kind, name in names}
 
 
 TIMM: dict[str, dict[str, Any]] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 import textwrap
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -133,23 +134,15 @@ def _reasons(rows: list[Row]) -> list[str]:
             said.append((WORDS["half"], f"no size is found. What fixes them: {', '.join(own['unknown'])}"))
         else:
             said += [(WORDS[check], own[check]) for check in CHECKS if own.get(check, "yes") != "yes"]
-        said += [(f"{n} sizes left as they are", why) for why, n in _counted(own.get("failed_trial", []))]
+        said += [(f"{n} sizes left as they are", why) for why, n in Counter(own.get("failed_trial", [])).items()]
         if own.get("stay_masked"):
             said.append((f"{own['stay_masked']} sizes masked until they are deployed", "not cut in place"))
         if judged(row) == FAILS:
-            said.append(
-                (
-                    "Torch-Pruning",
-                    next(other[k] for k in ("fault", "cut", "runs", "step") if other.get(k, "yes") != "yes"),
-                )
-            )
+            checks = (other.get(check, "yes") for check in ("fault", "cut", "runs", "step"))
+            said.append(("Torch-Pruning", next(found for found in checks if found != "yes")))
         lines += [f"| {row['name']} | {what} | `{_cell(why)}` |" for what, why in said]
     return lines
 
 
 def _cell(text: str) -> str:
     return text.replace("|", "/").replace("`", "'").replace("\n", " ")
-
-
-def _counted(reasons: list[str]) -> list[tuple[str, int]]:
-    return [(reason, reasons.count(reason)) for reason in dict.fromkeys(reasons)]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.analysis.estimates import difference_of_means, mean
-from experiments.analysis.rows import order
+from experiments.analysis.frame import order
 from experiments.config.compose import nearest
 from experiments.core.blocks import ConfigError
 from experiments.store.record import PHASES
@@ -25,6 +25,9 @@ LEVEL = 0.05
 """Of the interval of a difference."""
 APART = ("task.name", "method.name", "model.name", "model.path", "profile", "data", "weights")
 """What always separates rows: a median over two tasks, methods, profiles or data sets has no meaning."""
+BLOCKS = ("task.", "gate.", "method.", "schedule.", "train.", "seed.")
+ALONE = ("phases", "continue_with", "tag")
+"""The settings: those of blocks, and those beside them."""
 KINDS = ("task.name", "gate.component", "method.name", "model.name", "model.path")
 """What says which other settings a run has, and often their values: ``train.batch`` of a task, ``method.quantile``."""
 _LONG = {"task": "task.name", "gate": "gate.component", "method": "method.name", "model": "model.name"}
@@ -33,8 +36,8 @@ _LONG = {"task": "task.name", "gate": "gate.component", "method": "method.name",
 
 def varied(table: pd.DataFrame) -> list[str]:
     """Return the settings that differ between runs, without the seed."""
-    settings = [key for key in table if _is_setting(key) and key != SEED]
-    return [key for key in settings if table[key].nunique(dropna=False) > 1]
+    settings = [key for key in table if key.startswith(BLOCKS) or key in APART or key in ALONE]
+    return [key for key in settings if key != SEED and table[key].nunique(dropna=False) > 1]
 
 
 def _group(table: pd.DataFrame, keys: Sequence[str]) -> Any:
@@ -87,11 +90,6 @@ def notes(table: pd.DataFrame, by: Sequence[str]) -> str:
     return told + ("runs of one line were trained by different sources\n" if "sources" in names else "")
 
 
-def _is_setting(key: str) -> bool:
-    blocks = ("task.", "gate.", "method.", "schedule.", "train.", "seed.")
-    return key.startswith(blocks) or key in ("phases", "continue_with", "profile", "tag", *APART)
-
-
 def usual_columns(table: pd.DataFrame) -> list[str]:
     """Return the usual columns: of every phase the boundary, the count and the truncated model's score.
 
@@ -121,27 +119,24 @@ def grouped(table: pd.DataFrame, by: Sequence[str], columns: Sequence[str]) -> l
     """
     _require(table, (*by, *columns))
     group, complete = _group(table, by), table["status"] == "complete"
-    runs, wanted = complete.groupby(group).sum(), group.value_counts()
-    settings = [[_plain(value) for value in table.loc[~group.duplicated(), key]] for key in by]
-    found = [
-        dict(zip(by, values, strict=True)) | {"runs": int(runs[at]), "diverged": int(wanted[at] - runs[at])}
-        for at, values in enumerate(zip(*settings, strict=True) if by else [()])
-    ]
+    lines = table.loc[~group.duplicated(), [*by]].reset_index(drop=True)  # in the order of the groups' numbers
+    lines["runs"], lines["diverged"] = complete.groupby(group).sum(), (~complete).groupby(group).sum()
     for name in columns:
-        medians = _numbers(table[complete], name).groupby(group).median()
-        for at, row in enumerate(found):
-            row[name] = _plain(medians.get(at), table[name].dtype.kind == "i")
+        lines[name] = _numbers(table[complete], name).groupby(group).median()
+    whole = [name for name in columns if table[name].dtype.kind == "i"]
+    plain = {name: [_plain(value, name in whole) for value in lines[name]] for name in lines}
+    found = [dict(zip(plain, line, strict=True)) for line in zip(*plain.values(), strict=True)]
     return sorted(found, key=lambda entry: [order(entry[key]) for key in by])
 
 
 def _numbers(table: pd.DataFrame, name: str) -> Any:
-    """Return the numbers that rows have in a column, without those that lack it.
+    """Return a column as numbers, NaN where a run lacks one.
 
     Raises:
         ConfigError: if it holds texts.
     """
     try:
-        return table[name].dropna().astype(float)
+        return table[name].astype(float)
     except ValueError:
         raise ConfigError(f"'{name}' is no number in these records; type another column") from None
 
@@ -150,7 +145,7 @@ def _plain(value: Any, whole: bool = False) -> Any:
     """Return a value as Python has it: None where it is missing, an integer where the column has no others."""
     import pandas as pd
 
-    if value is None or pd.isna(value):
+    if pd.isna(value):
         return None
     value = value.item() if hasattr(value, "item") else value
     return int(value) if whole and value == int(value) else value
@@ -260,24 +255,22 @@ def plot(path: Path, found: Sequence[Mapping[str, Any]], table: pd.DataFrame, ke
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    import pandas as pd
 
-    names = list(found[0])
-    columns = names[names.index("diverged") + 1 :]
-    figure, axes = plt.subplots(1, len(columns), figsize=(3.2 * len(columns), 2.8), squeeze=False, layout="constrained")
+    columns = [*found[0]][[*found[0]].index("diverged") + 1 :]
     places = [entry[key] for entry in found]
     numeric = all(isinstance(place, (int, float)) for place in places)
-    at = {place: place if numeric else number for number, place in enumerate(places)}
-    across = [at[_plain(value)] for value in table[key]]
+    at = {place: place if numeric else number for number, place in enumerate(dict.fromkeys(places))}
+    figure, axes = plt.subplots(1, len(columns), figsize=(3.2 * len(columns), 2.8), squeeze=False, layout="constrained")
+    medians = pd.DataFrame(found).assign(**{key: [at[place] for place in places]})
+    runs = table[columns].astype(float).assign(**{key: [at[_plain(value)] for value in table[key]]})
     for ax, name in zip(axes[0], columns, strict=True):
-        ax.plot(across, table[name].astype(float), "o", alpha=0.35, markersize=3)
-        known = [(at[entry[key]], entry[name]) for entry in found if entry[name] is not None]
-        ax.plot([a for a, _ in known], [b for _, b in known], "-", color="black")
-        if numeric and min(places) > 0 and max(places) > 20 * min(places):
-            ax.set_xscale("log")
-        if not numeric:
-            ax.set_xticks(range(len(places)), [str(place) for place in places])
-        ax.set_xlabel(key)
+        look = {"x": key, "y": name, "ax": ax, "legend": False}
+        runs.plot(**look, style="o", alpha=0.35, markersize=3)
+        medians.dropna(subset=name).plot(**look, color="black", logx=numeric and 0 < 20 * min(at) < max(at))
         ax.set_title(name, fontsize="small")
+        if not numeric:
+            ax.set_xticks(range(len(at)), [str(place) for place in at])
     drawn = io.BytesIO()
     figure.savefig(drawn, dpi=150, format=path.suffix[1:])
     plt.close(figure)

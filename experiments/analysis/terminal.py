@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from experiments.analysis.collect import Problem, Reader
-from experiments.analysis.compare import Comparison, compare_cell, totals, verdict_counts
+from experiments.analysis.collect import Problem
+from experiments.analysis.compare import Comparison, totals, verdict_counts
 from experiments.analysis.formats import print_number
-from experiments.analysis.selection import Selection
-from experiments.analysis.tables import Table
 from experiments.analysis.verdict import AGREES, DISAGREES
 from experiments.core.blocks import printable
-from experiments.store.records import Store
 
 _STYLES = {AGREES: "green", DISAGREES: "red"}
 _SIGNS = {"lambda": "λ", "alpha": "α", "beta": "β", "kappa": "κ", "times": "×"}
@@ -86,32 +82,3 @@ def print_problems(problems: Iterable[Problem], console: Console) -> None:
     """Print one line per problem."""
     for problem in problems:
         console.print(escape(printable(f"{problem.kind}: {problem}")), highlight=False, soft_wrap=True)
-
-
-def show(
-    store: Store,
-    table: Table,
-    key: str,
-    choices: Mapping[str, str] | None = None,
-    overrides: Mapping[str, Any] | None = None,
-    seeds: Iterable[int] = range(10),
-    console: Console | None = None,
-) -> list[Comparison]:
-    """Print one row of a table for any runs of a store; return the comparisons.
-
-    Use it to inspect your own runs: it accepts records of uncommitted code. Runs that differ from the row's own, such
-    as shorter ones, appear as stand-ins named by their overrides.
-
-    Args:
-        key: of the row.
-        choices, overrides, seeds: the runs, as :func:`experiments.config.compose.compose` names them.
-    """
-    console = console or Console()
-    reader = Reader(store, allow_dirty=True)
-    row = table.row(key)
-    selection = Selection.of({**dict(row.runs.choices if row.runs else ()), **(choices or {})}, overrides, seeds)
-    name = ", ".join(f"{key}={value}" for key, value in selection.overrides)
-    items = [compare_cell(reader, table, row, column, selection, name) for column in table.columns]
-    console.print(rich_table(items, table.title))
-    print_problems(dict.fromkeys(problem for item in items for problem in item.cell.problems), console)
-    return items

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.analysis import overview
-from experiments.analysis.frame import frame_of, record_rows
-from experiments.analysis.rows import FlatRecord, record_row
+from experiments.analysis.frame import FlatRecord, frame_of, record_row, record_rows
 from experiments.cli.forecast import counted
 from experiments.cli.pipes import print_line, room
 from experiments.config.compose import DEFAULT_CHOICES

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache, cached_property
 from pathlib import Path
@@ -152,49 +153,51 @@ class Sweep:
         rest = f", and {len(each) - len(known)} runs of unknown speed" if len(known) < len(each) else ""
         return f"about {status.duration_text(sum(known))} on one worker{rest}"
 
+    def doubtful(self) -> list[str]:
+        """Return a line on each record that does not count."""
+        states = ((run.id, self.view.state(run)) for run in self.runs())
+        return [f"  {name}: {found.state}: {found.text}" for name, found in states if found.state in status.DOUBTFUL]
+
     def refuse_uncounted_records(self) -> None:
         """Refuse a sweep over records that do not count, for ``--strict``.
 
         Raises:
             ConfigError: with the list of these records.
         """
-        progress = status.progress(self.runs(), self.view, self.speeds)
-        bad = [f"  {name}: {state}: {text}" for name, state, text in progress.notes if state in ("stale", "refused")]
-        if bad:
+        if bad := self.doubtful():
             raise ConfigError("records that do not count (add --again to run them again):\n" + "\n".join(bad))
 
 
 def status_command(sweep: Sweep, given: argparse.Namespace) -> int:
     """Show the progress of the study; return 0 if it is complete."""
-    progress = status.progress(sweep.runs(), sweep.view, sweep.speeds, limit=given.lines)
-    total = sum(progress.counts.values())
-    print(f"{sweep.study.name} ({sweep.study.title}): {progress.counts['done']} of {total} runs done")
+    counts, notes, left, undigested = Counter[str](), list[str](), list[Run](), 0
+    for run in sweep.runs():  # one record at a time is in memory
+        found = sweep.view.state(run)
+        counts[found.state] += 1
+        undigested += not found.digest
+        if found.state in status.UNFINISHED:
+            left.append(run)
+        if found.state in ("failed", "diverged", *status.DOUBTFUL):
+            notes.append(f"  {run.id}: {found.state}{f': {found.text}' if found.text else ''}")
+    print(f"{sweep.study.name} ({sweep.study.title}): {counts['done']} of {counts.total()} runs done")
     print(f"  records in {sweep.results}")
     for state in status.STATES[1:]:
-        if progress.counts[state]:
-            print(f"  {progress.counts[state]:>7} {state}")
-    if progress.undigested:
-        print(f"  {progress.undigested:>7} of the records have no digest (made before 2026-11-28)")
-    for name, state, text in progress.notes:
-        print(f"  {name}: {state}{f': {text}' if text else ''}")
-    if progress.more:
-        print(f"  and {progress.more} more; --lines N shows more of them")
-    open_runs = sum(progress.counts[state] for state in status.UNFINISHED)
-    if open_runs:
-        known = (
-            f"about {status.duration_text(progress.left_seconds)} on one worker"
-            if progress.unknown < open_runs
-            else "unknown"
-        )
-        rest = f" ({progress.unknown} runs of unknown speed)" if 0 < progress.unknown < open_runs else ""
-        print(f"  left: {known}{rest}")
-    doubtful = progress.counts["stale"] + progress.counts["refused"]
+        if counts[state]:
+            print(f"  {counts[state]:>7} {state}")
+    if undigested:
+        print(f"  {undigested:>7} of the records have no digest (made before 2026-11-28)")
+    print("".join(f"{note}\n" for note in notes[: given.lines]), end="")
+    if more := len(notes[given.lines :]):
+        print(f"  and {more} more; --lines N shows more of them")
+    if left:
+        print(f"  left: {sweep.estimate(left)}")
+    doubtful = sum(counts[state] for state in status.DOUBTFUL)
     if doubtful:
         print("  type --again refused --again stale to run these again")
     if sweep.strict and doubtful:
         print(f"refused: {doubtful} records do not count (--strict)", file=sys.stderr)
         return 1
-    return 0 if open_runs + doubtful == 0 else 1
+    return 1 if left or doubtful else 0
 
 
 def table_command(sweep: Sweep, given: argparse.Namespace) -> int:

@@ -195,8 +195,7 @@ class OrderedGroup:
     def count_gate(self) -> dict[str, Any]:
         """Return the arguments of :class:`ngn.methods.ngn.CountGate`, except K."""
         first, scalar, gate = self.stack.first, self.stack.scalar, self.stack.first.gate
-        delta, t0 = (gate.setting_of(self.number, key) for key in ("delta", "t0"))
-        start = scalar("gate.t0") if t0 is None else t0
+        start = gate.setting_of(self.number, "t0", scalar("gate.t0"))
         return {
             "K_max": gate.K_max,
             "lambda0": self.lambda0,
@@ -205,7 +204,7 @@ class OrderedGroup:
             "beta": (scalar("schedule.beta_start"), scalar("schedule.beta_end")),
             "r": self.r,
             "order": self.order,
-            "delta": gate.delta if delta is None else delta,
+            "delta": gate.setting_of(self.number, "delta", gate.delta),
             "t0": gate.high_start(self.number) if self.high else start,
             "lambda_shape": first.schedule.lambda_shape,
             "alpha_shape": first.schedule.alpha_shape,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -56,18 +56,16 @@ class GroupedSettings(Closed):
         """Number of ordered groups in the model, each with its own boundary."""
         return 1
 
-    def setting_of(self, group: int, key: str) -> float | None:
-        """Return ``key`` of the :class:`GroupSettings` of this group's kind; None if the kind does not set it."""
-        if not self.kinds:
-            return None
-        own = self.kinds.get(self.group_kinds[group % len(self.group_kinds)])
-        value: float | None = getattr(own, key, None)
-        return value
+    def setting_of(self, group: int, key: str, usual: Any = None) -> Any:
+        """Return ``key`` of the :class:`GroupSettings` of this group's kind; ``usual`` if the kind does not set it."""
+        own = self.kinds.get(self.group_kinds[group % len(self.group_kinds)]) if self.kinds else None
+        value = getattr(own, key, None)
+        return usual if value is None else value
 
     def K_of(self, group: int) -> int | None:
         """Return the number of candidates of a group; None if they are allocated as its boundary advances."""
-        own = self.setting_of(group, "K")
-        return self.K if own is None else int(own)
+        K: int | None = self.setting_of(group, "K", self.K)
+        return K
 
     def high_start(self, group: int = 0) -> float:
         """Return the start of the boundary in ``from_high``: t = K - 1, with every candidate retained.
@@ -75,10 +73,10 @@ class GroupedSettings(Closed):
         Raises:
             ValueError: without a preset K.
         """
-        K, t0 = self.K_of(group), self.setting_of(group, "t0")
+        K, t0 = self.K_of(group), self.setting_of(group, "t0", self.t0)
         if K is None:
             raise ValueError("gate.K=null has no high end to start from; set gate.K")
-        return max(float(K - 1), self.t0 if t0 is None else t0)
+        return max(float(K - 1), t0)
 
     @model_validator(mode="after")
     def _groups_fit(self) -> GroupedSettings:
@@ -93,8 +91,7 @@ class GroupedSettings(Closed):
             legal = f"they are: {', '.join(self.group_kinds)}" if self.group_kinds else "all its groups are alike"
             raise ValueError(f"gate={self.component} has no kind of groups {unknown[0]!r}; {legal}")
         for number in range(max(1, len(self.group_kinds))):
-            K, t0 = self.K_of(number), self.setting_of(number, "t0")
-            t0 = self.t0 if t0 is None else t0
+            K, t0 = self.K_of(number), self.setting_of(number, "t0", self.t0)
             limit, name = (self.K_max, "K_max") if K is None else (K, "K")
             if t0 > limit:
                 raise ValueError(f"the initial boundary t0 = {t0:g} lies beyond the {name} = {limit} candidates")

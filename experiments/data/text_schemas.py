@@ -204,9 +204,5 @@ def check_squad(parts: FileRecords) -> None:
             raise ValueError(f"{file}: holds no question")
 
 
-def check_nothing(parts: FileRecords) -> None:
-    """Accept every record: they do not depend on each other."""
-
-
 Check = Callable[[FileRecords], None]
 """Raises a ValueError if records do not agree."""

@@ -39,7 +39,7 @@ class TextSet:
     schemas: Mapping[str, Any]
     inside: tuple[str, ...] = ()
     OFFICIAL: Mapping[str, str] = field(default_factory=dict)
-    check: forms.Check = forms.check_nothing
+    check: forms.Check = field(default=lambda parts: None)
 
     def read_folder(self, folder: Folder) -> Texts:
         """Read the first complete layout; see :meth:`load_data`."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from experiments.core.blocks import ConfigError, Count, NonNegativeInt
-from experiments.core.config import Config, Method, OrderedGroup, Replicas
+from experiments.core.blocks import ConfigError, NonNegativeInt
+from experiments.core.config import Config, Method, OrderedGroup, Quantity, Replicas
 from experiments.core.source import Source
 from experiments.core.training import Schedule
 from experiments.methods.fixed import Fixed
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ngn.learner import Learner
     from ngn.methods.ngn import CountGate
 
-LimitSetting = Count | Annotated[str, Field(pattern=r"^\d+(\.\d+)?%$")]
-
 _OF_A_GATE = ("K_max", "r", "order", "delta", "t0", "commit", "replicas")
 """What a gate takes from the configuration. The learner sets its boundary and sharpness, and there is no penalty."""
 
@@ -35,31 +33,27 @@ class Budgeted(Method):
     ``macs``.
     """
 
-    source: ClassVar[Source | None] = Source(
-        "NGN under a budget",
-        "not from the paper: sizes follow the limit, and part on evidence",
-        rank=2,
-    )
-    numerics: ClassVar[int] = 7
-    in_kernels: ClassVar[bool] = True
-    kernel_orders: ClassVar[tuple[str, ...]] = ("geometric", "power", "annealed", "matryoshka", "nested_dropout")
-    ordered: ClassVar[bool] = True
-    grows: ClassVar[bool] = True
-    unused: ClassVar[tuple[str, ...]] = (
+    source = Source("NGN under a budget", "not from the paper: sizes follow the limit, and part on evidence", rank=2)
+    numerics = 7
+    in_kernels = True
+    kernel_orders = ("geometric", "power", "annealed", "matryoshka", "nested_dropout")
+    ordered = True
+    grows = True
+    unused = (
         *(f"schedule.{key}" for key in Schedule.model_fields if key != "commit"),
         "train.lr_boundary",
         "train.lr_boundary_shape",
         "train.clip_scope",
     )
-    scalars: ClassVar[tuple[str, ...]] = ("count", "parameters")
+    scalars = ("count", "parameters")
 
     name: Literal["budget"]
     count: NonNegativeInt | Annotated[list[NonNegativeInt], Field(min_length=1)] | None = None
     """Limit: the parameters of the fixed model with this count; a list has one count per group."""
-    parameters: LimitSetting | None = None
+    parameters: Quantity | None = None
     """Limit: parameters of the deployed model (of terms beside a frozen one, theirs), or a share of the largest model,
     such as ``60%``."""
-    macs: LimitSetting | None = None
+    macs: Quantity | None = None
     """Limit: multiply-adds of the forward pass that records count, or a share of the largest model's."""
 
     @model_validator(mode="after")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Plain(Method):
     """A plain model of given sizes, without a gate or a capacity penalty."""
 
-    has_boundary: ClassVar[bool] = False
+    has_boundary = False
     unused: ClassVar[tuple[str, ...]] = PLAIN
 
     def check(self, config: Config) -> None:
@@ -49,11 +49,11 @@ class Plain(Method):
 class Fixed(Plain):
     """A plain model with ``count`` components; a list has one count per group."""
 
-    source: ClassVar[Source | None] = Source("a fixed size", "the plain model, retrained", rank=9)
-    ordered: ClassVar[bool] = True
-    in_kernels: ClassVar[bool] = True
-    of_modules: ClassVar[Literal["no", "also", "only"]] = "also"
-    cuts: ClassVar[bool] = False
+    source = Source("a fixed size", "the plain model, retrained", rank=9)
+    ordered = True
+    in_kernels = True
+    of_modules = "also"
+    cuts = False
 
     name: Literal["fixed"]
     count: NonNegativeInt | Annotated[list[NonNegativeInt], Field(min_length=1)] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.core.config import Config, Method, OrderedGroup, Replicas
 from experiments.core.source import Source
@@ -19,15 +19,11 @@ if TYPE_CHECKING:
 class NGN(Method):
     """Learn the count through the boundary of a sigmoid gate."""
 
-    source: ClassVar[Source | None] = Source(
-        "NGN",
-        "Li, NGN: Learning Neural Network Size as a Differentiable Count, unpublished",
-        rank=1,
-    )
-    in_kernels: ClassVar[bool] = True
-    ordered: ClassVar[bool] = True
-    grows: ClassVar[bool] = True
-    of_modules: ClassVar[Literal["no", "also", "only"]] = "also"
+    source = Source("NGN", "Li, NGN: Learning Neural Network Size as a Differentiable Count, unpublished", rank=1)
+    in_kernels = True
+    ordered = True
+    grows = True
+    of_modules = "also"
 
     name: Literal["ngn"]
 

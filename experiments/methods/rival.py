@@ -18,7 +18,7 @@ from experiments.methods.fixed import Plain, fixed_size
 class Rival(Method, ABC):
     """Retain ``target`` components over all groups, as many as the run ``like`` retained."""
 
-    has_boundary: ClassVar[bool] = False
+    has_boundary = False
     unused: ClassVar[tuple[str, ...]] = ("method.like",)
 
     target: NonNegativeInt | None = None
@@ -53,10 +53,8 @@ class Rival(Method, ABC):
 class Uniform(Rival, Plain):
     """A plain model that divides ``target`` evenly among its groups, up to whole components."""
 
-    source: ClassVar[Source | None] = Source(
-        "LoRA of one rank for all maps", "Hu et al., ICLR 2022, arXiv 2106.09685", year=2022, rank=10
-    )
-    unused: ClassVar[tuple[str, ...]] = (*PLAIN, *Rival.unused)
+    source = Source("LoRA of one rank for all maps", "Hu et al., ICLR 2022, arXiv 2106.09685", year=2022, rank=10)
+    unused = (*PLAIN, *Rival.unused)
 
     name: Literal["uniform"]
 
@@ -81,7 +79,7 @@ class Uniform(Rival, Plain):
 class Pretrained(Plain):
     """Score the pretrained model itself: nothing is attached and nothing is trained."""
 
-    unused: ClassVar[tuple[str, ...]] = (*PLAIN, "gate", "train")
+    unused = (*PLAIN, "gate", "train")
 
     name: Literal["base"]
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ngn.components.base import Bank, OrderedSum, Seeds, uniform
 from ngn.methods.base import Capacity
-from ngn.streams import generator
+from ngn.streams import generator, of_seeds
 
 
 class RankOneBank(Bank):
@@ -135,11 +135,9 @@ class GatedBottleneck(OrderedSum):
 
         Seed, step, group and micro-batch determine it.
         """
-        seeds = [self.bank.seeds] if isinstance(self.bank.seeds, int) else self.bank.seeds
-        address = ("posterior", self._step or 0, self.bank.name, self._part)
+        K, address = self.bank.K, ("posterior", self._step or 0, self.bank.name, self._part)
         self._part += 1
-        drawn = [torch.randn(samples, self.bank.K, generator=generator(seed, *address)) for seed in seeds]
-        return (drawn[0] if self.bank.replicas is None else torch.stack(drawn)).to(like)
+        return of_seeds(self.bank.seeds, lambda s: torch.randn(samples, K, generator=generator(s, *address))).to(like)
 
 
 def divergence(mean: Tensor, excess: Tensor) -> Tensor:

@@ -24,19 +24,13 @@ class ReplicaAdam(torch.optim.Optimizer):
     The leading axis of every parameter is the replica axis.
 
     Args:
-        groups: parameter groups. Each has ``rates``, float64 [R], which every step multiplies by the group's ``lr``.
-        betas, eps: as in :class:`torch.optim.Adam`; a group may have its own, and its own ``weight_decay``.
+        groups: parameter groups. Each has ``rates``, float64 [R], which every step multiplies by the group's ``lr``,
+            and may have its own ``weight_decay``.
         decoupled: weight decay as in :class:`torch.optim.AdamW`.
     """
 
-    def __init__(
-        self,
-        groups: list[dict[str, Any]],
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        decoupled: bool = False,
-    ) -> None:
-        super().__init__(groups, {"lr": 1.0, "betas": betas, "eps": eps, "weight_decay": 0.0})
+    def __init__(self, groups: list[dict[str, Any]], decoupled: bool = False) -> None:
+        super().__init__(groups, {"lr": 1.0, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0})
         self.decoupled = decoupled
 
     @torch.no_grad()

@@ -1,4 +1,4 @@
-"""What the report says, from records, and how it is written: ``markdown`` for docs/, ``page`` for HTML, ``drawing``.
+"""What the report says, from records, and how it is written: ``pages`` as Markdown and HTML, ``drawing`` as pictures.
 
-All text is plain; a renderer escapes it. Reading order: ``content``, ``alternatives``, ``answer``, ``markdown``.
+All text is plain; a page escapes it. Reading order: ``content``, ``alternatives``, ``pages``.
 """

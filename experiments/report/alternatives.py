@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from experiments.analysis.claims import UNTESTED, Judged
 from experiments.analysis.collect import Alternative, AlternativeReader, Reader
-from experiments.analysis.compare import Comparison, compare_cell, verdict_counts, words_of_facts
+from experiments.analysis.compare import Comparison, compare_cell, words_of_facts
 from experiments.analysis.reduce import Cell, reduce_row
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.analysis.tables import OwnTable, Row, Table
@@ -21,41 +21,18 @@ from experiments.studies import OWN, STUDIES, judge_all, macros
 from experiments.studies.model import Study
 
 T = TypeVar("T")
-VerdictCounts = tuple[Counter[str], Counter[str]]
-"""Numbers by verdict, under the stated and under the alternative setting."""
 
 
-@dataclass(frozen=True)
-class Pair(Generic[T]):
+class Pair(NamedTuple, Generic[T]):
     """The same thing under the stated and under the alternative setting."""
 
     stated: T
     other: T
 
 
-@dataclass(frozen=True)
-class Fact:
-    """A fact that both settings can judge: the last cells that print it, and its verdicts."""
-
-    cells: Pair[Comparison]
-    words: Pair[str]
-
-
-@dataclass(frozen=True)
-class PlannedTest:
-    """The facts and statements by which a plan judges its alternative setting.
-
-    Attributes:
-        judged: those that both settings can judge: (name or text, verdict as stated, verdict under the alternative).
-        missing: the number of those that cannot be judged yet.
-    """
-
-    judged: tuple[tuple[str, str, str], ...]
-    missing: int
-
-    def which(self, stated: str = "", other: str = "") -> list[str]:
-        """Return the names of those with these verdicts; an empty word stands for any."""
-        return [name for name, a, b in self.judged if stated in ("", a) and other in ("", b)]
+def _counted(pairs: Iterable[Pair[str]]) -> Pair[Counter[str]]:
+    pairs = list(pairs)
+    return Pair(Counter(pair.stated for pair in pairs), Counter(pair.other for pair in pairs))
 
 
 @dataclass(frozen=True)
@@ -73,58 +50,50 @@ class BothSettings:
     own: tuple[tuple[OwnTable, tuple[tuple[Row, Pair[tuple[Cell, ...]]], ...]], ...]
 
     @cached_property
-    def facts(self) -> tuple[Fact, ...]:
-        """Every fact that both settings can judge."""
+    def facts(self) -> list[tuple[Pair[Comparison], Pair[str]]]:
+        """Every fact that both settings can judge: the last cells that print it, and its verdicts."""
         last = {pair.stated.fact: pair for pair in self.cells}
         stated = words_of_facts(pair.stated for pair in self.cells)
         other = words_of_facts(pair.other for pair in self.cells)
-        return tuple(Fact(last[fact], Pair(word, other[fact])) for fact, word in stated.items() if fact in other)
+        return [(last[fact], Pair(word, other[fact])) for fact, word in stated.items() if fact in other]
 
-    def fact_counts(self, tables: str = "") -> VerdictCounts:
-        """Count the facts of tables whose name begins with ``tables``."""
+    def fact_counts(self, tables: str = "") -> Pair[Counter[str]]:
+        """Count the facts of tables whose name begins with ``tables``, by verdict."""
         named = {pair.stated.fact for pair in self.cells if pair.stated.table.name.startswith(tables)}
-        words = [fact.words for fact in self.facts if fact.cells.stated.fact in named]
-        return Counter(pair.stated for pair in words), Counter(pair.other for pair in words)
+        return _counted(words for pair, words in self.facts if pair.stated.fact in named)
 
     @property
-    def counts(self) -> Mapping[str, VerdictCounts]:
-        """The numbers of cells, of facts that both settings can judge, and of statements."""
-        ends = ("stated", "other")
-        cells, again = (verdict_counts(getattr(pair, end) for pair in self.cells) for end in ends)
-        claims, claims_again = (Counter(getattr(pair, end).word for pair in self.claims) for end in ends)
-        return {"cells": (cells, again), "facts": self.fact_counts(), "statements": (claims, claims_again)}
-
-    @property
-    def disagreeing(self) -> tuple[Fact, ...]:
-        """The facts that disagree under either setting."""
-        return tuple(fact for fact in self.facts if DISAGREES in (fact.words.stated, fact.words.other))
+    def counts(self) -> Mapping[str, Pair[Counter[str]]]:
+        """By verdict, the numbers of cells, of facts that both settings can judge, and of statements."""
+        cells = _counted(Pair(pair.stated.verdict.word, pair.other.verdict.word) for pair in self.cells)
+        claims = _counted(Pair(pair.stated.word, pair.other.word) for pair in self.claims)
+        return {"cells": cells, "facts": self.fact_counts(), "statements": claims}
 
     @cached_property
-    def test(self) -> PlannedTest:
-        """The facts and statements that the plan names as its test."""
-        facts = {
+    def _test(self) -> tuple[list[tuple[str, Pair[str]]], int]:
+        rows = self.alternative.test
+        named = {
             pair.stated.fact
             for pair in self.cells
-            if f"{pair.stated.table.name}.{pair.stated.row.key}" in self.alternative.test
-            and pair.stated.verdict.word != SETTING
+            if f"{pair.stated.table.name}.{pair.stated.row.key}" in rows and pair.stated.verdict.word != SETTING
         }
-        claims = [pair for pair in self.claims if pair.stated.where in self.alternative.test]
-        judged = [
-            (f"`{fact.cells.stated.name}`", fact.words.stated, fact.words.other)
-            for fact in self.facts
-            if fact.cells.stated.fact in facts
-        ]
+        claims = [pair for pair in self.claims if pair.stated.where in rows]
+        judged = [(f"`{pair.stated.name}`", words) for pair, words in self.facts if pair.stated.fact in named]
         judged += [
-            (pair.stated.text.rstrip("."), pair.stated.word, pair.other.word)
+            (pair.stated.text.rstrip("."), Pair(pair.stated.word, pair.other.word))
             for pair in claims
             if pair.other.word != UNTESTED
         ]
-        return PlannedTest(tuple(judged), len(facts) + len(claims) - len(judged))
+        return judged, len(named) + len(claims) - len(judged)
 
     @property
-    def run_ids(self) -> tuple[str, ...]:
-        """The runs behind its cells under the alternative setting."""
-        return tuple(run_id for pair in self.cells for run_id in pair.other.cell.run_ids)
+    def missing(self) -> int:
+        """How many of the facts and statements that the plan names as its test cannot be judged yet."""
+        return self._test[1]
+
+    def tested(self, stated: str = "", other: str = "") -> list[str]:
+        """Return those that both settings judge with these verdicts, by name or text; an empty word is any."""
+        return [name for name, (a, b) in self._test[0] if stated in ("", a) and other in ("", b)]
 
 
 def judged_words(alternatives: Iterable[BothSettings]) -> list[str]:
@@ -183,13 +152,9 @@ def _beside(
         if all(covers(row) for row in table.rows)
     ]
     judged = {claim.key: claim for claim in judge_all(under, [*items, *(pair.other for pair in pairs)])}
-    return BothSettings(
-        study,
-        of,
-        tuple(pair for pair in pairs if not _same(pair.stated.cell, pair.other.cell)),
-        tuple(Pair(claim, judged[claim.key]) for claim in of_the_paper(claims) if claim != judged[claim.key]),
-        tuple(own),
-    )
+    cells = tuple(pair for pair in pairs if not _same(pair.stated.cell, pair.other.cell))
+    twice = (Pair(claim, judged[claim.key]) for claim in of_the_paper(claims))
+    return BothSettings(study, of, cells, tuple(pair for pair in twice if pair.stated != pair.other), tuple(own))
 
 
 def alternatives(reader: Reader, items: Sequence[Comparison], claims: Sequence[Judged]) -> tuple[BothSettings, ...]:

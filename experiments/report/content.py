@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,11 @@ from experiments.analysis.figures import Data
 from experiments.analysis.reduce import Cell, reduce_row
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.analysis.tables import OwnTable, Row, Table
-from experiments.analysis.verdict import NOT_RUN
+from experiments.config.compose import folders, options
+from experiments.config.identity import identity_keys
 from experiments.core.blocks import ConfigError
 from experiments.report.alternatives import BothSettings, alternatives
-from experiments.report.disagreements import Group, groups
-from experiments.report.settings import Settings, settings_of
+from experiments.report.disagreements import groups
 from experiments.report.truncation import TwoWays, two_ways
 from experiments.studies import FIGURES, OWN, STUDIES, judge_all, macros
 
@@ -35,21 +36,33 @@ TEXTS: dict[str, Any] = yaml.safe_load((_HERE / "sections.yaml").read_text())
 
 
 @dataclass(frozen=True)
-class TableContent:
-    """A table of the paper with one comparison per number. Stand-ins follow the rows that they stand for."""
+class Settings:
+    """The settings of a task and gate under ``method=ngn schedule=paper``.
 
-    table: Table
-    items: tuple[Comparison, ...]
+    Attributes:
+        values: every key that a run's identity holds, as YAML.
+        files: what they are merged from. A later file counts.
+    """
 
-    @property
-    def ran(self) -> tuple[Comparison, ...]:
-        """The cells with at least one run."""
-        return tuple(item for item in self.items if item.verdict.word != NOT_RUN)
+    task: str
+    gate: str
+    values: str
+    files: tuple[Path, ...]
 
-    @property
-    def run_ids(self) -> tuple[str, ...]:
-        """The runs behind its cells."""
-        return tuple(run_id for item in self.items for run_id in item.cell.run_ids)
+
+def settings_of(selections: Iterable[Selection]) -> tuple[Settings, ...]:
+    """Return the settings of each task and gate, in order of appearance."""
+    configs = (selection.config(selection.seeds[0]) for selection in selections)
+    pairs = dict.fromkeys((config.task.name, config.gate.component) for config in configs)
+    return tuple(_settings(task, gate) for task, gate in pairs)
+
+
+def _settings(task: str, gate: str) -> Settings:
+    config = Selection.of({"task": task, "gate": gate, "method": "ngn", "schedule": "paper"}).config(0)
+    model = "none" if config.model is None else config.model.name
+    choices = {"task": task, "gate": gate, "model": model, "setting": f"{task}-{gate}", "method": "ngn"}
+    files = folders()[0] / "config.yaml", *(options(group)[choice] for group, choice in choices.items())
+    return Settings(task, gate, yaml.safe_dump(identity_keys(config), allow_unicode=True), files)
 
 
 @dataclass(frozen=True)
@@ -60,77 +73,44 @@ class OwnContent:
     rows: tuple[tuple[Row, tuple[Cell, ...]], ...]
 
     @property
-    def cells(self) -> dict[str, Cell]:
-        """``table.row.column`` → cell."""
-        keys = [column.key for column in self.table.columns]
-        named = ((row.key, pair) for row, cells in self.rows for pair in zip(keys, cells, strict=True))
-        return {f"{self.table.name}.{row}.{key}": cell for row, (key, cell) in named}
-
-    @property
-    def run_ids(self) -> tuple[str, ...]:
-        """The runs behind its cells."""
-        return tuple(run_id for _, cells in self.rows for cell in cells for run_id in cell.run_ids)
-
-    @property
-    def ran(self) -> tuple[tuple[Row, tuple[Cell, ...]], ...]:
+    def ran(self) -> list[tuple[Row, tuple[Cell, ...]]]:
         """The rows with at least one run."""
-        return tuple((row, cells) for row, cells in self.rows if any(cell.n for cell in cells))
+        return [(row, cells) for row, cells in self.rows if any(cell.n for cell in cells)]
 
     @property
     def absent(self) -> str:
         """A sentence that names the rows without a usable run; empty if there are none."""
         none = [(row, cells) for row, cells in self.rows if not any(cell.n for cell in cells)]
-        missing = [", ".join(row.labels) for row, _ in none]
+        missing = "; ".join(", ".join(row.labels) for row, _ in none)
         if any(problem.refused for _, cells in none for cell in cells for problem in cell.problems):
-            return f"No usable record: {'; '.join(missing)}."
-        if len(missing) == len(self.rows):
+            return f"No usable record: {missing}."
+        if len(none) == len(self.rows):
             return "Nothing of this has been run."
-        return f"Not run: {'; '.join(missing)}." if missing else ""
+        return f"Not run: {missing}." if none else ""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A study of the paper: its text, its tables, and the names of its figures."""
+    """A study of the paper: its text, its tables, and the names of its figures.
+
+    A table has one comparison per number. Stand-ins follow the rows that they stand for.
+    """
 
     key: str
     title: str
-    paragraphs: tuple[str, ...]
-    tables: tuple[TableContent, ...]
+    paragraphs: Sequence[str]
+    tables: tuple[tuple[Table, tuple[Comparison, ...]], ...]
     figures: tuple[str, ...]
 
     @property
     def items(self) -> tuple[Comparison, ...]:
         """Every comparison of its tables."""
-        return tuple(item for table in self.tables for item in table.items)
-
-    @property
-    def ran_itself(self) -> bool:
-        """Whether it has a run that is not a stand-in."""
-        return any(word != NOT_RUN for word in self.counts)
+        return tuple(chain(*(items for _, items in self.tables)))
 
     @property
     def counts(self) -> Counter[str]:
         """Cells by verdict, without stand-ins."""
         return verdict_counts(self.items)
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where the records behind the report come from.
-
-    Attributes:
-        run_ids: their runs.
-        first, last: days on which the first and the last run started.
-        commits: number of commits of the code that made them.
-        hardware, packages: machines, and versions of packages.
-    """
-
-    run_ids: tuple[str, ...]
-    first: str
-    last: str
-    commits: int
-    hardware: tuple[str, ...]
-    packages: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -143,7 +123,9 @@ class ReportContent:
             that do not exist yet are not among them.
         figures: name → what the records give.
         compute: what each study has cost, then all together; each record counts once.
-        origin: None if there are no records.
+        origin: where the records come from: ``first`` and ``last`` day on which a run started, number of ``commits`` of
+            the code, ``hardware`` and ``packages``; None if there are no records.
+        used: the runs behind cells, claims, alternatives and figures.
         data_notes: run ids → how their data differ from the published files.
         kernel_notes: ``macro.row`` → which seeds a kernel of which commit trained, for rows of several commits.
     """
@@ -152,26 +134,22 @@ class ReportContent:
     truncation: tuple[TwoWays, ...]
     own: tuple[OwnContent, ...]
     settings: tuple[Settings, ...]
-    licences: tuple[Mapping[str, str | None], ...]
+    licences: Sequence[Mapping[str, str | None]]
     claims: tuple[Judged, ...]
     alternatives: tuple[BothSettings, ...]
-    disagreements: tuple[Group, ...]
+    disagreements: Sequence[Mapping[str, Any]]
     problems: tuple[tuple[Problem, tuple[str, ...]], ...]
     figures: Mapping[str, Data]
     compute: Sequence[Any]
-    origin: Origin | None
+    origin: Mapping[str, Any] | None
+    used: tuple[str, ...]
     data_notes: Callable[[Iterable[str]], tuple[str, ...]]
     kernel_notes: Mapping[str, str]
 
     @property
     def items(self) -> tuple[Comparison, ...]:
         """Every comparison of every section."""
-        return tuple(item for section in self.sections for item in section.items)
-
-    @property
-    def used(self) -> tuple[str, ...]:
-        """The runs behind cells, claims, alternatives and figures."""
-        return self.origin.run_ids if self.origin else ()
+        return tuple(chain(*(section.items for section in self.sections)))
 
     @property
     def counts(self) -> Counter[str]:
@@ -192,14 +170,12 @@ def _sections(items: Sequence[Comparison]) -> tuple[Section, ...]:
                 f"figure {spec.name}: no section '{spec.section}'. The sections are: {', '.join(figures)}"
             )
         figures[spec.section].append(spec.name)
-    tables = {
-        table.name: TableContent(table, tuple(item for item in items if item.table is table)) for table in macros()
-    }
+    tables = {table.name: (table, tuple(item for item in items if item.table is table)) for table in macros()}
     return tuple(
         Section(
             entry["key"],
             entry["title"],
-            tuple(entry.get("paragraphs", ())),
+            entry.get("paragraphs", ()),
             tuple(tables[name] for name in entry["macros"]),
             tuple(figures[entry["key"]]),
         )
@@ -221,21 +197,18 @@ def _studied() -> dict[str, list[Selection]]:
     return studied
 
 
-def _origin(reader: Reader) -> Origin | None:
-    used = {name: run.record for name, run in reader.seen.items() if isinstance(run, RecordedRun)}
-    records = [*used.values()]
+def _origin(records: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     if not records:
         return None
-    days = sorted(record["time"]["started"][:10] for record in records)
-    versions = Counter(f"{name} {record['packages'].get(name)}" for record in records for name in ("python", "torch"))
-    return Origin(
-        tuple(used),
-        days[0],
-        days[-1],
-        len({record["code"]["commit"] for record in records}),
-        tuple(sorted({hardware(record) for record in records})),
-        tuple(sorted(text for text in versions if not text.endswith("None"))),
-    )
+    days = [record["time"]["started"][:10] for record in records]
+    packages = {(name, record["packages"].get(name)) for record in records for name in ("python", "torch")}
+    return {
+        "first": min(days),
+        "last": max(days),
+        "commits": len({record["code"]["commit"] for record in records}),
+        "hardware": sorted({hardware(record) for record in records}),
+        "packages": sorted(f"{name} {version}" for name, version in packages if version is not None),
+    }
 
 
 def _kernel_notes(reader: Reader, items: Sequence[Comparison]) -> dict[str, str]:
@@ -251,23 +224,28 @@ def build_content(reader: Reader) -> ReportContent:
     own = tuple(
         OwnContent(table, tuple((row, reduce_row(reader, table, row)) for row in table.rows)) for table in OWN.values()
     )
-    every = cells | {name: cell for content in own for name, cell in content.cells.items()}
-    problems = [(p, tuple(names)) for p, names in problems_of(every) if p.refused or p.kind == "diverged"]
+    for table, row, of_row in ((each.table, *pair) for each in own for pair in each.rows):
+        cells |= {f"{table.name}.{row.key}.{c.key}": cell for c, cell in zip(table.columns, of_row, strict=True)}
     sections, studied = _sections(items), _studied()
     claims = judge_all(reader, items)
+    truncation, beside = two_ways(reader, items), alternatives(reader, items, claims)
+    figures = {name: FIGURES[name].data(reader) for section in sections for name in section.figures}
+    compute = costs(reader, {name: STUDIES[name].make() for name in studied})
+    used = {name: run.record for name, run in reader.seen.items() if isinstance(run, RecordedRun)}
     return ReportContent(
         sections=sections,
-        truncation=two_ways(reader, items),
+        truncation=truncation,
         own=own,
         settings=settings_of(selection for selections in studied.values() for selection in selections),
-        licences=tuple(LICENCES),
+        licences=LICENCES,
         claims=claims,
-        alternatives=alternatives(reader, items, claims),
+        alternatives=beside,
         disagreements=groups(items),
-        problems=tuple(problems),
-        figures={name: FIGURES[name].data(reader) for section in sections for name in section.figures},
-        compute=costs(reader, {name: STUDIES[name].make() for name in studied}),
-        origin=_origin(reader),
+        problems=tuple((p, tuple(n)) for p, n in problems_of(cells) if p.refused or p.kind == "diverged"),
+        figures=figures,
+        compute=compute,
+        origin=_origin([*used.values()]),
+        used=tuple(used),
         data_notes=reader.data_notes,
         kernel_notes=_kernel_notes(reader, items),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from string import Template
@@ -18,47 +17,18 @@ from experiments.analysis.verdict import CANNOT_TELL, DISAGREES
 SOURCE = Path(__file__).with_name("disagreements.yaml")
 
 
-@dataclass(frozen=True)
-class Explanation:
-    """Why some cells differ, in one ``line`` and in a ``text``. ``standing``: shown, likely, in part, open or empty."""
-
-    heading: str
-    text: str
-    standing: str = ""
-    line: str = ""
-    cells: tuple[Comparison, ...] = ()
-
-    @property
-    def differs(self) -> bool:
-        """Whether one of its cells disagrees under the rule. A single run outside the range of our seeds does not."""
-        return any(item.verdict.word == DISAGREES for item in self.cells)
-
-
-@dataclass(frozen=True)
-class Group:
-    """Cells that differ, each fact once, with explanations and a ``text`` on all of them."""
-
-    title: str
-    cells: tuple[Comparison, ...]
-    explanations: tuple[Explanation, ...]
-    text: str = ""
-
-
 @cache
 def _source() -> dict[str, Any]:
     found: dict[str, Any] = yaml.safe_load(SOURCE.read_text())
     return found
 
 
-def _outside(items: Iterable[Comparison]) -> tuple[Comparison, ...]:
-    """Return one cell of each single published run that lies outside the range of our seeds."""
-    single = [item for item in items if item.row.seeds == 1]
-    apart = {item.fact: item for item in single if not all(part.inside for part in item.verdict.parts)}
-    return tuple(apart.values())
+def groups(items: Sequence[Comparison]) -> list[dict[str, Any]]:
+    """Return the entries of the file, each with the comparisons of its ``cells`` in place of their names.
 
-
-def groups(items: Sequence[Comparison]) -> tuple[Group, ...]:
-    """Return the entries of the file with the comparisons of their cells.
+    Each has a ``title``, ``cells``, a ``text`` on all of them, and ``explanations``. These have a ``heading``, one
+    ``line``, a ``text``, a ``standing`` (shown, likely, in part, open or empty), ``cells``, and whether one of these
+    ``differs`` under the rule. A single run outside the range of our seeds does not.
 
     Args:
         items: every comparison of the paper's tables.
@@ -66,20 +36,30 @@ def groups(items: Sequence[Comparison]) -> tuple[Group, ...]:
     by_name = {item.name: item for item in items if not item.stand_in}
     found = totals(items)
     numbers = {"outside": found.outside, "placed": found.placed, "expected": f"{found.expected_outside:.1f}"}
+    apart = {
+        item.fact: item
+        for item in by_name.values()
+        if item.row.seeds == 1 and not all(part.inside for part in item.verdict.parts)
+    }
 
-    def cells(entry: Mapping[str, Any]) -> tuple[Comparison, ...]:
+    def cells(entry: Mapping[str, Any]) -> list[Comparison]:
         names = entry.get("cells", ())
-        return _outside(by_name.values()) if names == "outside" else tuple(by_name[name] for name in names)
+        return [*apart.values()] if names == "outside" else [by_name[name] for name in names]
 
-    return tuple(
-        Group(
-            entry["title"],
-            cells(entry),
-            tuple(Explanation(**{**one, "cells": cells(one)}) for one in entry["explanations"]),
-            Template(entry.get("text", "")).substitute(numbers),
-        )
+    def explained(entry: Mapping[str, Any]) -> dict[str, Any]:
+        own = cells(entry)
+        differs = any(item.verdict.word == DISAGREES for item in own)
+        return {"standing": "", "line": "", **entry, "cells": own, "differs": differs}
+
+    return [
+        {
+            **entry,
+            "cells": cells(entry),
+            "explanations": [explained(one) for one in entry["explanations"]],
+            "text": Template(entry.get("text", "")).substitute(numbers),
+        }
         for entry in _source()["sections"]
-    )
+    ]
 
 
 def reasons(claims: Iterable[Judged]) -> Mapping[str, str]:

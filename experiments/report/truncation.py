@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,8 +21,7 @@ SAME = 0.01
 """Relative difference of two ratios below which they are called the same."""
 
 
-@dataclass(frozen=True)
-class ErrorRatio:
+class ErrorRatio(NamedTuple):
     """Truncated over soft error of our runs: the ratio of the published statistic, and the range over seeds."""
 
     value: float
@@ -37,8 +36,7 @@ class ErrorRatio:
         return f"{self.value:.4g} [{self.low:.4g}, {self.high:.4g}]"
 
 
-@dataclass(frozen=True)
-class TwoWays:
+class TwoWays(NamedTuple):
     """A row with the published ratio of truncated to soft error, and ours both ways."""
 
     item: Comparison
@@ -70,18 +68,17 @@ def two_ways(reader: Reader, items: Sequence[Comparison]) -> tuple[TwoWays, ...]
     by_name = {item.name: item for item in items if not item.stand_in}
     found: dict[tuple[Hashable, float], TwoWays] = {}
     for item in by_name.values():
-        quantity = item.table.quantity(item.row, item.column.key)
         other = by_name.get(f"{item.table.name}.{item.row.key}.soft")
-        if other is None or ".truncated." not in quantity or item.column.key != "truncated" or item.row.runs is None:
+        if item.column.key != "truncated" or item.row.runs is None or other is None:
             continue
-        soft_quantity = item.table.quantity(item.row, "soft")
-        if ".soft." not in soft_quantity or not quantity.endswith("mse") or not (item.published and other.published):
+        quantity, soft_quantity = (one.table.quantity(one.row, one.column.key) for one in (item, other))
+        if not (".truncated." in quantity and quantity.endswith("mse") and ".soft." in soft_quantity):
             continue
         runs = item.row.runs.with_seeds(range(MOST_SEEDS)) if item.row.seeds == 1 else item.row.runs
         names = [soft_quantity, quantity, quantity.replace(".truncated.", ".gates_kept.")]
         found_runs = sample(reader.collect(runs), names)
         slot = parse_format(item.table.formats(item.row, item.column.key)[0]).slots[0].name
-        published, soft_published = (value.published[1].get(slot) for value in (item, other) if value.published)
+        published, soft_published = (one.published and one.published[1].get(slot) for one in (item, other))
         if not found_runs.n or not isinstance(published, float | int) or not isinstance(soft_published, float | int):
             continue
         soft, equation, kept = map(found_runs.of, names)

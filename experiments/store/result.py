@@ -1,4 +1,4 @@
-"""The keys of one phase in a record, and the types that declare keys."""
+"""The keys of one phase in a record, and the types that declare keys. docs/records.md has the text below each key."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ Amount = Annotated[float, Field(ge=0, le=1e18)]
 SizeValue = Annotated[float, Field(ge=0, le=2**31)]
 """A size before rounding. Models have at most 2**16 components of a group, or grow one by one."""
 Share = Annotated[float, Field(ge=0, le=1)]
+LeftAndWhole = Annotated[list[Natural], Field(min_length=2, max_length=2)]
 ERRORS = frozenset({"mse", "nmse", "loss", "nats", "bits_per_character", "perplexity"})
 PER_CENT = frozenset({"accuracy", "exact_match", "string_match", "f1", "strict", "flexible", "decimal"})
 
@@ -32,11 +33,6 @@ def _bounded(scores: dict[str, float]) -> dict[str, float]:
 Scores = Annotated[dict[str, float], Field(min_length=1), AfterValidator(_bounded)]
 
 
-def key(description: str, **limits: Any) -> Any:
-    """Declare a key: its description in docs/records.md, and limits of its value by pydantic's names."""
-    return Field(description=description, **limits)
-
-
 def without_none(block: Any) -> dict[str, Any]:
     """Return the attributes that are not None: name → value."""
     values = {field.name: getattr(block, field.name) for field in dataclasses.fields(block)}
@@ -47,68 +43,48 @@ def without_none(block: Any) -> dict[str, Any]:
 class CostBlock(TypedDict):
     """Cost of one forward pass, on the device and with the threads of the run."""
 
-    samples: Annotated[
-        AtLeastOne,
-        key("samples in one forward pass; tasks where its cost means nothing have no `cost`"),
-    ]
-    multiply_adds: Annotated[
-        dict[str, Natural],
-        key(
-            "multiply-adds of the forward pass in matrix products and convolutions, of the `candidate` model with its "
-            "final gates and of the `deployed` model. Gates below 1e-15 cost nothing; after a commit "
-            "(`schedule.commit`) the candidate therefore costs what the deployed model costs"
-        ),
-    ]
-    milliseconds: Annotated[
-        dict[str, Amount],
-        key("median wall time of the forward pass on the machine of the run, under whatever other load it had"),
-    ]
-    ratios: NotRequired[
-        Annotated[
-            dict[str, Amount],
-            key(
-                "for a finished module made smaller: samples (`batch`: all) → time of the `deployed` model over the "
-                "`candidate`'s, the median ratio of passes in turns"
-            ),
-        ]
-    ]
+    samples: AtLeastOne
+    """samples in one forward pass; tasks where its cost means nothing have no `cost`"""
+    multiply_adds: dict[str, Natural]
+    """multiply-adds of the forward pass in matrix products and convolutions, of the `candidate` model with its final
+    gates and of the `deployed` model. Gates below 1e-15 cost nothing; after a commit (`schedule.commit`) the candidate
+    therefore costs what the deployed model costs"""
+    milliseconds: dict[str, Amount]
+    """median wall time of the forward pass on the machine of the run, under whatever other load it had"""
+    ratios: NotRequired[dict[str, Amount]]
+    """for a finished module made smaller: samples (`batch`: all) → time of the `deployed` model over the `candidate`'s,
+    the median ratio of passes in turns"""
 
 
 @with_config(FORBID)
 class BudgetBlock(TypedDict):
     """The budget under which a model was learned."""
 
-    kind: Annotated[
-        Literal["parameters", "macs", "milliseconds"], key("for a model learned under a budget: the limited quantity")
-    ]
-    limit: Annotated[Amount, key("the budget, in this quantity")]
-    cost: Annotated[Amount, key("cost of the deployed model, at most `limit`")]
-    outside: NotRequired[
-        Annotated[Natural, key("for a finished module made smaller: parameters that no size reaches, in both costs")]
-    ]
-    even: NotRequired[Annotated[list[Natural], key("per axis, the count of the even allocation within the budget")]]
-    evidence: NotRequired[
-        Annotated[
-            list[float],
-            key(
-                "per axis, the strongest evidence in training that it deserves more of the budget than the others "
-                "(positive) or less, in standard errors; 0 for the only axis"
-            ),
-        ]
-    ]
+    kind: Literal["parameters", "macs", "milliseconds"]
+    """for a model learned under a budget: the limited quantity"""
+    limit: Amount
+    """the budget, in this quantity"""
+    cost: Amount
+    """cost of the deployed model, at most `limit`"""
+    outside: NotRequired[Natural]
+    """for a finished module made smaller: parameters that no size reaches, in both costs"""
+    even: NotRequired[list[Natural]]
+    """per axis, the count of the even allocation within the budget"""
+    evidence: NotRequired[list[float]]
+    """per axis, the strongest evidence in training that it deserves more of the budget than the others (positive) or
+    less, in standard errors; 0 for the only axis"""
 
 
 @with_config(FORBID)
 class PrunesBackBlock(TypedDict):
     """The paper's verdict on a run that starts at high capacity."""
 
-    outcome: Annotated[
-        Literal["yes", "partial", "no"], key('verdict on `from_high`, from the next two keys: "yes", "partial" or "no"')
-    ]
-    returned: Annotated[bool, key('whether every count is within one of the count of `grown` ("yes")')]
-    moved: Annotated[
-        bool, key('whether every boundary ended more than one below its start ("partial" if not `returned`)')
-    ]
+    outcome: Literal["yes", "partial", "no"]
+    """verdict on `from_high`, from the next two keys: "yes", "partial" or "no" """
+    returned: bool
+    """whether every count is within one of the count of `grown` ("yes")"""
+    moved: bool
+    """whether every boundary ended more than one below its start ("partial" if not `returned`)"""
 
 
 @with_config(FORBID)
@@ -116,115 +92,65 @@ class PrunesBackBlock(TypedDict):
 class Result:
     """One phase of a run, its keys in the order of a record."""
 
-    status: Annotated[
-        Literal["complete", "diverged"],
-        key('"complete" or "diverged"; a diverged phase has no scores and an empty `count`'),
-    ]
-    count: Annotated[
-        list[Natural],
-        key("retained components per axis; with δ = ½ the count is ⌊t + ½⌋ + 1, since f₀ counts too"),
-    ]
-    diverged_at: Annotated[Natural | None, key("first step at which a loss was found to be infinite or NaN")] = None
-    t: Annotated[
-        list[SizeValue] | None,
-        key(
-            "size per axis: the boundary, or the method's own size (AWNN: width before rounding up; L0: expected "
-            "number of open gates; learned decay: width of the quantile). Fixed models have none"
-        ),
-    ] = None
-    integer: Annotated[
-        list[bool] | None,
-        key("per axis, whether t is within 0.01 of an integer; only for methods with a boundary"),
-    ] = None
-    r: Annotated[list[Share] | None, key("learned ratio of the ordering weights; only if it is learned")] = None
-    truncated: Annotated[
-        Scores | None,
-        key("scores of the retained components with gates of one: the deployed model's scores"),
-    ] = None
-    soft: Annotated[Scores | None, key("scores of the candidate model with its gates as trained")] = None
-    gates_kept: Annotated[
-        Scores | None,
-        key(
-            "scores of the retained components with their trained gates; compare with `truncated` to see whether a "
-            "loss comes from the dropped tail or from rounding the gates"
-        ),
-    ] = None
-    rank: Annotated[
-        Natural | None,
-        key("number of singular values of the deployed bottleneck above 1e-3 of the largest (`task=manifold`)"),
-    ] = None
-    depth: Annotated[Natural | None, key("layers (or links of a chain) after truncation (`task=twist`)")] = None
-    kept: Annotated[
-        Annotated[
-            dict[Literal["early", "middle", "late"], Annotated[list[Natural], Field(min_length=2, max_length=2)]],
-            Field(min_length=3),
-        ]
-        | None,
-        key(
-            "for a pruned model: number of weights (without biases) in the attention and feed-forward maps of the "
-            "`early`, `middle` and `late` third of the layers, each as `[after pruning, before]`",
-        ),
-    ] = None
-    n: Annotated[
-        dict[str, Natural] | None,
-        key("score → number of examples or tokens that it averages over; only for tasks on a pretrained model"),
-    ] = None
-    sizes: Annotated[
-        dict[str, Natural] | None,
-        key(
-            "for components attached to the layers of a pretrained model: sums of `count` over all layers (`total`) "
-            "and over the `early`, `middle` and `late` third (of 32 layers: 11, 11 and 10)"
-        ),
-    ] = None
-    parameters: Annotated[
-        dict[str, Natural], key("number of parameters: `candidate` before truncation, `deployed` after it")
-    ]
-    steps: Annotated[Natural, key("optimiser steps")]
-    seconds: Annotated[Amount, key("wall time of the whole stack's training")]
-    run_steps_per_second: Annotated[
-        Amount | None,
-        key(
-            "`steps` times the number of replicas, divided by `seconds`; four significant digits (one decimal in "
-            "records from before 2026-11-25)"
-        ),
-    ] = None
-    peak_memory_mib: Annotated[
-        Amount | None, key("peak memory in MiB: of the process on a CPU; of the device during the phase on CUDA")
-    ] = None
+    status: Literal["complete", "diverged"]
+    """ "complete" or "diverged"; a diverged phase has no scores and an empty `count`"""
+    count: list[Natural]
+    """retained components per axis; with δ = ½ the count is ⌊t + ½⌋ + 1, since f₀ counts too"""
+    diverged_at: Natural | None = None
+    """first step at which a loss was found to be infinite or NaN"""
+    t: list[SizeValue] | None = None
+    """size per axis: the boundary, or the method's own size (AWNN: width before rounding up; L0: expected number of
+    open gates; learned decay: width of the quantile). Fixed models have none"""
+    integer: list[bool] | None = None
+    """per axis, whether t is within 0.01 of an integer; only for methods with a boundary"""
+    r: list[Share] | None = None
+    """learned ratio of the ordering weights; only if it is learned"""
+    truncated: Scores | None = None
+    """scores of the retained components with gates of one: the deployed model's scores"""
+    soft: Scores | None = None
+    """scores of the candidate model with its gates as trained"""
+    gates_kept: Scores | None = None
+    """scores of the retained components with their trained gates; compare with `truncated` to see whether a loss comes
+    from the dropped tail or from rounding the gates"""
+    rank: Natural | None = None
+    """number of singular values of the deployed bottleneck above 1e-3 of the largest (`task=manifold`)"""
+    depth: Natural | None = None
+    """layers (or links of a chain) after truncation (`task=twist`)"""
+    kept: Annotated[dict[Literal["early", "middle", "late"], LeftAndWhole], Field(min_length=3)] | None = None
+    """for a pruned model: number of weights (without biases) in the attention and feed-forward maps of the `early`,
+    `middle` and `late` third of the layers, each as `[after pruning, before]`"""
+    n: dict[str, Natural] | None = None
+    """score → number of examples or tokens that it averages over; only for tasks on a pretrained model"""
+    sizes: dict[str, Natural] | None = None
+    """for components attached to the layers of a pretrained model: sums of `count` over all layers (`total`) and over
+    the `early`, `middle` and `late` third (of 32 layers: 11, 11 and 10)"""
+    parameters: dict[str, Natural]
+    """number of parameters: `candidate` before truncation, `deployed` after it"""
+    steps: Natural
+    """optimiser steps"""
+    seconds: Amount
+    """wall time of the whole stack's training"""
+    run_steps_per_second: Amount | None = None
+    """`steps` times the number of replicas, divided by `seconds`; four significant digits (one decimal in records from
+    before 2026-11-25)"""
+    peak_memory_mib: Amount | None = None
+    """peak memory in MiB: of the process on a CPU; of the device during the phase on CUDA"""
     cost: CostBlock | None = None
-    norms: Annotated[
-        list[Amount] | None,
-        key("L2 norm of each f_k over the training inputs, without w_k (`task=regression1d`, phase `grown`)"),
-    ] = None
+    norms: list[Amount] | None = None
+    """L2 norm of each f_k over the training inputs, without w_k (`task=regression1d`, phase `grown`)"""
     budget: BudgetBlock | None = None
-    prefixes: Annotated[
-        list[float] | None,
-        key(
-            "score of the model truncated to at most 1, 2, ... components per axis, up to one less than its largest "
-            "count: error (1D), accuracy (images, Cora) or bits per character (TinyStories); phase `grown` of methods "
-            "with a boundary"
-        ),
-    ] = None
-    samples: Annotated[
-        dict[str, Annotated[str, Field(max_length=200)]] | None,
-        key(
-            "texts that the `soft` and the `truncated` model write from the start of a story, by the same random draws "
-            "in every record (`task=tinystories`)"
-        ),
-    ] = None
+    prefixes: list[float] | None = None
+    """score of the model truncated to at most 1, 2, ... components per axis, up to one less than its largest count:
+    error (1D), accuracy (images, Cora) or bits per character (TinyStories); phase `grown` of methods with a boundary"""
+    samples: dict[str, Annotated[str, Field(max_length=200)]] | None = None
+    """texts that the `soft` and the `truncated` model write from the start of a story, by the same random draws in
+    every record (`task=tinystories`)"""
     prunes_back: PrunesBackBlock | None = None
-    lambda0: Annotated[
-        Amount | None, key("the capacity price, if it differs from the configured one (`continue_...`)")
-    ] = None
-
-    model_sha256: Annotated[
-        str | None,
-        key(
-            "SHA-256 over the contents of the saved model, `<run id>.<phase>.safetensors` (`save=deployed`); before "
-            "2026-11-28, over the file. Loading checks it",
-            pattern="^[0-9a-f]{64}$",
-        ),
-    ] = None
+    lambda0: Amount | None = None
+    """the capacity price, if it differs from the configured one (`continue_...`)"""
+    model_sha256: Annotated[str | None, Field(pattern="^[0-9a-f]{64}$")] = None
+    """SHA-256 over the contents of the saved model, `<run id>.<phase>.safetensors` (`save=deployed`); before
+    2026-11-28, over the file. Loading checks it"""
 
     @property
     def complete(self) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from experiments.core.paths import RESULTS, ROOT
 from experiments.core.plugins import plugin_folders
-from experiments.core.reading import read_regular
+from experiments.core.reading import digest, read_regular
 from ngn.files import write_atomically
 
 SOURCES = ("ngn", "conf", "experiments", "hydra_plugins", "run.py", "pyproject.toml", "constraints.txt")
@@ -34,10 +34,6 @@ def _files(place: Path) -> Iterator[Path]:
             yield path
 
 
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 def trains(path: str) -> bool:
     """Return whether a source file, by its path in the checkout, can change a number."""
     top, _, rest = path.partition("/")
@@ -49,7 +45,7 @@ def training_digests() -> dict[str, str]:
     """Return path → sha256 of the source files that can change a number, as they were at the first call."""
     found = sorted(path for name in SOURCES for path in _files(ROOT / name))
     named = ((path.relative_to(ROOT).as_posix(), path) for path in found)
-    return {name: _sha256(path) for name, path in named if trains(name)}
+    return {name: digest(path) for name, path in named if trains(name)}
 
 
 @functools.lru_cache(maxsize=1)
@@ -63,7 +59,7 @@ def plugin_digests() -> dict[str, str]:
         for path in sorted(path for path in _files(folder) if path.suffix in (".py", ".yaml")):
             name = path.relative_to(folder)
             if name.parts[0] not in READERS:
-                found[f"{PLUGIN}{folder.name}/{name.as_posix()}"] = _sha256(path)
+                found[f"{PLUGIN}{folder.name}/{name.as_posix()}"] = digest(path)
     return found
 
 
@@ -82,7 +78,7 @@ def keep_digests(results: Path) -> None:
     path = _kept(results, sources_digest(), plugins_digest())
     if results.resolve() != RESULTS and not path.exists():
         files = training_digests() | plugin_digests()
-        write_atomically(path, "".join(f"{digest}  {name}\n" for name, digest in files.items()).encode())
+        write_atomically(path, "".join(f"{found}  {name}\n" for name, found in files.items()).encode())
 
 
 def changed_files(results: Path, sources: str, plugins: str | None) -> list[str] | None:
@@ -98,7 +94,7 @@ def changed_files(results: Path, sources: str, plugins: str | None) -> list[str]
         lines = read_regular(_kept(results, sources, plugins), 2**24).decode().splitlines()
     except (OSError, UnicodeDecodeError):
         return None
-    then = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    then = {name: kept for kept, _, name in (line.partition("  ") for line in lines)}
     now = training_digests() | plugin_digests()
     later = {name for name in now.keys() - then.keys() if name.startswith(PLUGIN)}
     return sorted(name for name in (then.keys() | now.keys()) - later if then.get(name) != now.get(name))

@@ -19,7 +19,7 @@ from experiments.studies.model import Study, selections_of
 from experiments.studies.one_d import DRAWS, FIFTY_SEEDS, FORMER, INFERRED_SETTING, NUMBERS
 from experiments.studies.prices import CONTINUED, LAMBDA_SWEEP
 from experiments.studies.schedules import FOUR, FOUR_FULL
-from experiments.studies.starts import STARTS, STARTS_OF
+from experiments.studies.starts import STARTS, STARTS_OF, start
 from experiments.studies.suspects import L0_LIMIT
 from experiments.studies.vision import CORA_COUNTS, EIGHT
 
@@ -62,9 +62,9 @@ def _inferred() -> list[Selection]:
     grown = [runs for runs in FIXED_FRONTIER.make() if _method(runs) == "ngn"]
     learned = [runs for runs in DECAY_STUDY.make() if dict(runs.overrides).get("method.boundary", True)]
     rest = [*selections_of(FOUR), *LAMBDA_SWEEP.make(), *grown, CONTINUED, *learned]
-    starts = [panel.start(t).with_seeds(_TEN_SEEDS) for panel in STARTS_OF for t in STARTS]
+    starts = [start(panel, t, _TEN_SEEDS) for panel in STARTS_OF for t in STARTS]
     # claims on figure 5 need half of fifty seeds at the highest start
-    highest = [panel.start(STARTS[-1]).with_seeds(range(10, 25)) for panel in STARTS_OF]
+    highest = [start(panel, STARTS[-1], range(10, 25)) for panel in STARTS_OF]
     # runs that the setting shares with the one in use before the calibration
     shared = [*FIXED_FRONTIER.make(), *DECAY_STUDY.make(), *(SEVEN.runs[key] for key in _LEARNERS)]
     return [inferred(runs) for runs in (*FIFTY_SEEDS.make(), *draws, *rest, *starts, *highest, *shared)]

@@ -62,51 +62,40 @@ def _rows(gate: str, methods: Iterable[str]) -> tuple[Row, ...]:
     return tuple(method_row(label, task, about, runs) for label, task, runs in each for about in methods)
 
 
-LORA = OwnTable(
-    "lora_smollm2",
-    "LoRA rank on SmolLM2-135M, budget=cpu",
-    SCORES,
-    _rows("lora", METHODS),
-    text=(
-        "The paper's model of eight billion parameters is not available here. These are the same methods on "
-        "SmolLM2-135M-Instruct, which has the same architecture with 30 layers, trained for minutes. No score can "
-        "be compared with the published ones. All rows of a task share one recipe. SoRA, AdaLoRA, plain LoRA of "
-        "rank 16 cut by singular values (SVD cut), EVA, and an even allocation get the total rank that NGN learned: "
-        "kept and target. The score is the first one of the task in %, with Wilson's 95 % interval over a fixed "
-        "list of examples. docs/data.md and each record name splits other than the official ones."
-    ),
-    rank=5,
-)
+def _tables(
+    gate: str, title: str, methods: Iterable[str], text: str, cost: str, rank: int
+) -> tuple[OwnTable, OwnTable]:
+    """Make the table of scores of a gate, and that of what the same runs cost."""
+    name, title, rows = f"{gate}_smollm2", f"{title} on SmolLM2-135M, budget=cpu", _rows(gate, methods)
+    whole = tuple(replace(line, dashes=frozenset()) for line in rows)
+    return (
+        OwnTable(name, title, SCORES, rows, text=text, rank=rank),
+        OwnTable(f"{name}_cost", f"{title}: cost", _COSTS, whole, text=cost, rank=rank + 1),
+    )
 
-LORA_COST = OwnTable(
-    "lora_smollm2_cost",
-    "LoRA rank on SmolLM2-135M, budget=cpu: cost",
-    _COSTS,
-    tuple(replace(line, dashes=frozenset()) for line in LORA.rows),
-    text=(
-        "For the same runs: nats per answer token, which separate models that score zero; perplexity on general "
-        "text, relative to the model before; wall time of the training, on a machine with other work; peak memory "
-        "of the process."
-    ),
-    rank=6,
-)
 
-ADAPTER = OwnTable(
-    "adapter_smollm2",
-    "Adapter width on SmolLM2-135M, budget=cpu",
-    SCORES,
-    _rows("adapter", ADAPTER_METHODS),
-    text="The same with adapters, whose width is learned.",
-    rank=7,
+LORA, LORA_COST = _tables(
+    "lora",
+    "LoRA rank",
+    METHODS,
+    "The paper's model of eight billion parameters is not available here. These are the same methods on "
+    "SmolLM2-135M-Instruct, which has the same architecture with 30 layers, trained for minutes. No score can "
+    "be compared with the published ones. All rows of a task share one recipe. SoRA, AdaLoRA, plain LoRA of "
+    "rank 16 cut by singular values (SVD cut), EVA, and an even allocation get the total rank that NGN learned: "
+    "kept and target. The score is the first one of the task in %, with Wilson's 95 % interval over a fixed "
+    "list of examples. docs/data.md and each record name splits other than the official ones.",
+    "For the same runs: nats per answer token, which separate models that score zero; perplexity on general "
+    "text, relative to the model before; wall time of the training, on a machine with other work; peak memory "
+    "of the process.",
+    5,
 )
-
-ADAPTER_COST = OwnTable(
-    "adapter_smollm2_cost",
-    "Adapter width on SmolLM2-135M, budget=cpu: cost",
-    _COSTS,
-    tuple(replace(line, dashes=frozenset()) for line in ADAPTER.rows),
-    text="Of the same runs, as above.",
-    rank=8,
+ADAPTER, ADAPTER_COST = _tables(
+    "adapter",
+    "Adapter width",
+    ADAPTER_METHODS,
+    "The same with adapters, whose width is learned.",
+    "Of the same runs, as above.",
+    7,
 )
 
 _SPREAD = f"<mean:.1f>{PM}<sd:.1f> (<min:.1f> to <max:.1f>)"

@@ -35,10 +35,7 @@ LEAST = 5
 
 @dataclass(frozen=True)
 class Price:
-    """The run at one price lambda0 and its retained count.
-
-    ``place`` is the index of the price in the sweep.
-    """
+    """The run at one price lambda0, the index of the price in the sweep, and the retained count."""
 
     place: int
     price: float
@@ -46,24 +43,13 @@ class Price:
     run: str
 
 
-@dataclass(frozen=True)
-class Plateau:
-    """Neighbouring prices with the same retained count.
+Plateau = list[Price]
+"""Neighbouring prices with the same retained count, ascending."""
 
-    Attributes:
-        low, high: the lowest and the highest of these prices.
-        runs: their run ids, in the order of the prices.
-    """
 
-    count: int
-    low: float
-    high: float
-    runs: tuple[str, ...]
-
-    @property
-    def width(self) -> float:
-        """high / low, the factor of the price over which the count stays the same."""
-        return self.high / self.low
+def width(plateau: Plateau) -> float:
+    """Return the factor of the price over which the count stays the same."""
+    return plateau[-1].price / plateau[0].price
 
 
 def staircase(reader: Reader) -> Iterator[Price]:
@@ -74,17 +60,14 @@ def staircase(reader: Reader) -> Iterator[Price]:
             yield Price(place, price, int(count), run_id)
 
 
-def plateaus(found: Iterable[Price], least: int = LEAST) -> tuple[Plateau, ...]:
+def plateaus(found: Iterable[Price], least: int = LEAST) -> list[Plateau]:
     """Find stretches of at least ``least`` neighbouring prices with one retained count, in the given order.
 
     A single price with another count or without a record ends a stretch. Nothing is smoothed or filled in.
     """
-    stretches = []
-    for (count, _), members in groupby(enumerate(found), key=lambda at: (at[1].count, at[1].place - at[0])):
-        own = [one for _, one in members]
-        if len(own) >= least:
-            stretches.append(Plateau(count, own[0].price, own[-1].price, tuple(one.run for one in own)))
-    return tuple(stretches)
+    stretches = groupby(enumerate(found), key=lambda at: (at[1].count, at[1].place - at[0]))
+    each = ([one for _, one in members] for _, members in stretches)
+    return [members for members in each if len(members) >= least]
 
 
 LAMBDA_SWEEP = Study("lambda_sweep", "figure 2: 500 prices from 1e-6 to 1e-2, seed 0", lambda: list(SWEEP), rank=103)
@@ -116,9 +99,9 @@ def make(reader: Reader) -> Data:
             points += [Point(series, price, y, (name,), panel) for series, y, panel in shown]
             steps.append(Price(PRICES.index(price), price, int(count), name))
     for plateau in plateaus(steps):
-        label = f"×{plateau.width:.1f}" if plateau.width >= _LABELLED else ""
-        ends = np.array([plateau.low, plateau.high])
-        lines.append(Line("plateau", ends, np.full(2, plateau.count), "count", plateau.runs, label))
+        label = f"×{width(plateau):.1f}" if width(plateau) >= _LABELLED else ""
+        ends, runs = np.array([plateau[0].price, plateau[-1].price]), tuple(one.run for one in plateau)
+        lines.append(Line("plateau", ends, np.full(2, plateau[0].count), "count", runs, label))
     notes = [
         "one run of seed 0 per price",
         f"plateau: at least {LEAST} neighbouring prices of one count; ×: the factor of λ₀ that it spans",
@@ -214,9 +197,9 @@ def _plateaus(evidence: Evidence) -> Outcome:
     if len(inner) < 3:
         raise Untested(f"λ sweep: {len(inner)} plateaus between the first and the last, too few to speak of most")
     evidence.used += [one.run for one in prices]
-    widths = np.array([plateau.width for plateau in inner])
+    widths = np.array([width(plateau) for plateau in inner])
     near = int(((widths >= 1.5) & (widths <= 3)).sum())
-    listed = ", ".join(f"{plateau.count}: {plateau.width:.2f}" for plateau in inner)
+    listed = ", ".join(f"{plateau[0].count}: {width(plateau):.2f}" for plateau in inner)
     because = f"{near} of {len(inner)} plateaus; factor in λ by count: {listed}"
     return Outcome([Estimate("share of such plateaus", share(near, len(inner)), 0.5, spec=".0%")], because)
 

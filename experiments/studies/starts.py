@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,32 +19,25 @@ from experiments.studies.one_d import BASELINE
 SEEDS = range(50)
 
 
-@dataclass(frozen=True)
-class StartPanel:
-    """One panel of the figure; ``selection`` is its configuration at the standard start."""
-
-    key: str
-    title: str
-    selection: Selection
-
-    def start(self, t_init: int) -> Selection:
-        """Select its runs that start at ``t_init``. t = softplus(tau) is positive, so 0 means the standard 1e-4."""
-        return self.selection if t_init == 0 else self.selection.with_overrides({"gate.t0": float(t_init)})
-
-
-STARTS_OF = (
-    StartPanel("standard", "r = ½, delayed α", BASELINE),
-    StartPanel("uniform", "r = 1, delayed α", BASELINE.with_overrides({"gate.r": 1.0})),
-    StartPanel("alpha_const", "r = ½, constant α", Selection.of({**dict(BASELINE.choices), "schedule": "alpha_const"})),
-)
-
 STARTS = tuple(range(17))
+STARTS_OF = {
+    "standard": ("r = ½, delayed α", BASELINE),
+    "uniform": ("r = 1, delayed α", BASELINE.with_overrides({"gate.r": 1.0})),
+    "alpha_const": ("r = ½, constant α", Selection.of({**dict(BASELINE.choices), "schedule": "alpha_const"})),
+}
+"""Panel of the figure → its title, and its configuration at the standard start."""
+
+
+def start(panel: str, t0: int, seeds: Iterable[int] = SEEDS) -> Selection:
+    """Select the runs of a panel that start at ``t0``. t = softplus(tau) is positive, so 0 means the standard 1e-4."""
+    own = STARTS_OF[panel][1].with_seeds(seeds)
+    return own if t0 == 0 else own.with_overrides({"gate.t0": float(t0)})
 
 
 def sweep_selections(seeds: Iterable[int]) -> list[Selection]:
     """Select the runs of every panel and start with these seeds."""
     own = tuple(seeds)
-    return [panel.start(t_init).with_seeds(own) for panel in STARTS_OF for t_init in STARTS]
+    return [start(panel, t0, own) for panel in STARTS_OF for t0 in STARTS]
 
 
 INIT_SWEEP = Study(
@@ -60,24 +52,24 @@ INIT_SWEEP_TEN = Study(
 )
 
 MEAN = "mean over the seeds"
-PANELS = {panel.key: Panel("initial boundary t₀", "final boundary t", panel.title) for panel in STARTS_OF}
+PANELS = {key: Panel("initial boundary t₀", "final boundary t", title) for key, (title, _) in STARTS_OF.items()}
 _DIAGONAL = np.array([STARTS[0], STARTS[-1]])
 
 
 def make(reader: Reader) -> Data:
     """Make a series of means, with bars of one population deviation, and a series of runs, in each panel."""
-    selections = {(panel.key, start): panel.start(start).with_seeds(SEEDS) for panel in STARTS_OF for start in STARTS}
+    selections = {(panel, t0): start(panel, t0) for panel in STARTS_OF for t0 in STARTS}
     gathered = gather(reader, selections, ["grown.t"])
     points = []
     counts: dict[str, list[int]] = {}
-    for (panel, start), group in gathered.groups.items():
+    for (panel, t0), group in gathered.groups.items():
         if not group.runs:
             continue
         counts.setdefault(panel, []).append(len(group.runs))
         final = group.of("grown.t")
         mean, sd = float(final.mean()), float(final.std(ddof=0))
-        points.append(Point(MEAN, start, mean, group.run_ids, panel, mean - sd, mean + sd))
-        points += [Point(EACH, start, float(t), (run,), panel) for run, t in zip(group.run_ids, final, strict=True)]
+        points.append(Point(MEAN, t0, mean, group.run_ids, panel, mean - sd, mean + sd))
+        points += [Point(EACH, t0, float(t), (run,), panel) for run, t in zip(group.run_ids, final, strict=True)]
     lines = [Line("t = t₀", _DIAGONAL, _DIAGONAL, panel) for panel in PANELS]
     spans = {panel: dict.fromkeys((min(numbers), max(numbers))) for panel, numbers in counts.items()}
     titles = {panel: f"seeds per start: {' to '.join(map(str, span))}" for panel, span in spans.items()}
@@ -101,15 +93,10 @@ _NEAR = 1.5
 """Mean final sizes that differ by no more are one range; the published spread over seeds is 1.45."""
 
 
-def _final(panel: StartPanel, t0: int) -> Selection:
-    """The seeds of a panel of figure 5 that start at t₀."""
-    return panel.start(t0).with_seeds(SEEDS)
-
-
 @claim("both_directions", "figure 5")
 def _both_directions(evidence: Evidence) -> Outcome:
     """With r = ½ and delayed α, runs from t₀ = 0 and 16 meet: mean final t within 1.5, same seeds."""
-    low, high = evidence.pairs(_final(STARTS_OF[0], 0), _final(STARTS_OF[0], 16), "grown.t", "r = ½, t₀ = 0 and 16")
+    low, high = evidence.pairs(start("standard", 0), start("standard", 16), "grown.t", "r = ½, t₀ = 0 and 16")
     because = f"mean final t {low.mean():.2f} from 0 and {high.mean():.2f} from 16, {len(low)} seeds"
     return Outcome(
         [
@@ -120,9 +107,9 @@ def _both_directions(evidence: Evidence) -> Outcome:
     )
 
 
-def _fails_to_prune(key: str, panel: StartPanel, what: str) -> Claim:
+def _fails_to_prune(key: str, panel: str, what: str) -> Claim:
     def predicate(evidence: Evidence) -> Outcome:
-        high, low = evidence.pairs(_final(panel, 16), _final(STARTS_OF[0], 0), "grown.t", f"{what}, t₀ = 16")
+        high, low = evidence.pairs(start(panel, 16), start("standard", 0), "grown.t", f"{what}, t₀ = 16")
         because = f"mean final t {high.mean():.2f} from 16, baseline grown from 0 {low.mean():.2f}"
         return Outcome([Estimate("difference, same seeds", mean(high - low), _NEAR, spec=".2f")], because)
 
@@ -133,6 +120,6 @@ def _fails_to_prune(key: str, panel: StartPanel, what: str) -> Claim:
 
 
 CLAIMS = (
-    _fails_to_prune("no_prune_r1", STARTS_OF[1], "uniform weights (r = 1)"),
-    _fails_to_prune("no_prune_alpha", STARTS_OF[2], "α at full strength throughout"),
+    _fails_to_prune("no_prune_r1", "uniform", "uniform weights (r = 1)"),
+    _fails_to_prune("no_prune_alpha", "alpha_const", "α at full strength throughout"),
 )

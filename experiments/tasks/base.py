@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from experiments.core.task import Gate, Seeds, Task
 from experiments.core.training import Train
-from ngn.streams import generator
+from ngn.streams import generator, of_seeds
 from ngn.train.batches import Batches, FullBatches, Split
 from ngn.train.losses import Supervised, cross_entropy
 
@@ -104,9 +104,8 @@ class MiniBatches:
     def at(self, index: int) -> tuple[Any, Tensor]:
         epoch, batch = divmod(index, self.per_epoch)
         if epoch != self._epoch:
-            each = [self.seeds] if isinstance(self.seeds, int) else self.seeds
-            orders = [torch.randperm(len(self.split), generator=generator(seed, "data", epoch)) for seed in each]
-            order = orders[0] if isinstance(self.seeds, int) else torch.stack(orders)
+            samples = len(self.split)
+            order = of_seeds(self.seeds, lambda s: torch.randperm(samples, generator=generator(s, "data", epoch)))
             self._epoch, self._order = epoch, order.to(self.split.targets.device)
         chosen = self._order[..., batch * self.size : (batch + 1) * self.size]
         return self.prepare(self.split.inputs[chosen]), self.split.targets[chosen]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import ClassVar, Literal
+from typing import Literal
 
 from experiments.core.blocks import Count
 from experiments.core.config import Component, TaskSettings
@@ -14,8 +14,8 @@ from experiments.core.training import Schedule
 class MLPComponent(Component):
     """tanh MLP blocks. ``features`` is the width of their output if a shared linear head follows; else null."""
 
-    stacks: ClassVar[bool] = True
-    kernels: ClassVar[tuple[str, ...]] = ("bank1d",)
+    stacks = True
+    kernels = ("bank1d",)
 
     component: Literal["mlp"]
     width: Count
@@ -38,8 +38,8 @@ class MLPComponent(Component):
 class ModuleComponent(Component):
     """The sizes of a finished module, which a ``limit`` decides; of each, NGN learns at most ``K`` components."""
 
-    given: ClassVar[bool] = True
-    unused: ClassVar[tuple[str, ...]] = (
+    given = True
+    unused = (
         *(f"schedule.{key}" for key in Schedule.model_fields if key != "commit"),
         *(f"gate.{key}" for key in GroupedSettings.model_fields if key not in ("K", "component")),
     )

@@ -78,7 +78,7 @@ def test_a_schedule_without_a_value_names_the_file_to_write(tmp_path: Path, key:
 
 def test_the_report_lists_the_files_of_settings_from_outside() -> None:
     lines = said(
-        "from experiments.analysis.selection import Selection; from experiments.report.settings import settings_of;"
+        "from experiments.analysis.selection import Selection; from experiments.report.content import settings_of;"
         "(one,) = settings_of([Selection.of({'task': 'sine', 'gate': 'waves'})]);"
         "print(*(f'{file.parent.name}/{file.name}' for file in one.files), sep='\\n')"
     )

@@ -36,7 +36,7 @@ MODULES = {
 """Package → the module by which the code knows it, where the names differ."""
 LINES = [line for line in (ROOT / ".ci" / "promises").read_text().splitlines() if not line.startswith("#")]
 PROMISES = [(name, words.strip()) for name, _, words in (line.partition(":") for line in LINES)]
-WITH_PAPER = ("experiments/report/drawing/", "experiments/report/page/", "experiments/report/markdown.py")
+WITH_PAPER = ("experiments/report/drawing/", "experiments/report/pages.py")
 """The files that a command imports only where it draws or writes pages."""
 
 

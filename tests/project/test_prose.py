@@ -4,13 +4,17 @@ docs/records.md describes what ``experiments/store/record.py`` declares.
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from experiments.core.paths import ROOT
+from experiments.store import record, result
 from experiments.store.record import PHASES, Record
 
 MADE = {ROOT / "docs" / "results.md"}  # by a template, a paragraph a line
@@ -37,6 +41,18 @@ def test_links_lead_somewhere() -> None:
 SCHEMA = TypeAdapter(Record).json_schema()
 
 
+def texts() -> Iterator[tuple[tuple[str, str], str]]:
+    """Yield ((class, key), the text below the key) of every key of a record."""
+    for module in (record, result):
+        for block in ast.parse(inspect.getsource(module)).body:
+            for key, below in pairwise(getattr(block, "body", ())):
+                if isinstance(key, ast.AnnAssign) and isinstance(below, ast.Expr):
+                    yield (block.name, key.target.id), " ".join(ast.literal_eval(below.value).split())  # type: ignore[attr-defined,union-attr]
+
+
+TEXTS = dict(texts())
+
+
 def rows(block: dict[str, Any], prefix: str = "") -> Iterator[str]:
     """Yield the line of every key, and of the keys inside a block."""
     for name, part in block["properties"].items():
@@ -45,7 +61,7 @@ def rows(block: dict[str, Any], prefix: str = "") -> Iterator[str]:
         if inner:
             yield from rows(inner[0], f"{prefix}{name}.")
         else:
-            yield f"| `{prefix}{name}` | {part['description']} |"
+            yield f"| `{prefix}{name}` | {TEXTS[block['title'], name]} |"
         if prefix + name == "phases":
             yield from (f"| `phases.{phase}` | {says} |" for phase, says in PHASES.items())
 

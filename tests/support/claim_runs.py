@@ -31,7 +31,7 @@ from experiments.studies.one_d import BASELINE
 from experiments.studies.orders import ORDERED
 from experiments.studies.prices import CONTINUED, SWEEP
 from experiments.studies.schedules import FOUR
-from experiments.studies.starts import STARTS_OF
+from experiments.studies.starts import start
 from experiments.studies.vision import EIGHT
 
 Phases = Mapping[str, Any]
@@ -76,8 +76,8 @@ def frontier(times: float) -> Made:
 
 def starts(low: float, high: float, other: float) -> Made:
     """Write runs from t₀ = 0, which end at ``low``, and from 16: ``high`` in the first panel, ``other`` beside it."""
-    ends = {(panel, start): (other if panel else high) if start else low for panel in range(3) for start in (0, 16)}
-    return [(STARTS_OF[at].start(t0).with_seeds(range(50)), grown(t, 1e-5)) for (at, t0), t in ends.items()]
+    ends = {"standard": high, "uniform": other, "alpha_const": other}
+    return [(start(key, t0), grown(t if t0 else low, 1e-5)) for key, t in ends.items() for t0 in (0, 16)]
 
 
 def continued(*counts: int) -> Made:

@@ -7,11 +7,11 @@ import hashlib
 import io
 import pickle
 import tarfile
-from pathlib import Path
 
 import numpy as np
 
-from experiments.data import ImageData, cifar10, manifest
+from experiments.data import cifar10, manifest
+from experiments.data import cora as cora_reader
 from experiments.data import mnist as mnist_reader
 from experiments.data.source import Folder
 
@@ -20,16 +20,16 @@ CIFAR_BATCH = 5
 CORA_SIZES, CORA_SPLIT = (700, 30, 3), (20, 500, 100)
 
 
-def sha256(content: bytes) -> str:
+def sha256(content):
     return hashlib.sha256(content).hexdigest()
 
 
-def idx(array: np.ndarray) -> bytes:
+def idx(array):
     sizes = b"".join(size.to_bytes(4, "big") for size in array.shape)
     return bytes([0, 0, 8, array.ndim]) + sizes + array.astype(np.uint8).tobytes()
 
 
-def mnist(counts: tuple[int, int] = MNIST_COUNTS) -> tuple[dict[str, bytes], dict[str, np.ndarray]]:
+def mnist(counts=MNIST_COUNTS):
     """Make the four idx files by name, and the arrays in them."""
     rng = np.random.default_rng(1)
     files, arrays = {}, {}
@@ -40,7 +40,7 @@ def mnist(counts: tuple[int, int] = MNIST_COUNTS) -> tuple[dict[str, bytes], dic
     return files, arrays
 
 
-def cifar() -> tuple[dict[str, bytes], dict[str, bytes], np.ndarray, np.ndarray]:
+def cifar():
     """Make the binary and the python files by name, images [30, 3, 32, 32] and labels [30], the test batch last."""
     rng = np.random.default_rng(2)
     images = rng.integers(0, 256, (6 * CIFAR_BATCH, 3, 32, 32)).astype(np.uint8)
@@ -54,7 +54,7 @@ def cifar() -> tuple[dict[str, bytes], dict[str, bytes], np.ndarray, np.ndarray]
     return binary, python, images, labels
 
 
-def tar_gz(folder: str, files: dict[str, bytes]) -> bytes:
+def tar_gz(folder, files):
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as tar:
         for name, content in files.items():
@@ -64,7 +64,7 @@ def tar_gz(folder: str, files: dict[str, bytes]) -> bytes:
     return packed.getvalue()
 
 
-def csr_pickle(dense: np.ndarray) -> bytes:
+def csr_pickle(dense):
     """Pickle a sparse matrix as Python 2 and scipy did, without scipy."""
     rows, columns = np.nonzero(dense)
     state = {
@@ -77,8 +77,8 @@ def csr_pickle(dense: np.ndarray) -> bytes:
     return b"\x80\x02cscipy.sparse.csr\ncsr_matrix\n)\x81" + pickle.dumps(state, 2)[2:-1] + b"b."
 
 
-def cora(symmetric: bool = True) -> tuple[dict[str, bytes], dict[str, np.ndarray]]:
-    """Make the eight files by name, and the graph in them: features, labels and edges as drawn."""
+def cora(symmetric=True):
+    """Make the eight files by name, and the edges in them as drawn."""
     rng = np.random.default_rng(3)
     nodes, columns, classes = CORA_SIZES
     train, _, test = CORA_SPLIT
@@ -107,41 +107,41 @@ def cora(symmetric: bool = True) -> tuple[dict[str, bytes], dict[str, np.ndarray
         "test.index": "".join(f"{node}\n" for node in order).encode(),
     }
     # pickle.dumps(graph) starts with PROTO 2 and EMPTY_DICT: the default dictionary takes the place of the latter.
-    return {f"ind.cora.{part}": content for part, content in files.items()}, {
-        "features": features,
-        "labels": labels,
-        "edges": edges,
-    }
+    return {f"ind.cora.{part}": content for part, content in files.items()}, edges
 
 
-def put(folder: Path, files: dict[str, bytes]) -> None:
+def put(folder, files):
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         (folder / name).write_bytes(content)
 
 
-def gzipped(files: dict[str, bytes]) -> dict[str, bytes]:
+def gzipped(files):
     return {f"{name}.gz": gzip.compress(content, mtime=0) for name, content in files.items()}
 
 
-def official(files: dict[str, bytes]) -> dict[str, str]:
+def official(files):
     return {name: f"sha256:{sha256(content)}" for name, content in files.items()}
 
 
-def read_mnist(root: Path, official: dict[str, str]) -> ImageData:
+def read_mnist(root, official):
     return mnist_reader.read_folder(Folder(root, "mnist", official), *MNIST_COUNTS)
 
 
-def read_cifar(root: Path, official: dict[str, str]) -> ImageData:
+def read_cifar(root, official):
     return cifar10.read_folder(Folder(root, "cifar10", official), CIFAR_BATCH)
 
 
-def flip(path: Path, place: int = -1) -> None:
+def read_cora(root, official):
+    return cora_reader.read_folder(Folder(root, "cora", official), CORA_SIZES, CORA_SPLIT)
+
+
+def flip(path, place=-1):
     content = bytearray(path.read_bytes())
     content[place] ^= 1
     path.write_bytes(content)
 
 
-def write_manifest(folder: Path, provenance: str = "made for a test") -> None:
+def write_manifest(folder, provenance="made for a test"):
     files = {p.relative_to(folder).as_posix(): sha256(p.read_bytes()) for p in folder.rglob("*") if p.is_file()}
     manifest.write_manifest(folder / "manifest.json", manifest.DataManifest(provenance, files))

@@ -5,13 +5,10 @@ from __future__ import annotations
 import contextlib
 import http.server
 import threading
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import data_samples as samples
 
-from experiments.core.task import DataInfo
 from experiments.data.fetch import DataOrigin, Remote, install_unchanged
 from experiments.data.source import Folder
 
@@ -21,20 +18,20 @@ class Server(http.server.ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.files: dict[str, bytes] = {}
         self.cuts: list[int] = []
         self.requests: list[str] = []
 
-    def url(self, name: str) -> str:
+    def url(self, name):
         return f"http://127.0.0.1:{self.server_address[1]}/{name}"
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
     server: Server
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         self.server.requests.append(self.path)
         content = self.server.files.get(self.path.lstrip("/"))
         if content is None:
@@ -45,12 +42,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content[: self.server.cuts.pop(0) if self.server.cuts else len(content)])
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, *_):
         """Log nothing; requests are counted instead."""
 
 
 @contextlib.contextmanager
-def serving() -> Iterator[Server]:
+def serving():
     """Run a server."""
     running = Server()
     thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
@@ -66,24 +63,24 @@ def serving() -> Iterator[Server]:
 CONTENT = bytes(range(256)) * 4000
 
 
-def verify_one(digest: str, root: Path) -> DataInfo:
+def verify_one(digest, root):
     """Read the data set of the tests: one file, ``one.bin``."""
     folder = Folder(root, "tiny", {"one.bin": digest})
     folder.read(folder.choose([[(folder.path / "one.bin",)]])[0])
     return folder.info()
 
 
-def origin_of(*urls: str, content: bytes = CONTENT) -> DataOrigin:
+def origin_of(*urls, content=CONTENT):
     digest = f"sha256:{samples.sha256(content)}"
     return DataOrigin((Remote("one.bin", digest, urls),), partial(verify_one, digest), install_unchanged)
 
 
-def remotes_of(server: Server) -> tuple[Remote, ...]:
+def remotes_of(server):
     """All files of a server, with their digests."""
     return tuple(
         Remote(name, f"sha256:{samples.sha256(content)}", (server.url(name),)) for name, content in server.files.items()
     )
 
 
-def silent(name: str, have: int, total: int | None) -> None:
+def silent(name, have, total):
     """Show no progress."""

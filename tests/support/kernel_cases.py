@@ -2,48 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
 import pytest
 import torch
 from learners import put_price
-from torch import Tensor
 
 from experiments.models.depth import ChainBank, LayerStack, TanhBank
 from experiments.models.kernels.libraries import library
 from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel
-from experiments.models.trainer import StudyTrainer
 from ngn.components.base import OrderedSum
 from ngn.learner import CapacityLearner
-from ngn.methods.base import Capacity
 from ngn.methods.fixed import FixedCount
 from ngn.methods.ngn import CountGate
 from ngn.schedules import COSINE
 from ngn.train.batches import FullBatches, Split
 from ngn.train.losses import Supervised, mean_squared_error
-from ngn.train.plan import History, TrainPlan
+from ngn.train.plan import TrainPlan
 
 needs_kernel = pytest.mark.skipif(library("bank1d") is None, reason="no C++ compiler that can build the kernels")
 
-Seeds = int | Sequence[int]
 LOSS = Supervised(mean_squared_error)
 
 
-class Make(Protocol):
-    """A function that builds a learner."""
-
-    def __call__(self, seeds: Seeds, K: int | None = ..., **settings: Any) -> CapacityLearner: ...
-
-
-def length(seeds: Seeds) -> int | None:
+def length(seeds):
     return None if isinstance(seeds, int) else len(seeds)
 
 
-def stir(learner: CapacityLearner, *names: str) -> CapacityLearner:
+def stir(learner, *names):
     """Fill zero maps with values that differ between replicas and components, so that every gradient counts."""
     source = torch.Generator().manual_seed(5)
     with torch.no_grad():
@@ -53,25 +42,25 @@ def stir(learner: CapacityLearner, *names: str) -> CapacityLearner:
     return learner
 
 
-def bank(seeds: Seeds, K: int | None = 12, width: int = 16, **settings: Any) -> CapacityLearner:
+def bank(seeds, K=12, width=16, **settings):
     """Make a sum of 1D blocks with its initial values."""
     gate = CountGate(K, replicas=length(seeds), **({"t0": 2.3} | settings))
     return CapacityLearner(ParallelModel(OrderedSum(MLPBank([1, width, width, 1], gate.K, seeds), gate)))
 
 
-def fixed_bank(seeds: Seeds, K: int | None = 4, **settings: Any) -> CapacityLearner:
+def fixed_bank(seeds, K=4, **settings):
     assert K is not None
     size = FixedCount(K, r=0.7, replicas=length(seeds))
     return CapacityLearner(ParallelModel(OrderedSum(MLPBank([1, 16, 16, 1], K, seeds), size)))
 
 
-def stack_of(seeds: Seeds, capacities: Sequence[Capacity]) -> CapacityLearner:
+def stack_of(seeds, capacities):
     last = len(capacities) - 1
     banks = [TanhBank(2, size.K, seeds, i, identity=i < last) for i, size in enumerate(capacities)]
     return CapacityLearner(LayerStack([OrderedSum(bank, size) for bank, size in zip(banks, capacities, strict=True)]))
 
 
-def layers(seeds: Seeds, K: int | None = 6, **settings: Any) -> CapacityLearner:
+def layers(seeds, K=6, **settings):
     """Make four layers with different boundaries, prices and ratios."""
     places = zip((0.3, 2.2, 1.4, 3.1), (1e-1, 1e-2, 1e-3, 1e-4), (0.5, 0.6, 0.7, 0.8), strict=True)
     return stack_of(
@@ -83,17 +72,17 @@ def layers(seeds: Seeds, K: int | None = 6, **settings: Any) -> CapacityLearner:
     )
 
 
-def fixed_layers(seeds: Seeds, K: int | None = None, **settings: Any) -> CapacityLearner:
+def fixed_layers(seeds, K=None, **settings):
     return stack_of(seeds, [FixedCount(count, r=0.7, replicas=length(seeds)) for count in (1, 3, 1, 2)])
 
 
-def chain(seeds: Seeds, K: int | None = 7, width: int = 32, **settings: Any) -> CapacityLearner:
+def chain(seeds, K=7, width=32, **settings):
     """Make one chain with its initial values."""
     size = CountGate(K, replicas=length(seeds), **({"t0": 2.3, "r": 1.0} | settings))
     return CapacityLearner(ParallelModel(OrderedSum(ChainBank(2, width, size.K, seeds), size)))
 
 
-def fixed_chain(seeds: Seeds, K: int | None = 3, **settings: Any) -> CapacityLearner:
+def fixed_chain(seeds, K=3, **settings):
     assert K is not None
     size = FixedCount(K, r=1.0, replicas=length(seeds))
     return CapacityLearner(ParallelModel(OrderedSum(ChainBank(2, 32, K, seeds), size)))
@@ -103,28 +92,26 @@ def fixed_chain(seeds: Seeds, K: int | None = 3, **settings: Any) -> CapacityLea
 class Case:
     """One kind of model: its constructor, the names of its maps that start at zero, and the entries of a sample."""
 
-    make: Make
+    make: Callable[..., CapacityLearner]
     zero: tuple[str, ...]
     entries: int
 
-    def learner(self, seeds: Seeds, stirred: bool = False, **settings: Any) -> CapacityLearner:
+    def learner(self, seeds, stirred=False, **settings):
         price = settings.pop("price", None)
         learner = self.make(seeds, **settings)
         if price is not None:
             put_price(learner, price)
         return stir(learner, *self.zero) if stirred else learner
 
-    def batches(self, samples: int = 150) -> FullBatches:
+    def batches(self, samples=150):
         x = torch.randn(samples, self.entries, generator=torch.Generator().manual_seed(1))
         y = (3 * x).sin() + x.flip(-1).square()
         return FullBatches(Split(x, y))
 
-    def trainer(
-        self, kind: type[StudyTrainer], learner: CapacityLearner, how: TrainPlan, samples: int = 150, **settings: Any
-    ) -> StudyTrainer:
+    def trainer(self, kind, learner, how, samples=150, **settings):
         return kind(learner, self.batches(samples), LOSS, how, progress="never", **settings)
 
-    def train(self, *given: Any, **settings: Any) -> History:
+    def train(self, *given, **settings):
         return self.trainer(*given, **settings).fit()
 
 
@@ -139,20 +126,20 @@ learned = pytest.mark.parametrize("case", LEARNED.values(), ids=LEARNED)
 every = pytest.mark.parametrize("case", (LEARNED | FIXED).values(), ids=LEARNED | FIXED)
 
 
-def plan(steps: int, lr: float | Tensor = 1e-3, clip: float | None = 0.003, **settings: Any) -> TrainPlan:
+def plan(steps, lr=1e-3, clip=0.003, **settings):
     return TrainPlan(steps=steps, lr=lr, lr_shape=COSINE, clip=clip, **settings)
 
 
-def state(learner: CapacityLearner) -> dict[str, Tensor]:
+def state(learner):
     return {name: p.detach().clone() for name, p in learner.model.named_parameters()}
 
 
-def assert_close(a: CapacityLearner, b: CapacityLearner, atol: float) -> None:
+def assert_close(a, b, atol):
     for name, value in state(a).items():
         torch.testing.assert_close(value, state(b)[name], rtol=0, atol=atol, msg=lambda m, name=name: f"{name}: {m}")
 
 
-def assert_close_committed(a: CapacityLearner, b: CapacityLearner, atol: float) -> None:
+def assert_close_committed(a, b, atol):
     """Skip tau: after the commit, the optimiser's momentum still moves it, without effect."""
     assert torch.equal(a.size(), b.size())
     with torch.no_grad():
@@ -162,16 +149,16 @@ def assert_close_committed(a: CapacityLearner, b: CapacityLearner, atol: float) 
     assert_close(a, b, atol)
 
 
-def assert_same(a: dict[str, Tensor], b: dict[str, Tensor]) -> None:
+def assert_same(a, b):
     """Return whether all bits are equal, NaN included."""
     for name, value in a.items():
         assert value.numpy().tobytes() == b[name].numpy().tobytes(), name
 
 
-def assert_same_curves(a: History, b: History) -> None:
+def assert_same_curves(a, b):
     for name, values in a.curves.items():
         assert np.array_equal(values, b.curves[name], equal_nan=True), name
 
 
-def replica(values: dict[str, Tensor], r: int) -> dict[str, Tensor]:
+def replica(values, r):
     return {name: value[r].clone() for name, value in values.items()}

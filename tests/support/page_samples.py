@@ -10,7 +10,7 @@ import record_samples as samples
 from experiments.analysis.collect import Reader
 from experiments.analysis.selection import Selection
 from experiments.report.content import ReportContent, build_content
-from experiments.report.page import render
+from experiments.report.pages import render
 from experiments.store.records import Store
 from experiments.studies import macro
 from experiments.studies.one_d import BASELINE

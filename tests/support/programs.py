@@ -19,6 +19,7 @@ from pathlib import Path
 
 import program_server
 
+ROOT = Path(__file__).parents[2]
 VARIABLE = "TEST_PROGRAMS"
 """The variable that names the socket to the test processes of one session."""
 
@@ -32,6 +33,16 @@ def run(
     """
     line = [Path(server()).with_name("python"), script, *arguments]
     return subprocess.run(line, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+
+
+def suite(
+    *words: object, cwd: Path, script: Path = ROOT / "run.py", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run ``python run.py words...``, which succeeds, without the caller's variables that change what it does."""
+    clean = {k: v for k, v in os.environ.items() if k not in ("HYDRA_FULL_ERROR", "NGN_CONF", "NGN_SCRATCH")}
+    done = run(script, *map(str, words), cwd=cwd, env=clean | environment)
+    assert done.returncode == 0, done.stderr
+    return done
 
 
 def start(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import Field, StrictBool, model_validator
 
@@ -25,11 +25,9 @@ if TYPE_CHECKING:
 class STE(Method):
     """NGN's boundary and objective, with the hard prefix in the forward pass (straight-through estimator)."""
 
-    source: ClassVar[Source | None] = Source(
-        "straight-through count", "Bengio, Léonard and Courville, arXiv 1308.3432", year=2013, rank=3
-    )
-    ordered: ClassVar[bool] = True
-    grows: ClassVar[bool] = True
+    source = Source("straight-through count", "Bengio, Léonard and Courville, arXiv 1308.3432", year=2013, rank=3)
+    ordered = True
+    grows = True
 
     name: Literal["ste"]
 
@@ -42,16 +40,11 @@ class STE(Method):
 class L0(Method):
     """Independent hard-concrete gates, one per component, without ordering weights."""
 
-    source: ClassVar[Source | None] = Source(
-        "hard-concrete L0",
-        "Louizos, Welling and Kingma, ICLR 2018, arXiv 1712.01312",
-        year=2018,
-        rank=4,
-    )
+    source = Source("hard-concrete L0", "Louizos, Welling and Kingma, ICLR 2018, arXiv 1712.01312", year=2018, rank=4)
     # gate.r is used: a fixed phase retrains with w_k = r^k, although the method itself has no weights.
-    unused: ClassVar[tuple[str, ...]] = ("schedule", "gate.K_max", "gate.delta", "gate.t0")
-    has_boundary: ClassVar[bool] = False
-    scalars: ClassVar[tuple[str, ...]] = ("price", "temperature", "open_probability")
+    unused = ("schedule", "gate.K_max", "gate.delta", "gate.t0")
+    has_boundary = False
+    scalars = ("price", "temperature", "open_probability")
 
     name: Literal["l0"]
     price: NonNegative
@@ -80,11 +73,11 @@ class L0(Method):
 class AWNN(Method):
     """Learn a width through an exponential importance: the live prefix holds a fraction ``quantile`` of its mass."""
 
-    source: ClassVar[Source | None] = Source("AWNN", "Errica et al., arXiv 2501.15889", year=2025, rank=5)
+    source = Source("AWNN", "Errica et al., arXiv 2501.15889", year=2025, rank=5)
     # gate.r is used: a fixed phase retrains with w_k = r^k, even though the method has its own weights.
-    unused: ClassVar[tuple[str, ...]] = ("schedule", "gate.K_max", "gate.delta", "gate.t0")
-    has_boundary: ClassVar[bool] = False
-    scalars: ClassVar[tuple[str, ...]] = ("quantile", "width", "prior_sd")
+    unused = ("schedule", "gate.K_max", "gate.delta", "gate.t0")
+    has_boundary = False
+    scalars = ("quantile", "width", "prior_sd")
 
     name: Literal["awnn"]
     quantile: Fraction
@@ -117,9 +110,9 @@ class AWNN(Method):
 class Decay(Method):
     """The count gate with a learned decay r, optionally without its boundary or over normalised f_k."""
 
-    source: ClassVar[Source | None] = Source("learned decay and normalisation", "Li (as NGN), after AWNN", rank=6)
-    unused: ClassVar[tuple[str, ...]] = ("gate.K_max",)
-    scalars: ClassVar[tuple[str, ...]] = ("quantile",)
+    source = Source("learned decay and normalisation", "Li (as NGN), after AWNN", rank=6)
+    unused = ("gate.K_max",)
+    scalars = ("quantile",)
 
     name: Literal["decay"]
     learn_r: StrictBool

@@ -12,13 +12,13 @@ The price is not divided by the number of samples: with the mean squared error, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from ngn.methods.base import Capacity, Mode, Scalar, setting
-from ngn.streams import generator
+from ngn.streams import generator, of_seeds
 
 EDGE = 1e-6
 """Distance of uniform draws from 0 and 1, where the logistic noise is infinite."""
@@ -80,32 +80,23 @@ class HardConcrete(Capacity):
             self.register_buffer(key, setting(value, self.replicas), persistent=False)
         self.price: Tensor
         self.temperature: Tensor
-        # One generator per component, so that the start of component k does not depend on K.
-        jitter = self._per_seed(
-            lambda seed: torch.cat(
-                [
-                    torch.randn(1, dtype=torch.float64, generator=generator(seed, "init", "gate", name, k))
-                    for k in range(K)
-                ]
-            )
-        )
-        start = torch.logit(setting(open_probability, self.replicas)).unsqueeze(-1)
-        self.log_alpha = nn.Parameter(start + SPREAD * jitter)
-        self.noise: Tensor | None = None
 
-    def _per_seed(self, draw: Callable[[int], Tensor]) -> Tensor:
-        each = [self.seeds] if isinstance(self.seeds, int) else list(self.seeds)
-        drawn = [draw(seed) for seed in each]
-        return drawn[0] if self.replicas is None else torch.stack(drawn)
+        # One generator per component, so that the start of component k does not depend on K.
+        def jitter(seed: int) -> Tensor:
+            sources = [generator(seed, "init", "gate", name, k) for k in range(K)]
+            return torch.cat([torch.randn(1, dtype=torch.float64, generator=source) for source in sources])
+
+        start = torch.logit(setting(open_probability, self.replicas)).unsqueeze(-1)
+        self.log_alpha = nn.Parameter(start + SPREAD * of_seeds(seeds, jitter))
+        self.noise: Tensor | None = None
 
     def before_step(self, step: int | None) -> None:
         """Draw the noise ln u - ln(1 - u) of this step; ``step=None`` makes the gates deterministic."""
         if step is None:
             self.noise = None
             return
-        u = self._per_seed(
-            lambda seed: torch.rand(self.K, dtype=torch.float64, generator=generator(seed, "noise", step, self.name))
-        )
+        at = "noise", step, self.name
+        u = of_seeds(self.seeds, lambda s: torch.rand(self.K, dtype=torch.float64, generator=generator(s, *at)))
         self.noise = torch.logit(u * (1 - 2 * EDGE) + EDGE).to(self.log_alpha.device)
 
     def _stretched(self, s: Tensor) -> Tensor:

@@ -25,15 +25,15 @@ class OfLowRank(Rival, ABC):
     """Retain ``target`` low-rank terms over all maps, without a boundary or ordering weights."""
 
     unused: ClassVar[tuple[str, ...]] = (*Rival.unused, *(key for key in PLAIN if key != "gate.K"), "gate.r")
-    components: ClassVar[tuple[str, ...]] = ("lora",)
+    components = ("lora",)
     scored: ClassVar[tuple[str, ...]] = ("truncated",)
 
 
 class AdaLoRA(OfLowRank):
     """Start with gate.K triplets in every map, and end with ``target`` triplets over all maps, by peft."""
 
-    source: ClassVar[Source | None] = Source("AdaLoRA", "Zhang et al., ICLR 2023, arXiv 2303.10512", year=2023, rank=8)
-    packages: ClassVar[tuple[str, ...]] = ("peft",)
+    source = Source("AdaLoRA", "Zhang et al., ICLR 2023, arXiv 2303.10512", year=2023, rank=8)
+    packages = ("peft",)
 
     name: Literal["adalora"]
     alpha: Count
@@ -75,7 +75,7 @@ class AdaLoRA(OfLowRank):
 class EVA(OfLowRank):
     """Give each map the directions in which its inputs vary most, ``target`` over all maps, at most gate.K a map."""
 
-    source: ClassVar[Source | None] = Source("EVA", "Paischer et al., 2024, arXiv 2410.07170", year=2024, rank=9)
+    source = Source("EVA", "Paischer et al., 2024, arXiv 2410.07170", year=2024, rank=9)
 
     name: Literal["eva"]
     calibration: Count
@@ -98,8 +98,8 @@ class SVD(OfLowRank):
     The soft score is that of the model before truncation.
     """
 
-    source: ClassVar[Source | None] = Source("LoRA cut by singular values", "not from a paper", rank=11)
-    scored: ClassVar[tuple[str, ...]] = ("truncated", "soft")
+    source = Source("LoRA cut by singular values", "not from a paper", rank=11)
+    scored = ("truncated", "soft")
 
     name: Literal["svd"]
 
@@ -121,7 +121,7 @@ class SoRASettings(OfLowRank):
     costs no more than the others. More gates than ``target`` may be left at the end; the record shows how many.
     """
 
-    source: ClassVar[Source | None] = Source("SoRA", "Ding et al., EMNLP 2023, arXiv 2311.11696", year=2023, rank=7)
+    source = Source("SoRA", "Ding et al., EMNLP 2023, arXiv 2311.11696", year=2023, rank=7)
 
     name: Literal["sora"]
     shrinkage: Positive

@@ -11,6 +11,7 @@ all methods of the suite, where the authors scale each map by its rank.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -64,13 +65,11 @@ class ExplainedVarianceLearner(SharedTotal):
 
             return add
 
-        hooks = [map_.register_forward_pre_hook(hook(number)) for number, map_ in enumerate(self.maps)]
-        try:
+        with ExitStack() as hooks:
+            for number, map_ in enumerate(self.maps):
+                hooks.enter_context(map_.register_forward_pre_hook(hook(number)))
             for number in range(self.batches):
                 self.loss(self.model, batches.at(number))
-        finally:
-            for each in hooks:
-                each.remove()
         return sums
 
 

@@ -30,8 +30,8 @@ HALF = 0.5
 class OfModules(Method, ABC):
     """Make a finished module smaller, by its function of the same name in ``cutting.py`` or ``published.py``."""
 
-    has_boundary: ClassVar[bool] = False
-    of_modules: ClassVar[Literal["no", "also", "only"]] = "only"
+    has_boundary = False
+    of_modules = "only"
     scored: ClassVar[tuple[str, ...]] = ("truncated",)
     unused: ClassVar[tuple[str, ...]] = (
         "schedule",
@@ -60,8 +60,8 @@ class OfModules(Method, ABC):
 class Dense(OfModules):
     """Train the whole module."""
 
-    cuts: ClassVar[bool] = False
-    unused: ClassVar[tuple[str, ...]] = (*OfModules.unused, "limit")
+    cuts = False
+    unused = (*OfModules.unused, "limit")
 
     name: Literal["dense"]
 
@@ -69,8 +69,8 @@ class Dense(OfModules):
 class AsGiven(OfModules):
     """Score the trained module itself, without training."""
 
-    cuts: ClassVar[bool] = False
-    unused: ClassVar[tuple[str, ...]] = (*OfModules.unused, "train", "limit")
+    cuts = False
+    unused = (*OfModules.unused, "train", "limit")
 
     name: Literal["given"]
 
@@ -117,7 +117,7 @@ class Magnitude(CutOnce):
 class TorchPruning(CutOnce):
     """Cut by Torch-Pruning's group norms, also the residual stream; Fang et al., arXiv 2301.12900."""
 
-    packages: ClassVar[tuple[str, ...]] = ("torch_pruning",)
+    packages = ("torch_pruning",)
 
     name: Literal["torch_pruning"]
     ranking: Literal["global", "local"] = "global"
@@ -148,7 +148,7 @@ class MorphNet(OfModules):
 class _Gated(OfModules, ABC):
     """Hard-concrete gates for half of the steps."""
 
-    unused: ClassVar[tuple[str, ...]] = tuple(key for key in OfModules.unused if not key.startswith("train."))
+    unused = tuple(key for key in OfModules.unused if not key.startswith("train."))
 
     strength: Positive = 1.0
 
@@ -186,8 +186,8 @@ class Minitron(CutOnce):
 class Gradual(OfModules):
     """Shrink as NGN does under a limit, but to even sizes: no evidence is enough to part."""
 
-    scored: ClassVar[tuple[str, ...]] = ("truncated", "soft")
-    unused: ClassVar[tuple[str, ...]] = ()
-    has_boundary: ClassVar[bool] = True
+    scored = ("truncated", "soft")
+    unused = ()
+    has_boundary = True
 
     name: Literal["gradual"]

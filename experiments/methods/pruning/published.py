@@ -6,6 +6,7 @@ import copy
 import functools
 import math
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -78,11 +79,10 @@ def torch_pruning(work: ModuleRun) -> Staged:
 
         return at(largest(lambda part: work.cost(at(part)), work.within))
 
-    if not (sparsity := work.config.method.sparsity):  # type: ignore[attr-defined]
-        return at_the_cut(work, cut)
     staged = at_the_cut(work, cut)
-    sparse = pruner(work, staged.model, 1.0, sparsity=SPARSITY * sparsity)
-    staged.regularise = lambda: sparse.regularize(staged.model)
+    if sparsity := work.config.method.sparsity:  # type: ignore[attr-defined]
+        sparse = pruner(work, staged.model, 1.0, sparsity=SPARSITY * sparsity)
+        staged.regularise = lambda: sparse.regularize(staged.model)
     return staged
 
 
@@ -248,15 +248,13 @@ def minitron(work: ModuleRun) -> Staged:
     def cut(module: nn.Module) -> nn.Module:
         module.eval()
         seen: dict[str, list[Tensor]] = {name: [] for name in retained(work, module).names}
-        hooks = []
-        for name, means in seen.items():
-            *_, last = (part for part in module.get_submodule(name).modules() if isinstance(part, nn.Linear))
-            note = functools.partial(lambda means, _, args: means.append(args[0].abs().mean(1)), means)
-            hooks.append(last.register_forward_pre_hook(note))
-        for inputs in work.calibration():
-            module(inputs)
-        for hook in hooks:
-            hook.remove()
+        with ExitStack() as hooks:
+            for name, means in seen.items():
+                *_, last = (part for part in module.get_submodule(name).modules() if isinstance(part, nn.Linear))
+                note = functools.partial(lambda means, _, args: means.append(args[0].abs().mean(1)), means)
+                hooks.enter_context(last.register_forward_pre_hook(note))
+            for inputs in work.calibration():
+                module(inputs)
         return cut_evenly(work, module, falling({k: torch.cat(means).square().sum(0) for k, means in seen.items()}))
 
     return at_the_cut(work, cut)

@@ -6,7 +6,7 @@ All states together need one listing of a folder, and reading one record per run
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +31,7 @@ STATES = ("done", "diverged", "running", "waiting", "failed", "missing", "stale"
 """The states in the order shown. waiting: in Slurm's queue; missing: no process has it; stale: by an older numerics
 version, other sources or other data; refused: its record does not count (damaged, from uncommitted code, or of another
 configuration)."""
-UNFINISHED = ("running", "waiting", "failed", "missing")
+UNFINISHED, DOUBTFUL = ("running", "waiting", "failed", "missing"), ("stale", "refused")
 Kind = tuple[str, str, str | None, str, str, bool, int]
 """Task, gate, model, method, profile, whether sizes are committed (another engine may train those), and phases. The
 entries that determine the speed most come first."""
@@ -49,27 +49,6 @@ class State:
     text: str = ""
     digest: bool = True
     """Whether its record has a digest of its contents; older ones have none."""
-
-
-@dataclass
-class StudyProgress:
-    """The states of a study's runs.
-
-    Attributes:
-        counts: number of runs in each state.
-        notes: (run id, state, line) of runs that failed or need attention, at most ``limit``.
-        left_seconds: estimated seconds of the unfinished runs on one worker, without runs of unknown speed.
-        unknown: number of unfinished runs of unknown speed.
-        more: number of notes beyond the limit.
-        undigested: number of records that count and have no digest of their contents.
-    """
-
-    counts: Counter[str] = field(default_factory=Counter)
-    notes: list[tuple[str, str, str]] = field(default_factory=list)
-    left_seconds: float = 0.0
-    unknown: int = 0
-    more: int = 0
-    undigested: int = 0
 
 
 def _sample(folder: Path) -> Iterator[Path]:
@@ -224,25 +203,6 @@ def failures(folder: Path) -> dict[str, str]:
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             errors[path.stem] = f"the reason is unknown, because {path} is damaged"
     return errors
-
-
-def progress(runs: Iterable[Run], view: View, speeds: Speeds, limit: int = 20) -> StudyProgress:
-    """Count the states of runs. One record at a time is in memory."""
-    counted = StudyProgress()
-    for run in runs:
-        state = view.state(run)
-        counted.counts[state.state] += 1
-        counted.undigested += not state.digest
-        if state.state in UNFINISHED:
-            seconds = speeds.seconds(run.config)
-            counted.left_seconds += seconds or 0.0
-            counted.unknown += seconds is None
-        if state.state in ("failed", "stale", "refused", "diverged"):
-            if len(counted.notes) < limit:
-                counted.notes.append((run.id, state.state, state.text))
-            else:
-                counted.more += 1
-    return counted
 
 
 def runs_to_train(runs: Iterable[Run], view: View, again: Iterable[str] = ()) -> Iterator[Run]:

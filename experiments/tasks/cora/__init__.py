@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from experiments.core.blocks import Count
 from experiments.core.config import Component, TaskSettings
@@ -12,7 +12,7 @@ from experiments.tasks.settings import Benchmark
 class GCNComponent(Component):
     """Two-hop graph convolution branches with ``width`` hidden units."""
 
-    stacks: ClassVar[bool] = True
+    stacks = True
 
     component: Literal["gcn"]
     width: Count
@@ -24,12 +24,12 @@ class GCNComponent(Component):
 class Cora(Benchmark):
     """Citation graph of 2,708 nodes: 140 for training, 500 for validation, 1,000 for testing."""
 
-    made_by: ClassVar[str] = "task.CoraTask"
-    numerics: ClassVar[int] = 2
+    made_by = "task.CoraTask"
+    numerics = 2
     components = (GCNComponent,)
-    packages: ClassVar[tuple[str, ...]] = ("torch_geometric",)
-    inputs: ClassVar[tuple[int, ...]] = (1433,)
-    outputs: ClassVar[int] = 7
+    packages = ("torch_geometric",)
+    inputs = (1433,)
+    outputs = 7
 
     name: Literal["cora"]
     nodes: Literal["planetoid", "random"] = "planetoid"

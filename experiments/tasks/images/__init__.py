@@ -59,11 +59,11 @@ class ChannelsComponent(ModuleComponent):
 class Mnist(Benchmark):
     """Handwritten digits: 60,000 training and 10,000 test images."""
 
-    made_by: ClassVar[str] = "task.ImageTask"
+    made_by = "task.ImageTask"
     components = (MLPComponent, ConvComponent)
-    usual_samples: ClassVar[int] = 60_000
-    inputs: ClassVar[tuple[int, ...]] = (1, 28, 28)
-    outputs: ClassVar[int] = 10
+    usual_samples = 60_000
+    inputs = (1, 28, 28)
+    outputs = 10
     held_out: ClassVar[int] = 10_000
     """Number of training samples that ``task.split=validation`` holds out, from the end."""
 
@@ -73,11 +73,11 @@ class Mnist(Benchmark):
 class Cifar10(Benchmark):
     """Small colour images of ten classes: 50,000 training and 10,000 test images."""
 
-    made_by: ClassVar[str] = "task.ImageTask"
+    made_by = "task.ImageTask"
     components = (ConvComponent, ChannelsComponent)
-    usual_samples: ClassVar[int] = 50_000
-    inputs: ClassVar[tuple[int, ...]] = (3, 32, 32)
-    outputs: ClassVar[int] = 10
+    usual_samples = 50_000
+    inputs = (3, 32, 32)
+    outputs = 10
     held_out: ClassVar[int] = 5_000
     """Number of training samples that ``task.split=validation`` holds out, from the end."""
 

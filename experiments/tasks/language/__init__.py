@@ -23,14 +23,14 @@ class Adaptation(Benchmark):
         stops: strings that end an answer, in addition to the end-of-text token.
     """
 
-    made_by: ClassVar[str] = "task.AdaptationTask"
+    made_by = "task.AdaptationTask"
     components = (LoRAComponent, AdapterComponent, PruneComponent)
     corpus: ClassVar[str]
     subset: ClassVar[str | None] = None
     stops: ClassVar[tuple[str, ...]] = ("\n",)
-    usual_samples: ClassVar[int] = 800
-    usual_model: ClassVar[str] = "smollm2_135m"
-    packages: ClassVar[tuple[str, ...]] = ("transformers", "tokenizers")
+    usual_samples = 800
+    usual_model = "smollm2_135m"
+    packages = ("transformers", "tokenizers")
 
     train_examples: Count | None = None
     """Number of training questions; null for all."""
@@ -65,8 +65,8 @@ class Adaptation(Benchmark):
 class WikiSQLEasy(Adaptation):
     """WikiSQL questions with exactly one condition."""
 
-    corpus: ClassVar[str] = "wikisql"
-    subset: ClassVar[str | None] = "easy"
+    corpus = "wikisql"
+    subset = "easy"
 
     name: Literal["wikisql_easy"]
 
@@ -74,8 +74,8 @@ class WikiSQLEasy(Adaptation):
 class WikiSQLHard(Adaptation):
     """WikiSQL questions with two or more conditions, and equally many with one."""
 
-    corpus: ClassVar[str] = "wikisql"
-    subset: ClassVar[str | None] = "hard"
+    corpus = "wikisql"
+    subset = "hard"
 
     name: Literal["wikisql_hard"]
 
@@ -83,7 +83,7 @@ class WikiSQLHard(Adaptation):
 class Spider(Adaptation):
     """Questions about many databases, answered in SQL."""
 
-    corpus: ClassVar[str] = "spider"
+    corpus = "spider"
 
     name: Literal["spider"]
 
@@ -91,8 +91,8 @@ class Spider(Adaptation):
 class GSM8K(Adaptation):
     """Grade-school word problems, answered step by step."""
 
-    corpus: ClassVar[str] = "gsm8k"
-    stops: ClassVar[tuple[str, ...]] = ("Question:",)
+    corpus = "gsm8k"
+    stops = ("Question:",)
 
     name: Literal["gsm8k"]
 
@@ -100,6 +100,6 @@ class GSM8K(Adaptation):
 class SQuAD(Adaptation):
     """Questions about a paragraph, answered by a span of it."""
 
-    corpus: ClassVar[str] = "squad"
+    corpus = "squad"
 
     name: Literal["squad"]

@@ -4,7 +4,7 @@ layers, or the model's own heads and neurons."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -84,7 +84,7 @@ class PruneComponent(Attached):
     A block of heads is one or more groups of query heads, each group with its shared key and value.
     """
 
-    sized_by: ClassVar[tuple[str, ...]] = ("gate.K",)
+    sized_by = ("gate.K",)
     """The number of blocks sets how wide they are."""
 
     component: Literal["prune"]

@@ -11,6 +11,7 @@ learns a prefix.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,19 +56,15 @@ def wanda_scores(model: nn.Module, maps: Sequence[str], batches: Iterable[Packed
     """
     weights = {name: model.get_submodule(name).get_parameter("weight") for name in maps}
     squares = {name: w.new_zeros(w.shape[1], dtype=torch.float64) for name, w in weights.items()}
-    hooks = []
-    for name in maps:
+    with ExitStack() as hooks:
+        for name in maps:
 
-        def seen(_: nn.Module, inputs: tuple[Tensor, ...], name: str = name) -> None:
-            squares[name] += inputs[0].double().square().flatten(0, -2).sum(0)
+            def seen(_: nn.Module, inputs: tuple[Tensor, ...], name: str = name) -> None:
+                squares[name] += inputs[0].double().square().flatten(0, -2).sum(0)
 
-        hooks.append(model.get_submodule(name).register_forward_pre_hook(seen))
-    try:
+            hooks.enter_context(model.get_submodule(name).register_forward_pre_hook(seen))
         for batch in batches:
             token_losses(model, batch)
-    finally:
-        for hook in hooks:
-            hook.remove()
     return {name: total.sqrt() * weights[name].double().abs().mean(0) for name, total in squares.items()}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import model_validator
 
@@ -24,7 +24,7 @@ class LatentComponent(Component):
 class Manifold(TaskSettings):
     """x = tanh(0.8 R [z; 0]) with z uniform on [-1, 1]^D and R a fixed rotation of the ambient space."""
 
-    made_by: ClassVar[str] = "task.ManifoldTask"
+    made_by = "task.ManifoldTask"
     components = (LatentComponent,)
 
     name: Literal["manifold"]

@@ -17,7 +17,7 @@ from experiments.models.latent import GatedBottleneck, RankOneBank
 from experiments.models.parallel import StackedLinear
 from experiments.tasks.base import SupervisedTask
 from experiments.tasks.manifold import LatentComponent, Manifold
-from ngn.streams import generator
+from ngn.streams import generator, of_seeds
 from ngn.train.batches import Batches, Split
 from ngn.train.losses import Supervised
 
@@ -53,9 +53,7 @@ class FreshBatches:
         self.seeds, self.size, self.D, self.embed = seeds, size, D, embed
 
     def at(self, index: int) -> tuple[Tensor, Tensor]:
-        each = [self.seeds] if isinstance(self.seeds, int) else self.seeds
-        drawn = [latents(self.size, self.D, generator(seed, "data", index)) for seed in each]
-        x = self.embed(drawn[0] if isinstance(self.seeds, int) else torch.stack(drawn))
+        x = self.embed(of_seeds(self.seeds, lambda seed: latents(self.size, self.D, generator(seed, "data", index))))
         return x, x
 
 

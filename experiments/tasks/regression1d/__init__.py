@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from experiments.core.blocks import Count, NonNegativeInt
 from experiments.core.config import TaskSettings
@@ -12,10 +12,10 @@ from experiments.tasks.settings import MLPComponent
 class Regression1D(TaskSettings):
     """Regression of y*(x) = sin 3x + 0.6 sin 7x + 0.3 sin 13x on [-pi, pi]."""
 
-    made_by: ClassVar[str] = "task.RegressionTask"
-    numerics: ClassVar[int] = 2
+    made_by = "task.RegressionTask"
+    numerics = 2
     components = (MLPComponent,)
-    kernel: ClassVar[str | None] = "bank1d"
+    kernel = "bank1d"
 
     name: Literal["regression1d"]
     points: Count = 512

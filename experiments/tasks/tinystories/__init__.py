@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -58,7 +58,7 @@ class LayerComponent(Component):
 class HeadsComponent(LayerComponent):
     """Attention heads of every layer, with one boundary per layer."""
 
-    group_kinds: ClassVar[tuple[str, ...]] = ("heads",)
+    group_kinds = ("heads",)
 
     component: Literal["heads"]
 
@@ -66,7 +66,7 @@ class HeadsComponent(LayerComponent):
 class SlicesComponent(LayerComponent):
     """Slices of the feed-forward part of every layer, with one boundary per layer."""
 
-    group_kinds: ClassVar[tuple[str, ...]] = ("slices",)
+    group_kinds = ("slices",)
 
     component: Literal["slices"]
 
@@ -74,7 +74,7 @@ class SlicesComponent(LayerComponent):
 class HeadsSlicesComponent(LayerComponent):
     """Heads and slices of every layer, with two boundaries per layer."""
 
-    group_kinds: ClassVar[tuple[str, ...]] = ("heads", "slices")
+    group_kinds = ("heads", "slices")
 
     component: Literal["heads_slices"]
 
@@ -82,7 +82,7 @@ class HeadsSlicesComponent(LayerComponent):
 class StatesComponent(LayerComponent):
     """State dimensions of every layer of a Mamba model, with one boundary per layer."""
 
-    group_kinds: ClassVar[tuple[str, ...]] = ("states",)
+    group_kinds = ("states",)
 
     component: Literal["states"]
 
@@ -109,9 +109,9 @@ class UnitsComponent(ModuleComponent):
 class TinyStories(Benchmark):
     """Short stories in simple words, predicted character by character."""
 
-    made_by: ClassVar[str] = "task.StoriesTask"
+    made_by = "task.StoriesTask"
     components = (HeadsComponent, SlicesComponent, HeadsSlicesComponent, StatesComponent, UnitsComponent)
-    usual_samples: ClassVar[int] = 27_000
+    usual_samples = 27_000
 
     name: Literal["tinystories"]
     context: Count

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -13,7 +13,7 @@ from experiments.core.config import Component, TaskSettings
 class LayersComponent(Component):
     """Several layers of tanh maps, each with a boundary. f_0 is the identity in all layers but the last."""
 
-    kernels: ClassVar[tuple[str, ...]] = ("planar",)
+    kernels = ("planar",)
 
     component: Literal["layers"]
     layers: Annotated[int, Field(ge=2, strict=True), Whole]
@@ -31,7 +31,7 @@ class LayersComponent(Component):
 class ChainComponent(Component):
     """One boundary over a chain of tanh updates with ``width`` hidden units."""
 
-    kernels: ClassVar[tuple[str, ...]] = ("planar",)
+    kernels = ("planar",)
 
     component: Literal["chain"]
     width: Count
@@ -43,11 +43,11 @@ class ChainComponent(Component):
 class Twist(TaskSettings):
     """Inputs: points from N(0, I) in the plane. Targets: points rotated by 3 gamma times their radius, standardised."""
 
-    made_by: ClassVar[str] = "task.TwistTask"
+    made_by = "task.TwistTask"
     components = (LayersComponent, ChainComponent)
-    kernel: ClassVar[str | None] = "planar"
-    inputs: ClassVar[tuple[int, ...]] = (2,)
-    outputs: ClassVar[int] = 2
+    kernel = "planar"
+    inputs = (2,)
+    outputs = 2
 
     name: Literal["twist"]
     points: Count = 4096

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from experiments.core.blocks import Count
 from experiments.core.config import Config
@@ -26,11 +26,11 @@ class WikiText2(Benchmark):
     A trained model knows such text, so a short training heals what a cut took.
     """
 
-    made_by: ClassVar[str] = "task.HealingTask"
+    made_by = "task.HealingTask"
     components = (NeuronsComponent,)
-    usual_samples: ClassVar[int] = 240
-    usual_model: ClassVar[str] = "smollm2_135m"
-    packages: ClassVar[tuple[str, ...]] = ("transformers", "tokenizers")
+    usual_samples = 240
+    usual_model = "smollm2_135m"
+    packages = ("transformers", "tokenizers")
 
     name: Literal["wikitext2"]
     context: Count

@@ -19,7 +19,7 @@ from experiments.studies.decay import DECAY
 from experiments.studies.depth import DEPTH
 from experiments.studies.one_d import BASELINE, SENSITIVITY
 from experiments.studies.orders import ORDERED
-from experiments.studies.prices import PRICES, SWEEP, Price, plateaus, staircase
+from experiments.studies.prices import PRICES, SWEEP, Price, plateaus, staircase, width
 
 
 @pytest.fixture
@@ -34,12 +34,11 @@ def steps(*counts: int) -> list[Price]:
 
 def test_plateaus_are_stretches_of_one_count() -> None:
     found = plateaus(steps(9, 7, 7, 7, 6, 7, 7, 2, 2, 2, 2), least=3)
-    assert [(p.count, p.low, p.high, p.width, len(p.runs)) for p in found] == [(7, 2, 8, 4, 3), (2, 128, 1024, 8, 4)]
-    assert found[0].runs == ("run1", "run2", "run3")
-    assert [len(p.runs) for p in plateaus(steps(9, 7, 7), least=1)] == [1, 2]
-    assert plateaus([]) == ()
+    assert [(p[0].count, p[0].price, width(p), len(p)) for p in found] == [(7, 2, 4, 3), (2, 128, 8, 4)]
+    assert [len(p) for p in plateaus(steps(9, 7, 7), least=1)] == [1, 2]
+    assert plateaus([]) == []
     gap = steps(3, 3, 3, 3, 3, 3, 3)
-    assert [(p.low, p.high) for p in plateaus([*gap[:3], *gap[4:]], least=3)] == [(1, 4), (16, 64)]
+    assert [(p[0].price, p[-1].price) for p in plateaus([*gap[:3], *gap[4:]], least=3)] == [(1, 4), (16, 64)]
 
 
 def test_the_staircase_has_the_prices_that_have_a_record(store: Store) -> None:

@@ -1,7 +1,6 @@
 """Hydra's documented ways, through the real command line: multiruns, launchers, sweepers, folders of jobs."""
 
 import json
-import os
 from pathlib import Path
 
 import programs
@@ -73,24 +72,6 @@ def _id(line):
     return Path(line.split(" -> ")[1]).stem
 
 
-def test_a_failing_stack_does_not_stop_the_others(command, monkeypatch, capsys):
-    real = training.train_stack
-
-    def fails(stack, *rest):
-        if stack.first.gate.width == 6:
-            raise RuntimeError("out of luck")
-        return real(stack, *rest)
-
-    monkeypatch.setattr(training, "train_stack", fails)
-    status, _ = command("seed=0..1", "gate.width=4,6,8")
-    assert status == 1
-    shown = capsys.readouterr()
-    assert sum(line.startswith("[") for line in shown.out.splitlines()) == 4
-    assert "2 of 6 runs failed" in shown.err
-    assert shown.err.count("out of luck") >= 2
-    assert "gate.width=6" in shown.err
-
-
 @pytest.mark.parametrize("launcher", ["pack", "basic"])
 def test_job_folders_hold_the_trained_configuration(command, tmp_path, launcher):
     """Both launchers write the record's configuration and the job's overrides into the folder that Hydra names."""
@@ -139,6 +120,15 @@ def test_m_takes_batches(command, tmp_path):
     assert {path.name for path in (tmp_path / "jobs").iterdir()} == {"multirun.yaml", "0", "1", "2"}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "line", ["task=mnist,cifar10 gate=conv train.epochs=null", "task=tinystories gate=heads,slices"]
+)
+def test_choices_with_their_own_settings_can_be_swept(command, line, capsys):
+    assert command(*line.split(), "phases=[grown]")[0] == 0
+    assert capsys.readouterr().out.count("grown t = ") == 2
+
+
 @pytest.fixture
 def folder(tmp_path):
     """A folder for --config-dir, with a schedule and an experiment in Hydra's form."""
@@ -152,19 +142,13 @@ def folder(tmp_path):
     return tmp_path / "own"
 
 
-def _program(tmp_path, *words):
-    environment = {name: value for name, value in os.environ.items() if name not in ("HYDRA_FULL_ERROR", "NGN_CONF")}
-    environment |= {"NGN_OUTPUT": str(tmp_path / "out")}
-    done = programs.run(paths.ROOT / "run.py", *map(str, words), cwd=tmp_path, env=environment)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_config_dir_has_choices_and_experiments(tmp_path, folder):
     """One process each: the suite reads its folders once."""
-    shown = yaml.safe_load(_program(tmp_path, "--config-dir", folder, "+experiment=mine", "--cfg", "job"))
+    shown = yaml.safe_load(
+        programs.suite("--config-dir", folder, "+experiment=mine", "--cfg", "job", cwd=tmp_path).stdout
+    )
     assert (shown["schedule"]["lambda0"], shown["train"]["steps"], shown["seed"]["value"]) == (3e-5, 9, 4)
-    assert str(folder) in _program(tmp_path, "-cd", folder, "--info", "searchpath")
+    assert str(folder) in programs.suite("-cd", folder, "--info", "searchpath", cwd=tmp_path).stdout
 
 
 @pytest.mark.slow
@@ -177,7 +161,7 @@ def test_config_dir_has_choices_and_experiments(tmp_path, folder):
 )
 def test_other_launchers_run_the_jobs_in_processes_of_their_own(tmp_path, package, words):
     pytest.importorskip(f"hydra_plugins.{package}")
-    out = _program(tmp_path, *SMOKE, "seed=0..1", *words)
+    out = programs.suite(*SMOKE, "seed=0..1", *words, cwd=tmp_path, NGN_OUTPUT=f"{tmp_path}/out").stdout
     assert out.splitlines()[-3:-1] == ["medians:", "runs  grown.t  grown.count  grown.truncated.mse"]
     assert len(list((tmp_path / "out" / "sweeps").rglob("run.log"))) == 2
     assert len(list((tmp_path / "out" / "results" / "regression1d").glob("*.json"))) == 2
@@ -193,7 +177,9 @@ def test_optuna_searches_the_front_of_score_and_size(tmp_path):
         "hydra.sweeper.n_trials=4",
         "hydra.sweeper.n_jobs=2",
     )
-    out = _program(tmp_path, *words, f"hydra.sweep.dir={tmp_path}/search")
+    out = programs.suite(
+        *words, f"hydra.sweep.dir={tmp_path}/search", cwd=tmp_path, NGN_OUTPUT=f"{tmp_path}/out"
+    ).stdout
     assert "[4/4] schedule.lambda0=" in out
     records = [json.loads(path.read_text()) for path in (tmp_path / "out").rglob("cora-*.json")]
     assert {record["config"]["task"]["split"] for record in records} == {"validation"}

@@ -1,14 +1,10 @@
 """Programs whose reader goes away, as with ``| head``."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +13,7 @@ from experiments.core.paths import ROOT
 SCRIPTS = sorted((ROOT / "scripts").glob("*.py"))
 
 
-def into_closed_pipe(*words: str) -> subprocess.CompletedProcess[str]:
+def into_closed_pipe(*words):
     reader, writer = os.pipe()
     os.close(reader)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
@@ -31,21 +27,21 @@ def into_closed_pipe(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("words", "status"),
+    "line",
     [
-        (["scripts/table.py", "results/cora"], 141),
-        (["scripts/sweep.py", "status", "smoke"], 141),
-        (["scripts/fetch_data.py", "--help"], 141),
-        (["run.py", "--list"], 141),
+        "scripts/table.py results/cora",
+        "scripts/sweep.py status smoke",
+        "scripts/fetch_data.py --help",
+        "run.py --list",
     ],
 )
-def test_a_reader_that_has_gone_is_no_traceback(words: list[str], status: int) -> None:
-    done = into_closed_pipe(*words)
-    assert (done.returncode, done.stderr) == (status, "")
+def test_a_reader_that_has_gone_is_no_traceback(line):
+    done = into_closed_pipe(*line.split())
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 @pytest.mark.parametrize("script", [*SCRIPTS, ROOT / "run.py"], ids=lambda path: path.stem)
-def test_every_script_begins_and_ends_so(script: Path) -> None:
+def test_every_script_begins_and_ends_so(script):
     text = script.read_text()
     assert "exit_with(main)" in text
     before = text[: text.index("until_main()\n")]
@@ -53,45 +49,55 @@ def test_every_script_begins_and_ends_so(script: Path) -> None:
     assert imported <= {"__future__", "sys", "pathlib"}, "Ctrl-C would show a traceback while these are imported"
 
 
-def program(*lines: str, **streams: Any) -> subprocess.CompletedProcess[str]:
+def program(*lines, **streams):
     """Run lines of Python after the import of the module."""
     text = "\n".join(("import errno, os, signal, sys", "from experiments.cli import pipes", *lines))
     words = [sys.executable, "-c", text]
     return subprocess.run(words, cwd=ROOT, text=True, check=False, **{"capture_output": True} | streams)
 
 
+HEARD = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # a shell's background jobs ignore it
 INTERRUPTED = "os.kill(os.getpid(), signal.SIGINT)"
+CAUGHT = f"try: {INTERRUPTED}\nexcept BaseException: pass\nprint('on')"
+ENDS = {
+    "interrupted early": (
+        (HEARD, "pipes.until_main()", CAUGHT), 130, "", "\nstopped; nothing was started\n",
+    ),
+    "interrupted late": (
+        (HEARD, "pipes.until_main()", f"pipes.exit_with(lambda: {INTERRUPTED})"), 130, "", "\nstopped\n",
+    ),
+    "an interruption that nohup ignores": (
+        ("signal.signal(signal.SIGINT, signal.SIG_IGN)", "pipes.until_main()", CAUGHT), 0, "on\n", "",
+    ),
+    "a damaged file": (
+        ("from ngn.files import FileError", "def main(): raise FileError('a.json: damaged')", "pipes.exit_with(main)"),
+        1, "", "a.json: damaged\n",
+    ),
+}  # fmt: skip
 
 
-def test_ctrl_c_is_no_traceback() -> None:
-    heard = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # a shell's background jobs ignore it
-    caught = ("try:", f"    {INTERRUPTED}", "except BaseException: pass", "print('on')")
-    early = program(heard, "pipes.until_main()", *caught)
-    assert (early.returncode, early.stdout, early.stderr) == (130, "", "\nstopped; nothing was started\n")
-    late = program(heard, "pipes.until_main()", "def main():", f"    {INTERRUPTED}", "pipes.exit_with(main)")
-    assert (late.returncode, late.stderr) == (130, "\nstopped\n")
-    ignored = program("signal.signal(signal.SIGINT, signal.SIG_IGN)", "pipes.until_main()", INTERRUPTED, "print('on')")
-    assert (ignored.returncode, ignored.stdout) == (0, "on\n")
+@pytest.mark.parametrize("name", ENDS)
+def test_no_end_has_a_traceback(name):
+    lines, *expected = ENDS[name]
+    done = program(*lines)
+    assert [done.returncode, done.stdout, done.stderr] == expected
 
 
-@pytest.mark.parametrize("code", ["ENOSPC", "EDQUOT", "EROFS", "EACCES", "EFBIG", "ENOTDIR"])
-def test_a_file_that_cannot_be_written_is_one_line(code: str) -> None:
-    fault = f"raise OSError(errno.{code}, os.strerror(errno.{code}), 'some/file')"
-    done = program("def main():", f"    {fault}", "pipes.exit_with(main)")
-    assert (done.returncode, done.stdout) == (1, "")
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("some/file: cannot be ")
-    assert os.strerror(getattr(errno, code)) in line
-
-
-def test_a_damaged_file_is_one_line() -> None:
+def test_a_file_that_cannot_be_written_is_one_line():
+    codes = ("ENOSPC", "EDQUOT", "EROFS", "EACCES", "EFBIG", "ENOTDIR")
     done = program(
-        "from ngn.files import FileError", "def main(): raise FileError('a.json: damaged')", "pipes.exit_with(main)"
+        f"for code in {codes}:",
+        "    def main(): raise OSError(getattr(errno, code), os.strerror(getattr(errno, code)), 'some/file')",
+        "    try: pipes.exit_with(main)",
+        "    except SystemExit as end: print(end.code)",
     )
-    assert (done.returncode, done.stderr) == (1, "a.json: damaged\n")
+    assert done.stdout.split() == ["1"] * len(codes)
+    for code, line in zip(codes, done.stderr.splitlines(), strict=True):
+        assert line.startswith("some/file: cannot be ")
+        assert os.strerror(getattr(errno, code)) in line
 
 
-def test_a_full_disk_behind_the_output_is_one_line() -> None:
+def test_a_full_disk_behind_the_output_is_one_line():
     with open("/dev/full", "w") as full:
         done = program("pipes.exit_with(lambda: print('x' * 9999))", capture_output=False, stdout=full, stderr=-1)
         assert (done.returncode, done.stderr.count("\n")) == (1, 1)
@@ -101,13 +107,13 @@ def test_a_full_disk_behind_the_output_is_one_line() -> None:
     assert (done.returncode, done.stderr.splitlines()[1:]) == (0, ["done"])
 
 
-def test_a_bug_shows_its_traceback() -> None:
+def test_a_bug_shows_its_traceback():
     done = program("pipes.exit_with(lambda: 1 / 0)")
     assert done.returncode == 1
     assert "ZeroDivisionError" in done.stderr
 
 
-def test_no_escape_sequence_reaches_the_terminal() -> None:
+def test_no_escape_sequence_reaches_the_terminal():
     hostile = "a\x1b[2Jb\x9b\x07\rc\x7f\u202ed\udc9b\te\n"
     lines = (
         f"hostile = {hostile!r}",
@@ -125,7 +131,7 @@ def test_no_escape_sequence_reaches_the_terminal() -> None:
     assert done.stderr.replace("\r", "\n") == f"{clean}WARNING:root:{clean}\n50 %\x1b[A", "bars may still go back"
 
 
-def test_rich_draws_in_colour_and_its_contents_are_clean() -> None:
+def test_rich_draws_in_colour_and_its_contents_are_clean():
     lines = (
         "from rich.console import Console",
         "from experiments.analysis.collect import Problem",
@@ -141,7 +147,7 @@ def test_rich_draws_in_colour_and_its_contents_are_clean() -> None:
     assert second == "foreign: run: x<U+001B>[2Jy"
 
 
-def test_runs_go_on_when_their_reader_has_gone() -> None:
+def test_runs_go_on_when_their_reader_has_gone():
     program = "from experiments.cli.pipes import print_line; import sys\n"
     program += "print_line('a'); print_line('b'); print('done', file=sys.stderr)"
     done = into_closed_pipe("-c", program)

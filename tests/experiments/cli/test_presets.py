@@ -1,11 +1,7 @@
 """Commands in files: presets of the command line, and users' own studies."""
 
-from __future__ import annotations
-
+import contextlib
 import json
-import os
-from collections.abc import Iterator
-from pathlib import Path
 
 import programs
 import pytest
@@ -15,7 +11,7 @@ from experiments.cli.sweep import OwnStudy
 from experiments.config import compose
 from experiments.config.identity import run_id
 from experiments.core.blocks import ConfigError
-from experiments.core.paths import ROOT, RUNS
+from experiments.core.paths import RUNS
 from experiments.store import provenance
 from experiments.studies.one_d import BASELINE as TEN_SEEDS
 from scripts import sweep
@@ -33,13 +29,13 @@ sweep:
 
 
 @pytest.fixture
-def mine(tmp_path: Path) -> Path:
+def mine(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(MINE)
     return path
 
 
-def test_typed_overrides_replace_those_of_a_preset() -> None:
+def test_typed_overrides_replace_those_of_a_preset():
     _, jobs = app.prepare(["experiment=prices", "seed=7", "schedule.lambda0=1e-2"])
     assert [(job.run.config.seed.value, job.run.config.schedule.lambda0) for job in jobs] == [(7, 1e-2)]
     assert {job.run.config.tag for job in jobs} == {"prices"}
@@ -48,7 +44,7 @@ def test_typed_overrides_replace_those_of_a_preset() -> None:
 ROWS = "rows={schedule.lambda0:1e-5,schedule.alpha_max:1e-5},{schedule.lambda0:1e-3,schedule.alpha_max:1e-3}"
 
 
-def test_rows_vary_settings_together(tmp_path: Path) -> None:
+def test_rows_vary_settings_together(tmp_path):
     (path := tmp_path / "mine.yaml").write_text(
         "seed: 0..1\nsweep:\n  gate.t0: [1, 2]\nrows:\n"
         "- {schedule.lambda0: 1e-5, schedule.alpha_max: 1e-5}\n- {schedule.lambda0: 1e-3, schedule.alpha_max: 1e-3}\n"
@@ -57,23 +53,21 @@ def test_rows_vary_settings_together(tmp_path: Path) -> None:
     assert {job.run.id for job in OwnStudy(path).jobs} == {job.run.id for job in typed}
     pairs = [(job.run.config.schedule.lambda0, job.run.config.schedule.alpha_max) for job in typed]
     assert pairs == [(1e-5, 1e-5)] * 4 + [(1e-3, 1e-3)] * 4
+    assert [job.tokens[-2:] for job in typed] == [
+        (f"gate.t0={t}", f"seed.value={s}") for t in (1, 2) for s in (0, 1)
+    ] * 2
+    assert typed[4].tokens[:2] == ("schedule.lambda0=0.001", "schedule.alpha_max=0.001"), "what Hydra composes"
     assert typed[0].label == "schedule.lambda0=1e-05 schedule.alpha_max=1e-05 gate.t0=1 seed=0"
 
 
-def test_the_papers_study_of_the_price_can_be_typed() -> None:
+def test_the_papers_study_of_the_price_can_be_typed():
     _, jobs = app.prepare(["experiment=price_with_snapping", "seed=0"])
     found = {job.run.config.schedule.lambda0: job.run.id for job in jobs}
     tied = {"schedule.lambda0": 1e-3, "schedule.alpha_max": 1e-3}
     assert found[1e-3] == run_id(TEN_SEEDS.with_overrides(tied).config(0))
 
 
-def test_each_job_has_the_settings_of_its_row_for_hydra() -> None:
-    jobs = app.prepare([ROWS, "train.steps=3", "seed=0,1"])[1]
-    assert [job.tokens[-2:] for job in jobs] == [("train.steps=3", f"seed.value={seed}") for seed in (0, 1)] * 2
-    assert jobs[2].tokens[:2] == ("schedule.lambda0=0.001", "schedule.alpha_max=0.001")
-
-
-def test_a_single_row_is_its_settings() -> None:
+def test_a_single_row_is_its_settings():
     tokens, jobs = app.prepare(["rows={gate.t0:2,schedule:beta4}"])
     assert {"gate.t0=2", "schedule=beta4"} <= set(tokens)
     assert (jobs[0].run.config.gate.t0, jobs[0].run.config.schedule.beta_end) == (2, 4)
@@ -93,15 +87,13 @@ def test_a_single_row_is_its_settings() -> None:
         ("hydra.callbacks: {a: b}\n", "callbacks are not allowed"),
     ],
 )
-def test_a_damaged_study_is_refused_by_name(tmp_path: Path, content: str, fault: str) -> None:
+def test_a_damaged_study_is_refused_by_name(tmp_path, content, fault):
     (path := tmp_path / "mine.yaml").write_text(content)
     with pytest.raises(ConfigError, match=fault):
         _ = OwnStudy(path).jobs
 
 
-def test_a_users_study_is_planned_run_and_shown(
-    mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_users_study_is_planned_run_and_shown(mine, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("NGN_OUTPUT", str(tmp_path / "output"))  # for the worker
     assert OwnStudy(mine).results == RUNS
     places = [str(mine), f"--results={tmp_path / 'records'}"]
@@ -114,7 +106,7 @@ def test_a_users_study_is_planned_run_and_shown(
 
 
 @pytest.fixture
-def own_conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def own_conf(tmp_path, monkeypatch):
     """Set $NGN_CONF to a folder with a schedule, a set of seeds and a preset."""
     folder = tmp_path / "conf"
     for group, content in {
@@ -133,13 +125,13 @@ def own_conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         cached.cache_clear()
 
 
-def test_a_fault_in_a_users_file_names_it(own_conf: Path) -> None:
+def test_a_fault_in_a_users_file_names_it(own_conf):
     (own_conf / "schedule" / "slow.yaml").write_text("schedule:\n  beta_start:\n")
     with pytest.raises(ConfigError, match=r"beta_start: must be a number .*\n\(with your .*/schedule/slow.yaml\)"):
         app.prepare(["schedule=slow"])
 
 
-def test_a_users_configuration_folder_adds_choices(own_conf: Path) -> None:
+def test_a_users_configuration_folder_adds_choices(own_conf):
     _, jobs = app.prepare(["experiment=own"])
     assert [(job.run.config.seed.value, job.run.config.schedule.lambda0) for job in jobs] == [
         (n, 3e-5) for n in (4, 5, 6)
@@ -158,23 +150,17 @@ def test_a_users_configuration_folder_adds_choices(own_conf: Path) -> None:
         ("schedule/evil", "hydra: {callbacks: {x: {_target_: os.system}}}", "unknown key 'hydra'"),
     ],
 )
-def test_a_users_configuration_folder_changes_nothing_else(own_conf: Path, name: str, content: str, fault: str) -> None:
+def test_a_users_configuration_folder_changes_nothing_else(own_conf, name, content, fault):
     (path := own_conf / f"{name}.yaml").parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content)
     with pytest.raises(ConfigError, match=fault):
         app.prepare(["schedule=evil"])
 
 
-def test_the_record_holds_its_digest_and_hydra_shows_its_choices(own_conf: Path, tmp_path: Path) -> None:
-    environment = {**os.environ, "NGN_OUTPUT": str(tmp_path / "out")}
-
-    def run(*words: str) -> str:
-        done = programs.run(ROOT / "run.py", *words, cwd=tmp_path, env=environment)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    assert "lambda0: 3.0e-05" in run("schedule=slow", "--cfg", "job")
-    run("schedule=slow", "profile=smoke", "train.steps=2", "phases=[grown]")
+def test_the_record_holds_its_digest_and_hydra_shows_its_choices(own_conf, tmp_path):
+    places = {"cwd": tmp_path, "NGN_CONF": str(own_conf), "NGN_OUTPUT": str(tmp_path / "out")}
+    assert "lambda0: 3.0e-05" in programs.suite("schedule=slow", "--cfg", "job", **places).stdout
+    programs.suite("schedule=slow", "profile=smoke", "train.steps=2", "phases=[grown]", **places)
     (path,) = (tmp_path / "out").rglob("regression1d-*.json")
     record = json.loads(path.read_text())
     assert record["execution"]["conf"] == provenance.conf_digest()
@@ -184,6 +170,9 @@ def test_the_record_holds_its_digest_and_hydra_shows_its_choices(own_conf: Path,
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
+        ("task=", [f"task={name}" for name in compose.options("task")]),
+        # Hydra alone cannot compose the words before the last one: a seed, and a task without its gate.
+        ("task=cora seed=0..9 train.ste", ["train.steps="]),
         ("ex", ["experiment="]),
         ("experiment=s", ["experiment=search", "experiment=sizes", "experiment=starts"]),
         ("task=cora save=", ["save=none", "save=deployed"]),
@@ -193,11 +182,9 @@ def test_the_record_holds_its_digest_and_hydra_shows_its_choices(own_conf: Path,
         ("task=mnist,cifar10 gate=c", ["gate=conv"]),
     ],
 )
-def test_completion_offers_presets_words_and_the_gates_that_fit(
-    typed: str, offered: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_completion_offers_presets_words_and_the_gates_that_fit(typed, offered, monkeypatch, capsys):
     monkeypatch.setenv("COMP_LINE", f"python run.py {typed}")
-    with pytest.raises(SystemExit):
+    with contextlib.suppress(SystemExit):  # what Hydra itself completes returns
         app.main(["-sc", "query=bash"])
     assert capsys.readouterr().out.split() == offered
 

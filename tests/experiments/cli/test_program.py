@@ -1,31 +1,21 @@
-"""The real program, as a user calls it; one test starts an interpreter of its own."""
+"""The real program, as a user calls it; and ``run.py --list``, with every study's cost, tables and figures."""
 
-from __future__ import annotations
-
-import os
+import re
 import shutil
 import subprocess
-from pathlib import Path
+import sys
 
 import programs
 import pytest
 
-from experiments.cli import app
-from experiments.config.compose import options
+from experiments.cli import app, listing
 from experiments.core.paths import ROOT
+from experiments.studies import FIGURES, STUDIES, macros
 
 
-def _run(arguments: list[str], cwd: Path, script: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    clean = {name: value for name, value in os.environ.items() if name not in ("HYDRA_FULL_ERROR", "NGN_SCRATCH")}
-    return programs.run(script, *arguments, cwd=cwd, env=clean | environment)
-
-
-SCRIPT = ROOT / "run.py"
-
-
-def test_help_names_groups_seeds_and_exit_statuses(tmp_path: Path) -> None:
-    done = _run(["--help"], tmp_path, SCRIPT)
-    assert (done.returncode, done.stderr) == (0, "")
+def test_help_names_groups_seeds_and_exit_statuses(tmp_path):
+    done = programs.suite("--help", cwd=tmp_path)
+    assert done.stderr == ""
     for part in (
         "task: cifar10, cora, gsm8k, manifold, mnist, regression1d, spider, squad, tinystories, twist",
         "seed=0..9",
@@ -35,49 +25,31 @@ def test_help_names_groups_seeds_and_exit_statuses(tmp_path: Path) -> None:
         assert part in done.stdout
 
 
-def test_cfg_shows_the_first_seed(tmp_path: Path) -> None:
-    done = _run(["task=cifar10", "seed=5..9", "--cfg", "job", "--package", "seed"], tmp_path, SCRIPT)
-    assert done.returncode == 0
+def test_cfg_shows_the_first_seed(tmp_path):
+    done = programs.suite("task=cifar10", "seed=5..9", "--cfg", "job", "--package", "seed", cwd=tmp_path)
     assert "value: 5" in done.stdout
     assert "seed.value=5" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
-def test_info_and_hydra_help_are_hydras_own(tmp_path: Path) -> None:
-    done = _run(["--info", "defaults", "task=cora"], tmp_path, SCRIPT)
-    assert done.returncode == 0
-    assert "setting/cora-gcn" in done.stdout
-    assert "Hydra" in _run(["--hydra-help"], tmp_path, SCRIPT).stdout
-
-
-def test_completion_offers_choices_and_keys(tmp_path: Path) -> None:
-    def offered(line: str) -> list[str]:
-        return _run(["-sc", "query=bash"], tmp_path, SCRIPT, COMP_LINE=line).stdout.split()
-
-    assert offered("python run.py task=") == [f"task={name}" for name in options("task")]
-    # Hydra alone cannot compose the words before the last one: a seed, and a task without its gate.
-    assert offered("python run.py task=cora seed=0..9 train.ste") == ["train.steps="]
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """Copy the program into a path with blanks."""
-    copy = tmp_path / "a project"
-    for name in ("ngn", "experiments", "conf", "hydra_plugins"):
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(SCRIPT, copy)
-    return copy
+def test_info_and_hydra_help_are_hydras_own(tmp_path):
+    assert "setting/cora-gcn" in programs.suite("--info", "defaults", "task=cora", cwd=tmp_path).stdout
+    assert "Hydra" in programs.suite("--hydra-help", cwd=tmp_path).stdout
 
 
 @pytest.mark.slow
-def test_runs_work_from_another_folder_and_in_a_path_with_blanks(project: Path, tmp_path: Path) -> None:
+def test_runs_work_from_another_folder_and_in_a_path_with_blanks(tmp_path):
     """$NGN_OUTPUT is the folder for all output, including Hydra's folder and plans."""
+    project = tmp_path / "a project"
+    for name in ("ngn", "experiments", "conf", "hydra_plugins"):
+        shutil.copytree(ROOT / name, project / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "run.py", project)
     (elsewhere := tmp_path / "some where").mkdir()
     line = ["profile=smoke", "seed=0,1", "device=cpu"]
     before = sorted(project.iterdir())
-    done = _run(line, elsewhere, project / "run.py", NGN_OUTPUT=str(elsewhere / "my output"))
-    assert done.returncode == 0, done.stderr
+    place = {"cwd": elsewhere, "script": project / "run.py", "NGN_OUTPUT": str(elsewhere / "my output")}
+    done = programs.suite(*line, **place)
     assert [text.split("]")[0] for text in done.stdout.splitlines()][:3] == ["[1/2", "[2/2", "medians:"]
     assert "-> my output/results/regression1d/" in done.stdout
     found = sorted(path.name for path in (elsewhere / "my output" / "results" / "regression1d").glob("*.json"))
@@ -87,11 +59,22 @@ def test_runs_work_from_another_folder_and_in_a_path_with_blanks(project: Path, 
     assert sorted(project.iterdir()) == before
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("line", [["task=mnist,cifar10", "gate=conv"], ["task=tinystories", "gate=heads,slices"]])
-def test_choices_with_their_own_settings_can_be_swept(project: Path, tmp_path: Path, line: list[str]) -> None:
-    small = ["train.steps=2", "train.epochs=null"] if "mnist" in line[0] else ["train.steps=2"]
-    words = [*line, "profile=smoke", "phases=[grown]", *small]
-    done = programs.run(project / "run.py", *words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("grown t = ") == 2
+def test_the_list_has_every_study_with_its_runs_and_outputs():
+    code = "import sys; from experiments.cli.app import main; main(['--list'])"
+    code = f"try:\n {code}\nexcept SystemExit as end:\n assert not end.code and 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = dict(re.findall(r"^(\w+) {2,}(\S.*)$", done.stdout, re.M))
+    assert rows.keys() == STUDIES.keys() | {"study"}
+    assert rows["schedules"].startswith("300 ")
+    assert "GiB" in rows["vision"], "its records tell"
+    assert rows["lora_llama3"].split()[-2:] == ["?", "?"], "the records of a small model tell nothing of a large one"
+    shown = {name for line in re.findall(r"→((?:.*\n {6})*.*)", done.stdout) for name in re.split(r"[,\s]+", line)}
+    assert shown - {""} == {table.name for table in macros() if table.runs} | FIGURES.keys()
+
+
+def test_a_table_belongs_to_the_smallest_study_with_its_runs(monkeypatch):
+    monkeypatch.setattr(listing, "_tables_and_figures", lambda: iter([("one", {"a"}), ("both", {"a", "c"})]))
+    runs = {"all": dict.fromkeys("ab"), "first": dict.fromkeys("a"), "third": dict.fromkeys("cd")}
+    outputs = listing.outputs_of(runs)
+    assert outputs == {"all": ["both"], "first": ["one", "both"], "third": ["both"]}

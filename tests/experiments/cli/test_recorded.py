@@ -1,10 +1,6 @@
 """What a command says of the committed records: how long such runs took, what they found, and ``show=true``."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 from record_samples import grown, record, sealed
@@ -20,7 +16,7 @@ from experiments.studies import macros
 
 
 @pytest.fixture
-def committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+def committed(tmp_path, monkeypatch):
     """A folder of committed records, and no git that could say what has changed since."""
     for module in (forecast, recorded):
         monkeypatch.setattr(module, "RESULTS", tmp_path / "results")
@@ -29,7 +25,7 @@ def committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     return Store(tmp_path / "results")
 
 
-def made(store: Store, seed: int, t: float = 6.0, mse: float = 1e-3, seconds: float = 60.0, **changes: Any) -> Run:
+def made(store, seed, t=6.0, mse=1e-3, seconds=60.0, **changes):
     """Write a record of one seed of the 1D study; return its run, which writes to another folder."""
     config = compose({}, {"seed.value": seed, "phases": ["grown"], **changes})
     execution = {"device": "cpu", "engine": "torch", "replicas": 20, "threads": 2}
@@ -39,7 +35,7 @@ def made(store: Store, seed: int, t: float = 6.0, mse: float = 1e-3, seconds: fl
     return Run.of(config)
 
 
-def test_the_time_of_runs_follows_from_records_of_their_kind_and_from_their_steps(committed: Store) -> None:
+def test_the_time_of_runs_follows_from_records_of_their_kind_and_from_their_steps(committed):
     done = made(committed, 0, **{"train.steps": 1000})
     longer = compose({}, {"seed.value": 7, "phases": ["grown"], "train.steps": 5000})
     assert forecast.forecast([Run.of(longer)] * 3) == (
@@ -60,16 +56,14 @@ def test_the_time_of_runs_follows_from_records_of_their_kind_and_from_their_step
     assert forecast.forecast([Run.of(longer)]) == "", "of an engine that is gone"
 
 
-def shown(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+def shown(line, capsys):
     status = app.main(line.split())
     told = capsys.readouterr()
     assert told.err == ""
     return status, told.out
 
 
-def test_show_prints_committed_records_and_writes_nothing(
-    committed: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_show_prints_committed_records_and_writes_nothing(committed, tmp_path, capsys):
     for seed in range(2):
         made(committed, seed, t=6.0 + seed)
     before = sorted(tmp_path.rglob("*"))
@@ -91,7 +85,7 @@ def test_show_prints_committed_records_and_writes_nothing(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_show_puts_rows_of_different_numbers_of_seeds_apart(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_puts_rows_of_different_numbers_of_seeds_apart(capsys):
     """Their columns differ: "committed (10)" and "committed (50)"."""
     status, out = shown("task=regression1d method=ngn,awnn seed=0..1 show=true", capsys)
     assert status == 0
@@ -100,9 +94,7 @@ def test_show_puts_rows_of_different_numbers_of_seeds_apart(capsys: pytest.Captu
     assert "mean ± sd over seeds" in out
 
 
-def test_show_of_another_folder_has_its_numbers_in_the_row_of_the_paper(
-    committed: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_show_of_another_folder_has_its_numbers_in_the_row_of_the_paper(committed, tmp_path, capsys):
     own = Store(tmp_path / "mine")
     for seed in range(2):
         made(own, seed)
@@ -112,7 +104,7 @@ def test_show_of_another_folder_has_its_numbers_in_the_row_of_the_paper(
     assert out.splitlines() == [f"no record in {tmp_path / 'none'}: seed=0, seed=1, seed=2"]
 
 
-def test_show_starts_no_git(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_starts_no_git(monkeypatch, capsys):
     """``git status`` and ``git diff`` may write the index of the checkout."""
     monkeypatch.setattr(provenance, "_git", lambda *words: pytest.fail(f"git {words}"))
     provenance.code.cache_clear()
@@ -121,9 +113,7 @@ def test_show_starts_no_git(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     assert "published (" in out
 
 
-def test_a_command_ends_with_its_numbers_beside_the_others(
-    committed: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_ends_with_its_numbers_beside_the_others(committed, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     row = next(row for table in macros() for row in table.rows if row.key == "baseline" and row.runs is not None)
     assert row.runs is not None
@@ -146,7 +136,7 @@ def test_a_command_ends_with_its_numbers_beside_the_others(
     assert max(map(len, lines)) <= 60
 
 
-def test_runs_that_nobody_has_recorded_end_with_medians(committed: Store, tmp_path: Path) -> None:
+def test_runs_that_nobody_has_recorded_end_with_medians(committed, tmp_path):
     own = Store(tmp_path / "runs")
     jobs = [(f"seed={seed}", made(own, seed, **{"train.steps": 77})) for seed in range(2)]
     told = recorded.closing(jobs, [own.path(run.id) for _, run in jobs])

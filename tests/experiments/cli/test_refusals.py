@@ -1,9 +1,5 @@
 """Commands that cannot run are refused before any job starts, with a message that suggests a correction."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 import ngn
@@ -13,7 +9,6 @@ from experiments.core.blocks import ConfigError
 
 REFUSED = {
     # misspelt keys and choices: suggest the nearest legal name
-    "task=mnsit gate=conv": "no such task. Did you mean 'mnist'?",
     "task=mnsit": "no such task. Did you mean 'mnist'?",
     "taks=mnist": "unknown key 'taks'. Did you mean 'task'?",
     "study=depth": "python scripts/sweep.py run depth",
@@ -22,21 +17,15 @@ REFUSED = {
     "method=fixd": "Did you mean 'fixed'?",
     "experiment=price": "experiment=price: must be one file of conf/experiment: ",
     "+experiment=price": "Did you mean 'prices'?",
-    "schedule=papr": "Did you mean 'paper'?",
-    "profile=smok": "Did you mean 'smoke'?",
     "seed=tne": "Did you mean 'ten'?",
     "schedule.lamda0=1": "Did you mean 'schedule.lambda0'?",
-    "seed.vale=3": "Did you mean 'seed.value'?",
-    "++schedule.lamda0=1": "Did you mean 'schedule.lambda0'?",
     "+schedule.lamda0=1": "Did you mean 'schedule.lambda0'?",
     "~train.clp": "Did you mean 'train.clip'?",
     "lr=1e-3": "Did you mean 'train.lr'?",
     "train.learning_rate=1": "Did you mean 'train.lr'?",
     "batch_size=3": "Did you mean 'train.batch'?",
-    "epochs=3": "Did you mean 'train.epochs'?",
     "K=3": "Did you mean 'gate.K'?",
     "method.price=1": "unknown key 'method.price'. It is a setting of method=l0",
-    "gate.channels=[3]": "unknown key 'gate.channels'. It is a setting of gate=conv",
     "channels=[3]": "Did you mean 'gate.channels' (a setting of gate=conv)?",
     "method.name=l0": "write method=...",
     "train.lr_shape={knd:linear}": "Did you mean 'train.lr_shape.kind'?",
@@ -48,7 +37,6 @@ REFUSED = {
     "train.lr_shape={kind:foo}": "'cosine'",
     "seed.value={a:1}": "seed.value: must be a whole number",
     "task=[a,b]": "no such task",
-    "task=null": "no such task",
     "foo": "key=value",
     "train.lr=[": "not understood",
     # pairs
@@ -61,17 +49,14 @@ REFUSED = {
     # seeds
     "seed=9..0": "reversed; write 0..9",
     "seed=range(5,5)": "empty",
-    "seed.value=range(5,5)": "empty",
     "seed=-1": "seeds start at 0",
     "seed=1.5": "seed=1.5: '1.5' is neither a seed",
-    "seed=3..": "seed=3..: '3..' is neither a seed",
     "seed=range(0,4,0)": "step of 0",
     "seed=0,2,1..2": "seed 2 occurs twice",
     "seed.value=shuffle(1,2)": "written order",
     "train.steps=true": "train.steps: must be a whole number",
     "gate.K=8.5": "gate.K: must be a whole number (given: 8.5)",
     "seed.value=-1": "seed.value: must be at least 0",
-    "seed=": "is neither a seed",
     "seed": "seed=0..9",
     "+seed=3": "without a prefix",
     "seed=0..9 seed.value=3": "given twice",
@@ -92,7 +77,6 @@ REFUSED = {
     "train.lr=1 train.lr=2": "train.lr is given twice",
     # numbers
     "schedule.lambda0=nan": "schedule.lambda0: must be a finite number",
-    "schedule.lambda0=inf": "schedule.lambda0: must be a finite number",
     "schedule.lambda0=-1e-4": "schedule.lambda0: must be at least 0",
     "schedule.lambda0=1e-4,-1e-4": "(in the job with schedule.lambda0=-0.0001)",
     "schedule.alpha_max=-1": "schedule.alpha_max: must be at least 0",
@@ -102,7 +86,6 @@ REFUSED = {
     "gate.K=0": "gate.K: must be at least 1",
     "task=tinystories task.evaluations=301": "task.evaluations: must be at most 300",
     "gate.t0=40": "beyond the K = 32 candidates",
-    "train.steps=many": "train.steps: must be a whole number",
     "train.lr=range(0,inf)": "finite",
     "train.lr=range(0,1,0)": "step of 0",
     "train.lr=interval(0,1)": "interval",
@@ -130,6 +113,30 @@ REFUSED = {
     "gate.K=1000000": "gate.K: must be at most 65536",
     "gate.K=null gate.K_max=3 phases=[grown]": "allocates 10 components before the first step",
     "task=cora engine=fused": "engine=fused: there is no compiled kernel for task=cora",
+    # finished modules, layers and latents
+    "task=cifar10 gate=conv method=magnitude": "makes a finished module smaller, and gate=conv has none",
+    "task=cifar10 gate=conv limit.macs=50%": "use method=budget method.macs=50%",
+    "task=cifar10 gate=channels method=l0": "the methods that fit are: ",
+    "task=cifar10 gate=channels limit.parameters=50%": "set the other to null",
+    "task=cifar10 gate=channels limit.macs=null": "add limit.macs=50% or limit.parameters=50%",
+    "task=cifar10 gate=channels limit.macs=150%": "limits nothing",
+    "task=cifar10 gate=channels phases=[grown,from_high]": "remove from_high",
+    "task=cifar10 model=resnet20 method=width": "a given one has one width",
+    "task=mnist model=resnet20": "adapts no pretrained model",
+    "task=cifar10 model=timm": "add one, such as model.constructor=resnet18",
+    "task=cifar10 model=timm model.constructor=x method=morphnet": "needs a network of the suite",
+    "task=wikitext2 model=timm model.constructor=x": "use task=cifar10 gate=channels",
+    "task=cifar10 gate=conv model=resnet20": "use gate=channels",
+    "task=twist method=fixed method.count=3": "10 ordered group(s): use method.count=[N,N,...] with 10",
+    "task=twist gate=chain method=fixed method.count=[3]": "use method.count=N",
+    "task=twist method=fixed method.count=[11,1,1,1,1,1,1,1,1,1]": "exceeds the gate.K=10",
+    "task=twist method=fixed method.count=[0,1,1,1,1,1,1,1,1,1]": "needs gate.delta=-0.5",
+    "task=twist gate=chain schedule.lambda0_last=1e-3": "several boundaries",
+    "task=twist schedule.lambda0_last=1e-3 schedule.lambda0=0": "lambda0=0",
+    "task=manifold gate.K=null": "closed latents carry noise",
+    "task=manifold train.batch=null": "new points at every step",
+    "task=manifold task.D=17": "do not fit",
+    "task=cora gate.kinds={heads:{K:3}}": "all its groups are alike",
     # no value may name code
     "hydra/output=../../evil/a": "the choices of hydra/output are: default",
     "hydra/job_logging=/evil/a": "the choices of hydra/job_logging are: default",
@@ -175,9 +182,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("command", REFUSED)
-def test_refused_with_one_message(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_refused_with_one_message(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
     monkeypatch.setenv("NGN_CONF", "")  # --config-dir sets it
@@ -191,15 +196,13 @@ def test_refused_with_one_message(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_cuda_is_refused_where_there_is_none(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cuda_is_refused_where_there_is_none(monkeypatch, capsys):
     import torch
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert app.main(["device=cuda"]) == 2
     assert "no CUDA device" in capsys.readouterr().err
-    started: list[object] = []
+    started = []
     monkeypatch.setattr(app, "start", lambda session: lambda: started.append(session))
     # a cluster launcher starts jobs on other machines
     assert app.main(["device=cuda", "hydra/launcher=submitit_slurm"]) == 0
@@ -208,12 +211,10 @@ def test_cuda_is_refused_where_there_is_none(
     assert len(started) == 2
 
 
-def test_a_network_that_cannot_take_the_images_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_network_that_cannot_take_the_images_is_refused(monkeypatch, capsys):
     from torch import nn
 
-    def make(name: str, num_classes: int, weights: None) -> nn.Module:
+    def make(name, num_classes, weights):
         return nn.Conv2d(3, num_classes, 64)
 
     monkeypatch.setattr("experiments.tasks.images.constructed.maker_of", lambda model: make)
@@ -223,7 +224,7 @@ def test_a_network_that_cannot_take_the_images_is_refused(
     assert told.startswith("refused: model.constructor=deep: cannot classify images of 32 x 32 pixels (")
 
 
-def test_the_traceback_is_shown_on_request(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_traceback_is_shown_on_request(monkeypatch, capsys):
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     assert app.main(["task=mnsit"]) == 2
     assert "Traceback" in capsys.readouterr().err
@@ -231,10 +232,7 @@ def test_the_traceback_is_shown_on_request(monkeypatch: pytest.MonkeyPatch, caps
 
 ACCEPTED = {
     "": ([], 1),
-    "task=cifar10 gate=conv seed=0..9": (
-        ["--multirun", "task=cifar10", "gate=conv", "seed.value=range(0,10)"],
-        10,
-    ),
+    "task=cifar10 gate=conv seed=0..9": (["--multirun", "task=cifar10", "gate=conv", "seed.value=range(0,10)"], 10),
     "seed=3": (["seed.value=3"], 1),
     "train.steps=1e3": (["train.steps=1e3"], 1),
     "seed=0..0": (["seed.value=0"], 1),
@@ -267,27 +265,27 @@ ACCEPTED = {
 
 
 @pytest.mark.parametrize("command", ACCEPTED)
-def test_hydra_gets_the_rewritten_command(command: str) -> None:
+def test_hydra_gets_the_rewritten_command(command):
     rewritten, configs = app.prepare(command.split())
     assert (rewritten, len(configs)) == ACCEPTED[command]
 
 
 @pytest.mark.slow
-def test_many_jobs_need_permission(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_jobs_need_permission(monkeypatch):
     monkeypatch.setattr(expand, "MAX_JOBS", 20)
     with pytest.raises(ConfigError, match="allow_many_jobs=true"):
         app.prepare(["seed=0..20"])
     assert len(app.prepare(["seed=0..20", "allow_many_jobs=true"])[1]) == 21
 
 
-def test_version_prints_the_suites_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_prints_the_suites_version(capsys):
     with pytest.raises(SystemExit) as ended:
         app.main(["--version"])
     assert ended.value.code == 0
     assert capsys.readouterr().out == f"ngn-suite {ngn.__version__}\n"
 
 
-def test_a_seed_file_without_a_set_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_seed_file_without_a_set_is_named(tmp_path, monkeypatch):
     (tmp_path / "mine.yaml").write_text("seed: {value: 3}\n")
     monkeypatch.setattr(rewrite, "options", lambda group: {"mine": tmp_path / "mine.yaml"})
     with pytest.raises(ConfigError, match=r"mine\.yaml: write a set of seeds as"):

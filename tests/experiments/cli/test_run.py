@@ -1,15 +1,11 @@
 """Jobs: what runs, what is printed, and how failures end. The engine is fake; the command line is the real one."""
 
-from __future__ import annotations
-
 import errno
 import os
 import pickle
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -19,22 +15,28 @@ from experiments.config.identity import run_id
 from experiments.config.run_files import Run
 from experiments.core import paths
 from experiments.core.blocks import ConfigError
-from experiments.core.config import Config
 from experiments.data import DataError, sets
 from experiments.runs import launch
 from experiments.runs.training import StorageError
 from experiments.store.records import RecordError
 
-Engine = Callable[[Config], Any]
 
-
-def _outcome(config: Config, status: str = "complete") -> Any:
+def _outcome(config, status="complete"):
     name = run_id(config)
     return SimpleNamespace(run_id=name, status=status, path=Path(f"{name}.json"), message=status)
 
 
+def raising(error):
+    """An engine that fails in every run."""
+
+    def engine(config):
+        raise error
+
+    return engine
+
+
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tuple[int, list[Config]]]:
+def command(monkeypatch, tmp_path):
     """Run a command line in this process with the given engine. Hydra's output goes to a temporary folder."""
     monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
     monkeypatch.setenv("NGN_SCRATCH", "")  # main sets it; monkeypatch restores it after the test
@@ -42,10 +44,10 @@ def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tu
     monkeypatch.setattr(forecast, "RESULTS", tmp_path / "no records")
     monkeypatch.chdir(tmp_path)
 
-    def run(line: str, engine: Engine = _outcome) -> tuple[int, list[Config]]:
-        ran: list[Config] = []
+    def run(line, engine=_outcome):
+        ran = []
 
-        def outcome_of(run: Run) -> Any:
+        def outcome_of(run):
             ran.append(run.config)
             try:
                 return engine(run.config)
@@ -61,14 +63,12 @@ def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tu
     return run
 
 
-def test_the_time_is_told_first_and_only_if_something_is_trained(
-    command: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_time_is_told_first_and_only_if_something_is_trained(command, capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(app, "forecast", lambda runs: f"{len(runs)} runs: long")
 
     told = []
 
-    def engine(config: Config) -> Any:
+    def engine(config):
         told.append(capsys.readouterr().err)
         return _outcome(config)
 
@@ -81,14 +81,14 @@ def test_the_time_is_told_first_and_only_if_something_is_trained(
     assert "long" not in capsys.readouterr().err
 
 
-def test_relative_folders_are_relative_to_the_working_directory(command: Any, tmp_path: Path) -> None:
+def test_relative_folders_are_relative_to_the_working_directory(command, tmp_path):
     _, ran = command("results=out/r data_root=/data")
     assert (ran[0].results, ran[0].data_root) == (str(tmp_path / "out" / "r"), "/data")
     _, ran = command("")
     assert (ran[0].results, ran[0].data_root) == (None, None)
 
 
-def test_a_present_record_is_success_and_divergence_is_not(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_present_record_is_success_and_divergence_is_not(command, capsys):
     assert command("", lambda config: _outcome(config, "present"))[0] == 0
     assert command("", lambda config: _outcome(config, "diverged"))[0] == 3
     capsys.readouterr()
@@ -103,22 +103,15 @@ def test_a_present_record_is_success_and_divergence_is_not(command: Any, capsys:
 @pytest.mark.parametrize(
     "error", [ConfigError("no such"), RecordError("r.json"), StorageError("disk full"), DataError("a")]
 )
-def test_an_error_for_the_reader_prints_its_message_with_status_1(
-    command: Any, capsys: pytest.CaptureFixture[str], error: Exception
-) -> None:
-    def engine(config: Config) -> Any:
-        raise error
-
-    assert command("", engine)[0] == 1
+def test_an_error_for_the_reader_prints_its_message_with_status_1(command, capsys, error):
+    assert command("", raising(error))[0] == 1
     shown = capsys.readouterr()
     assert shown.err == f"{error}\n"
 
 
 @pytest.mark.parametrize(("code", "why"), [("ENOSPC", "free some space"), ("EROFS", "that can be written")])
-def test_a_folder_that_cannot_be_written_refuses_the_command_once(
-    command: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, code: str, why: str
-) -> None:
-    def write(path: Path, content: bytes) -> None:
+def test_a_folder_that_cannot_be_written_refuses_the_command_once(command, capsys, monkeypatch, code, why):
+    def write(path, content):
         raise OSError(getattr(errno, code), os.strerror(getattr(errno, code)), str(path))
 
     monkeypatch.setattr(Path, "write_bytes", write)
@@ -132,9 +125,7 @@ def test_a_folder_that_cannot_be_written_refuses_the_command_once(
 
 
 @pytest.mark.parametrize("key", ["results", "hydra.sweep.dir"])
-def test_a_folder_of_the_command_that_cannot_be_written_is_named(
-    command: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path, key: str
-) -> None:
+def test_a_folder_of_the_command_that_cannot_be_written_is_named(command, capsys, tmp_path, key):
     (file := tmp_path / "file").write_text("")
     status, ran = command(f"seed=0..4 {key}={file}/below")
     assert (status, ran) == (2, [])
@@ -142,11 +133,8 @@ def test_a_folder_of_the_command_that_cannot_be_written_is_named(
     assert told == f"refused: {file}: cannot be read or written (Not a directory). Another folder: {key}=DIR\n"
 
 
-def test_one_reason_is_told_once(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    def engine(config: Config) -> Any:
-        raise StorageError("the disk is full")
-
-    assert command("seed=0..4", engine)[0] == 1
+def test_one_reason_is_told_once(command, capsys):
+    assert command("seed=0..4", raising(StorageError("the disk is full")))[0] == 1
     assert capsys.readouterr().err.splitlines() == [
         "[1/5] seed=0: the disk is full",
         "5 of 5 runs failed:",
@@ -154,29 +142,23 @@ def test_one_reason_is_told_once(command: Any, capsys: pytest.CaptureFixture[str
     ]
 
 
-def test_a_bug_shows_its_traceback(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    def engine(config: Config) -> Any:
-        raise ZeroDivisionError("a bug")
-
+def test_a_bug_shows_its_traceback(command, capsys):
     with pytest.raises(SystemExit) as ended:  # Hydra ends the program itself
-        command("", engine)
+        command("", raising(ZeroDivisionError("a bug")))
     assert ended.value.code == 1
     shown = capsys.readouterr().err
     assert "Traceback" in shown
     assert "ZeroDivisionError: a bug" in shown
 
 
-def test_hydra_full_error_shows_the_traceback_of_every_error(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def engine(config: Config) -> Any:
-        raise ConfigError("no such thing")
-
+def test_hydra_full_error_shows_the_traceback_of_every_error(command, monkeypatch):
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     with pytest.raises(ConfigError, match="no such thing"):
-        command("", engine)
+        command("", raising(ConfigError("no such thing")))
 
 
-def test_a_multirun_continues_after_failures_and_lists_them(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    def engine(config: Config) -> Any:
+def test_a_multirun_continues_after_failures_and_lists_them(command, capsys):
+    def engine(config):
         if config.seed.value == 1:
             raise RecordError("one.json: unreadable")
         if config.seed.value == 2:
@@ -194,23 +176,20 @@ def test_a_multirun_continues_after_failures_and_lists_them(command: Any, capsys
     assert shown.err.count("Traceback") == 1
 
 
-def test_a_failure_in_another_process_is_raised_to_the_launcher() -> None:
+def test_a_failure_in_another_process_is_raised_to_the_launcher():
     (job,) = app.expand([])
     with pytest.raises(session.RunFailed, match="unreadable"):
         session.Session([job], process=os.getpid() + 1).report(0, job, RecordError("one.json: unreadable"))
 
 
-def test_a_job_sent_to_another_process_carries_no_configurations() -> None:
+def test_a_job_sent_to_another_process_carries_no_configurations():
     """The launcher sends what Hydra composed from the overrides of the job."""
     sent = pickle.loads(pickle.dumps(session.Session(app.expand(["seed.value=1,2"]), several=True).job)).__self__
     assert (sent.jobs, sent.labels, sent.process) == ([], ["seed=1", "seed=2"], os.getpid())
 
 
-def test_an_interruption_ends_the_multirun(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    def engine(config: Config) -> Any:
-        raise KeyboardInterrupt
-
-    status, ran = command("seed=0..3", engine)
+def test_an_interruption_ends_the_multirun(command, capsys):
+    status, ran = command("seed=0..3", raising(KeyboardInterrupt))
     assert (status, len(ran)) == (130, 1)
     told = capsys.readouterr().err
     assert "stopped by SIGINT; all progress is saved. To continue:" in told
@@ -219,9 +198,7 @@ def test_an_interruption_ends_the_multirun(command: Any, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("nowhere", path)])
-def test_a_special_file_in_the_place_of_a_record_is_refused_before_the_training(
-    make: Callable[[Path], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_special_file_in_the_place_of_a_record_is_refused_before_the_training(make, tmp_path, capsys):
     place = tmp_path / "regression1d" / f"{run_id(compose({'profile': 'smoke'}))}.json"
     place.parent.mkdir()
     make(place)

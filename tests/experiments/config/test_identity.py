@@ -8,7 +8,6 @@ from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.schema import CheckedConfig
 from experiments.core.paths import RESULTS
-from experiments.runs.phases import fixed_configuration
 
 FROZEN = Path(__file__).parent / "frozen_ids.json"
 
@@ -57,9 +56,3 @@ def test_a_key_added_later_counts_only_off_its_default(monkeypatch):
     monkeypatch.setattr(identity, "ADDED_LATER", {**identity.ADDED_LATER, "task.draw": 1})
     assert identity.identity_keys(compose()) == before
     assert identity.identity_keys(compose({}, {"task.draw": 2})) == {**before, "task.draw": 2}
-
-
-def test_a_fixed_phase_has_the_run_id_of_the_fixed_run():
-    alone = compose({"task": "cora", "method": "fixed"}, {"method.count": 3, "seed.value": 4})
-    grown = compose({"task": "cora"}, {"seed.value": 4, "schedule.lambda0": 0.5, "gate.t0": 2.0})
-    assert run_id(fixed_configuration(grown, 3)) == run_id(alone)

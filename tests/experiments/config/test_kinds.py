@@ -8,13 +8,11 @@ import pytest
 from pydantic import ValidationError
 
 from experiments.cli import machine
-from experiments.config import schema
 from experiments.config.compose import compose
 from experiments.config.identity import identity_keys
 from experiments.config.run_files import Run
 from experiments.core.blocks import ConfigError
-from experiments.core.config import Component, OrderedGroup, TaskSettings
-from experiments.core.groups import GroupSettings
+from experiments.core.config import Component, OrderedGroup
 from experiments.methods.fixed import Fixed
 from experiments.runs.stack import Stack
 
@@ -27,19 +25,19 @@ class Blocks(Component):
     component: Literal["blocks"]
 
     @property
-    def groups(self) -> int:
+    def groups(self):
         return 6
 
 
 KINDS = {"heads": {"K": 8}, "slices": {"K": 16, "r": 0.75, "t0": 2.0, "delta": -0.5, "lambda0": 1e-2}}
 
 
-def configuration(gate: Component) -> schema.Config:
+def configuration(gate):
     """Make a configuration with these components. The task does not matter here."""
     return compose({"task": "cora"}).model_copy(update={"gate": gate})
 
 
-def test_a_kind_has_its_own_settings_or_those_of_the_block() -> None:
+def test_a_kind_has_its_own_settings_or_those_of_the_block():
     gate = Blocks.model_validate({"component": "blocks", "K": None, "kinds": KINDS})
     config = configuration(gate)
     assert [gate.K_of(group) for group in range(6)] == [8, 16] * 3
@@ -53,7 +51,7 @@ def test_a_kind_has_its_own_settings_or_those_of_the_block() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # no task has these components
-def test_settings_of_a_kind_are_part_of_the_identity_like_those_of_the_block() -> None:
+def test_settings_of_a_kind_are_part_of_the_identity_like_those_of_the_block():
     plain = configuration(Blocks.model_validate({"component": "blocks", "K": 8}))
     assert not [key for key in identity_keys(plain) if "kinds" in key], "as before there were kinds"
     config = configuration(Blocks.model_validate({"component": "blocks", "K": 8, "kinds": KINDS}))
@@ -71,26 +69,21 @@ def test_settings_of_a_kind_are_part_of_the_identity_like_those_of_the_block() -
         ({"K": 4, "kinds": {"heads": {"delta": 0.3}}}, "must be 0.5"),
     ],
 )
-def test_invalid_settings_of_kinds_are_refused(settings: dict[str, object], message: str) -> None:
+def test_invalid_settings_of_kinds_are_refused(settings, message):
     with pytest.raises(ValidationError, match=message):
         Blocks.model_validate({"component": "blocks", **settings})
 
 
-def test_a_fixed_model_has_at_most_the_candidates_of_each_kind() -> None:
+def test_a_fixed_model_has_at_most_the_candidates_of_each_kind():
     config = configuration(Blocks.model_validate({"component": "blocks", "K": 4, "kinds": {"slices": {"K": 16}}}))
     Fixed(name="fixed", count=[4, 9] * 3).check(config)
     with pytest.raises(ValueError, match=r"exceeds the gate\.K=4"):
         Fixed(name="fixed", count=[9, 4] * 3).check(config)
 
 
-def test_components_with_one_kind_of_groups_refuse_kinds() -> None:
-    with pytest.raises(ValueError, match="all its groups are alike"):
-        compose({"task": "cora"}, {"gate.kinds": {"heads": GroupSettings(K=3).model_dump()}})
-
-
-def test_the_memory_check_counts_the_candidates_of_every_kind() -> None:
+def test_the_memory_check_counts_the_candidates_of_every_kind():
     class Wide(Blocks):
-        def widths(self, task: TaskSettings) -> list[int]:
+        def widths(self, task):
             return [8, 64, 8]
 
     gate = {"component": "blocks", "K": 2, "kinds": {"heads": {"K": 60_000}}}

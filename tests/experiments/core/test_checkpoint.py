@@ -13,7 +13,7 @@ from waiting import leave_partial
 from experiments.core import checkpoint
 from experiments.core.paths import ROOT
 from experiments.core.reading import digest
-from ngn.files import write_atomically, write_tensors
+from ngn.files import write_tensors
 
 
 def write(folder, *steps, identity=None):
@@ -31,27 +31,41 @@ def test_two_checkpoints_are_kept_and_the_newest_is_loaded(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("harm", ["truncate", "flip", "remove", "garble", "folder", "folder of tensors"])
-def test_a_damaged_checkpoint_is_skipped_for_the_previous_one(tmp_path, harm, caplog):
+def described(**changed):
+    """A change of the facts in a JSON file."""
+    return lambda content: json.dumps({**json.loads(content), **changed}).encode()
+
+
+OTHER = {"null": b"null", "a list": b"[]", "half": b"{", "deep": b"[" * 100_000, "no text": b"\xff"}
+HARM = {
+    **{name: ("json", lambda content, other=other: other) for name, other in OTHER.items()},
+    "half the tensors": ("safetensors", lambda content: content[: len(content) // 2]),
+    "a flipped bit": ("safetensors", lambda content: content[:-1] + bytes([content[-1] ^ 1])),
+    "no tensors": ("safetensors", lambda content: None),
+    "a folder of tensors": ("safetensors", lambda content: "folder"),
+    "a folder": ("json", lambda content: "folder"),
+    "another step": ("json", described(step=39)),
+    "no meta": ("json", described(meta={})),
+    "another meta": ("json", described(meta={"seconds": 2.0})),
+    "no seal": ("json", lambda content: content.replace(b'"seal"', b'"other"')),
+}
+
+
+@pytest.mark.parametrize("name", HARM)
+def test_a_damaged_checkpoint_is_skipped_for_the_previous_one(tmp_path, name, caplog):
     write(tmp_path, 1, 2)
-    newest = tmp_path / "step-0000000002.safetensors"
-    content = newest.read_bytes()
-    if harm == "truncate":
-        newest.write_bytes(content[: len(content) // 2])
-    elif harm == "flip":
-        newest.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    elif harm == "remove":
-        newest.unlink()
-    elif "folder" in harm:
-        replaced = newest if "tensors" in harm else newest.with_suffix(".json")
-        replaced.unlink()
-        (replaced / "below").mkdir(parents=True)
-    else:
-        newest.with_suffix(".json").write_text("{")
+    end, harm = HARM[name]
+    file = tmp_path / f"step-0000000002.{end}"
+    content = harm(file.read_bytes())
+    file.unlink()
+    if content == "folder":
+        (file / "below").mkdir(parents=True)
+    elif content is not None:
+        file.write_bytes(content)
     step, tensors, _ = checkpoint.latest(tmp_path)
     assert (step, float(tensors["x"][0])) == (1, 1.0)
     assert "cannot be used" in caplog.text
-    assert newest.with_suffix(".json").exists(), "latest must remove nothing"
+    assert file.with_suffix(".json").exists(), "latest must remove nothing"
     checkpoint.remove_newer(tmp_path, step)
     assert sorted(tmp_path.iterdir()) == [tmp_path / f"step-0000000001.{end}" for end in ("json", "safetensors")]
     write(tmp_path, 2)
@@ -110,39 +124,6 @@ def test_an_interrupted_save_leaves_the_folder_as_it_was(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space"):
         write(tmp_path, 2)
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
-
-
-def test_write_atomically_replaces_a_file_only_with_replace(tmp_path):
-    target = tmp_path / "deep" / "x"
-    assert write_atomically(target, b"1")
-    assert not write_atomically(target, b"2")
-    assert target.read_bytes() == b"1"
-    assert write_atomically(target, b"3", replace=True)
-    assert target.read_bytes() == b"3"
-    assert [p.name for p in target.parent.iterdir()] == ["x"]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda facts: facts | {"step": 3900},
-        lambda facts: facts | {"meta": {}},
-        lambda facts: facts | {"meta": {"seconds": 2.0}},
-        lambda facts: {key: value for key, value in facts.items() if key != "seal"},
-        lambda facts: None,
-        lambda facts: [],
-        "[" * 100_000,
-        '"' + "x" * 20,
-        "\xff",
-    ],
-)
-def test_a_changed_json_file_is_skipped_for_the_previous_one(tmp_path, change, caplog):
-    write(tmp_path, 100, 200)
-    described = tmp_path / "step-0000000200.json"
-    text = change if isinstance(change, str) else json.dumps(change(json.loads(described.read_text())))
-    described.write_text(text)
-    assert checkpoint.latest(tmp_path)[0] == 100
-    assert "cannot be used" in caplog.text
 
 
 def test_an_invalid_tensor_file_is_skipped_though_its_digest_matches(tmp_path):

@@ -1,25 +1,21 @@
 """Signals stop a training once it has saved; a closed terminal is one of them."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from experiments.core import interrupt
-
-ROOT = Path(__file__).resolve().parents[3]
+from experiments.core.paths import ROOT
 
 
 @pytest.mark.parametrize("signum", interrupt.SIGNALS)
-def test_a_training_ends_after_its_step(signum: signal.Signals) -> None:
-    saved: list[bool] = []
+def test_a_training_ends_after_its_step(signum):
+    saved = []
 
-    def train() -> None:
+    def train():
         with interrupt.handled(), interrupt.deferred():
             signal.raise_signal(signum)
             saved.append(interrupt.requested())
@@ -30,7 +26,7 @@ def test_a_training_ends_after_its_step(signum: signal.Signals) -> None:
     assert stopped.value.status == 128 + signum
 
 
-def test_what_nohup_ignores_stays_ignored() -> None:
+def test_what_nohup_ignores_stays_ignored():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with interrupt.handled():
@@ -54,7 +50,7 @@ with interrupt.handled(), interrupt.deferred():
 """
 
 
-def test_a_closed_terminal_does_not_stop_the_saving(tmp_path: Path) -> None:
+def test_a_closed_terminal_does_not_stop_the_saving(tmp_path):
     mine, theirs = os.openpty()
     words = [sys.executable, "-c", PROGRAM, str(tmp_path / "checkpoint")]
     # setsid -c makes the terminal that of the program, so that closing it sends SIGHUP

@@ -1,23 +1,21 @@
-"""Image readers, the data root, manifests, and refusals."""
-
-from __future__ import annotations
+"""Image readers, the data root, manifests; damaged or wrong files are refused by name."""
 
 import hashlib
 import json
+import os
+import pickle
 
 import data_samples as samples
 import numpy as np
 import pytest
-from data_samples import read_cifar, read_mnist
+from data_samples import flip, read_cifar, read_cora, read_mnist, write_manifest
 
 from experiments.data import DataError, MissingData, cifar10, cora, data_root, mnist, sets
+from experiments.data import synthetic as made
 
 
 def test_a_data_root_that_is_one_folder_too_deep_is_noticed(tmp_path):
-    folder = tmp_path / "mnist"
-    folder.mkdir()
-    for name in mnist.FILES:
-        (folder / name).write_bytes(b"")
+    samples.put(folder := tmp_path / "mnist", dict.fromkeys(mnist.FILES, b""))
     with pytest.raises(MissingData, match=f"one folder too deep; type data_root={tmp_path}$"):
         sets.require_files("mnist", folder)
     sets.require_files("mnist", tmp_path)  # checks presence, reads nothing
@@ -112,3 +110,123 @@ def test_adopting_checks_the_structure_and_writes_a_manifest_that_load_accepts(t
     assert (len(data.train_images), len(data.test_images)) == (60_000, 10_000)
     assert data.info.provenance == "noise"
     assert set(json.loads((tmp_path / "mnist" / "manifest.json").read_text())["files"]) == set(full)
+
+
+def test_a_flipped_byte_is_noticed_in_every_file_and_named(tmp_path):
+    plain, _ = samples.mnist()
+    for files in (plain, samples.gzipped(plain)):
+        for name in files:
+            root = tmp_path / name
+            samples.put(root / "mnist", files)
+            flip(root / "mnist" / name, len(files[name]) // 2)
+            with pytest.raises(DataError) as caught:
+                read_mnist(root, samples.official(plain))
+            message = str(caught.value)
+            assert message.startswith(f"{root / 'mnist' / name}: ")
+            if files is plain:
+                assert "not the expected file" in message
+                assert samples.sha256(files[name]) in message
+                assert samples.sha256((root / "mnist" / name).read_bytes()) in message
+
+
+def test_the_manifest_of_a_root_vouches_for_a_substitute_and_is_named(tmp_path):
+    binary, *_ = samples.cifar()
+    samples.put(tmp_path / "cifar10", binary)
+    with pytest.raises(DataError, match=r"data_batch_1\.bin.*no official digest.*--adopt cifar10"):
+        read_cifar(tmp_path, cifar10.OFFICIAL)
+    write_manifest(tmp_path / "cifar10", "a substitute,\n  re-encoded")
+    assert read_cifar(tmp_path, cifar10.OFFICIAL).info.provenance == "a substitute, re-encoded"
+    flip(tmp_path / "cifar10" / "test_batch.bin")
+    with pytest.raises(DataError, match=r"test_batch\.bin: not the expected file \(manifest\.json sha256:"):
+        read_cifar(tmp_path, cifar10.OFFICIAL)
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ("{", "unreadable"),
+        ("[]", "must be an object"),
+        ('{"provenance": "x"}', "must be an object"),
+        ('{"provenance": "x", "files": {"a": "12"}}', "not a sha256"),
+        ('{"provenance": " ", "files": {}}', "provenance"),
+        (json.dumps({"provenance": "x" * 501, "files": {}}), "501 characters"),
+        (json.dumps({"provenance": "mine\x1b[2J", "files": {}}), r"control character U\+001B"),
+        ('{"provenance": "x", "files": {}, "files": {}}', "'files' stands there twice"),
+        ("[" * 100_000, "unreadable"),
+        (None, "no regular file"),
+    ],
+)
+def test_a_manifest_that_is_none_is_refused(tmp_path, content, fault):
+    files, _ = samples.mnist()
+    samples.put(tmp_path / "mnist", files | {"manifest.json": (content or "").encode()})
+    if content is None:
+        (tmp_path / "mnist" / "manifest.json").unlink()
+        os.mkfifo(tmp_path / "mnist" / "manifest.json")
+    with pytest.raises(DataError, match=rf"manifest\.json: .*{fault}"):
+        read_mnist(tmp_path, samples.official(files))
+
+
+MNIST, CIFAR, PYTHON, CORA = samples.mnist()[0], *samples.cifar()[:2], samples.cora()[0]
+INDEX = CORA["ind.cora.test.index"].split()
+READERS = {"mnist": read_mnist, "cifar10": read_cifar, "cora": read_cora}
+
+
+@pytest.mark.parametrize(
+    ("files", "name", "content", "fault"),
+    [
+        (MNIST, "train-images-idx3-ubyte", b"", "not an idx file"),
+        (MNIST, "train-images-idx3-ubyte", samples.idx(np.zeros((11, 28, 28))), r"\(11, 28, 28\)"),
+        (MNIST, "train-images-idx3-ubyte", samples.idx(np.zeros((12, 28, 28)))[:-1], "do not fit"),
+        (MNIST, "train-labels-idx1-ubyte", samples.idx(np.zeros((12, 1))), "not an idx file"),
+        (MNIST, "t10k-labels-idx1-ubyte", samples.idx(np.full(8, 10)), "a label is 10"),
+        (CIFAR, "data_batch_2.bin", CIFAR["data_batch_2.bin"][:-1], "records of 3073 bytes"),
+        (CIFAR, "data_batch_3.bin", b"\x0a" + CIFAR["data_batch_3.bin"][1:], "outside 0 to 9"),
+        (PYTHON, "data_batch_5", pickle.dumps([1], 2), "holds no uint8 data"),
+        (PYTHON, "data_batch_5", pickle.dumps({"data": np.zeros((5, 3072), np.uint8)}, 2), "holds no list of 5 labels"),
+        (CORA, "ind.cora.tx", samples.csr_pickle(np.eye(30, dtype=np.float32)), r"shape \(100, 30\) was expected"),
+        (CORA, "ind.cora.graph", pickle.dumps({0: [700]}, 2), "outside the 700 nodes"),
+        (CORA, "ind.cora.graph", pickle.dumps([1], 2), "no dictionary of lists"),
+        (CORA, "ind.cora.ally", pickle.dumps([1, 2], 2), "not None"),
+        (CORA, "ind.cora.test.index", b"\n".join(INDEX[:-1] + INDEX[:1]), "each once"),
+        (CORA, "ind.cora.test.index", b"one\n", "one node number per line"),
+    ],
+)
+def test_the_structure_is_checked_even_where_a_manifest_vouches(tmp_path, files, name, content, fault):
+    kind = {id(MNIST): "mnist", id(CORA): "cora"}.get(id(files), "cifar10")
+    place = tmp_path / kind / ("cifar-10-batches-py" if files is PYTHON else ".")
+    samples.put(place, files | {name: content})
+    write_manifest(tmp_path / kind)
+    with pytest.raises(DataError, match=f"{name}: .*{fault}"):
+        READERS[kind](tmp_path, {})
+
+
+def test_a_file_of_a_terabyte_is_not_taken_into_memory(tmp_path):
+    samples.put(tmp_path / "mnist", dict.fromkeys(mnist.FILES, b""))
+    os.truncate(tmp_path / "mnist" / next(iter(mnist.FILES)), 2**40)  # sparse
+    with pytest.raises(DataError, match="larger than any file of a data set"):
+        read_mnist(tmp_path, {})
+
+
+def test_images_are_reproducible_balanced_and_learnable():
+    first = made.images((3, 32, 32))
+    assert first.info == made.images((3, 32, 32)).info != made.images((1, 28, 28)).info
+    assert first.train_images.dtype == np.uint8
+    assert np.ptp(np.bincount(first.train_labels, minlength=10)) <= 1
+    # The nearest class mean separates the classes; chance is 0.1.
+    means = np.stack([first.train_images[first.train_labels == c].mean(axis=0) for c in range(10)])
+    distances = ((first.test_images[:, None] - means[None]) ** 2).sum(axis=(2, 3, 4))
+    assert (distances.argmin(axis=1) == first.test_labels).mean() > 0.9
+
+
+def test_a_graph_is_legal_and_learnable():
+    graph = made.graph()
+    assert graph.info == made.graph().info
+    source, target = graph.edge_index
+    pairs = set(zip(source.tolist(), target.tolist(), strict=True))
+    assert len(pairs) == len(source)
+    assert all(a != b and (b, a) in pairs for a, b in pairs)
+    np.testing.assert_array_equal(np.sort(np.concatenate([graph.train, graph.validation, graph.test])), np.arange(120))
+    # The majority class of the neighbours mostly equals the node's class; chance is 0.25.
+    votes = np.zeros((120, 4))
+    np.add.at(votes, (target, graph.labels[source]), 1)
+    assert (votes.argmax(axis=1) == graph.labels).mean() > 0.8

@@ -1,31 +1,31 @@
-"""Fetching from a local server: other addresses, digests, several processes, no network."""
-
-from __future__ import annotations
+"""Fetching from a local server and installing, and the command ``scripts/fetch_data.py``."""
 
 import hashlib
+import re
 import socket
-from collections.abc import Iterator
+from functools import partial
 
 import data_samples as samples
 import filelock
 import pytest
-from data_server import CONTENT, Server, origin_of, serving, silent
+from data_server import CONTENT, origin_of, remotes_of, serving, silent
 from waiting import leave_partial
 
-from experiments.data import DataError
+from experiments.data import DataError, cifar10, sets, tinystories
 from experiments.data import fetch as fetching
-from experiments.data.fetch import WORKING, fetch
+from experiments.data.fetch import WORKING, DataOrigin, fetch
+from scripts.fetch_data import main
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+def server():
     with serving() as running:
         yield running
 
 
 def test_a_file_is_fetched_once_and_then_left_alone(server, tmp_path):
     server.files["one.bin"] = CONTENT
-    steps: list[tuple[str, int, int | None]] = []
+    steps = []
     info, fetched = fetch("tiny", tmp_path, origin_of(server.url("one.bin")), lambda *step: steps.append(step))
     assert fetched
     assert info.provenance == "official files, digests checked"
@@ -51,22 +51,15 @@ def test_what_a_call_left_that_was_killed_at_its_end_is_removed(server, tmp_path
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_connection_that_ends_early_is_given_up(server, tmp_path):
-    server.files["one.bin"] = CONTENT
-    server.cuts = [1000]
-    with pytest.raises(DataError, match=rf"ended after 1000 of {len(CONTENT)} bytes"):
+@pytest.mark.parametrize("harm", ["cut", "changed"])
+def test_wrong_content_is_refused_and_not_kept(server, tmp_path, harm):
+    server.files["one.bin"] = CONTENT if harm == "cut" else CONTENT[:-1] + b"?"
+    server.cuts = [1000] if harm == "cut" else []
+    said = {"cut": rf"ended after 1000 of {len(CONTENT)} bytes", "changed": "wrong content.*%s.*%s"}[harm]
+    if harm == "changed":
+        said %= (samples.sha256(server.files["one.bin"]), samples.sha256(CONTENT))
+    with pytest.raises(DataError, match=said):
         fetch("tiny", tmp_path, origin_of(server.url("one.bin")), silent)
-    assert not list((tmp_path / "tiny" / WORKING).iterdir())
-
-
-def test_wrong_content_is_refused_and_not_kept(server, tmp_path):
-    server.files["one.bin"] = CONTENT[:-1] + b"?"
-    with pytest.raises(DataError) as caught:
-        fetch("tiny", tmp_path, origin_of(server.url("one.bin")), silent)
-    message = str(caught.value)
-    assert "wrong content" in message
-    assert samples.sha256(CONTENT) in message
-    assert samples.sha256(server.files["one.bin"]) in message
     assert [p.name for p in (tmp_path / "tiny").rglob("*") if p.is_file()] == [f"{WORKING}.lock"]
 
 
@@ -107,3 +100,97 @@ def test_the_digest_of_a_large_file_is_computed_once_until_the_file_changes(tmp_
     large.write_bytes(b"WEIGHTS")
     assert fetching.known_digest(large, notes).endswith("000")
     assert fetching.known_digest(small, notes).endswith("000")
+
+
+def test_mnist_is_unpacked_from_the_official_gzip_files(server, tmp_path):
+    files, _ = samples.mnist()
+    server.files = samples.gzipped(files)
+    read = partial(samples.read_mnist, official=samples.official(files))
+    origin = DataOrigin(remotes_of(server), lambda root: read(root).info, sets.install_mnist)
+    fetch("mnist", tmp_path, origin, silent)
+    assert {p.name for p in (tmp_path / "mnist").iterdir()} == set(files) | {f"{WORKING}.lock"}
+    assert fetch("mnist", tmp_path, origin, silent)[1] is False
+
+
+def cifar_origin(server):
+    server.files = {cifar10.BINARY_ARCHIVE: samples.tar_gz("cifar-10-batches-bin", samples.cifar()[0])}
+    install = sets.ORIGINS["cifar10"].install
+    return DataOrigin(remotes_of(server), lambda root: samples.read_cifar(root, {}).info, install)
+
+
+def test_cifar10_is_unpacked_with_a_manifest_that_names_the_archive(server, tmp_path):
+    origin = cifar_origin(server)
+    info, fetched = fetch("cifar10", tmp_path, origin, silent)
+    assert fetched
+    assert (
+        info.provenance == "official files, unpacked from cifar-10-binary.tar.gz (md5:c32a1d4ab5d03f1284b67883e8d87530)"
+    )
+    binary = samples.cifar()[0]
+    for name, content in binary.items():
+        assert (tmp_path / "cifar10" / "cifar-10-batches-bin" / name).read_bytes() == content
+    assert fetch("cifar10", tmp_path, origin, silent) == (info, False)
+    # After an interruption between the manifest and the files, the next call completes the installation.
+    for name in binary:
+        (tmp_path / "cifar10" / "cifar-10-batches-bin" / name).unlink()
+    (tmp_path / "cifar10" / "cifar-10-batches-bin").rmdir()
+    assert fetch("cifar10", tmp_path, origin, silent) == (info, True)
+
+
+def test_cifar10_does_not_replace_what_is_in_the_way(server, tmp_path):
+    origin = cifar_origin(server)
+    samples.put(tmp_path / "cifar10", {"manifest.json": b'{"provenance": "mine", "files": {}}'})
+    with pytest.raises(DataError, match=r"manifest\.json: is in the way"):
+        fetch("cifar10", tmp_path, origin, silent)
+    (tmp_path / "cifar10" / "manifest.json").unlink()
+    samples.put(tmp_path / "cifar10" / "cifar-10-batches-bin", {"data_batch_1.bin": b"mine"})
+    with pytest.raises(DataError, match="cifar-10-batches-bin: is in the way"):
+        fetch("cifar10", tmp_path, origin, silent)
+    assert (tmp_path / "cifar10" / "cifar-10-batches-bin" / "data_batch_1.bin").read_bytes() == b"mine"
+
+
+def test_every_data_set_has_secure_addresses_and_digests():
+    assert set(sets.ORIGINS) == set(sets.NAMES)
+    for origin in sets.ORIGINS.values():
+        assert bool(origin.remotes or origin.install is tinystories.install_from_hub) == (origin.by_hand is None)
+        for remote in origin.remotes:
+            assert remote.urls
+            urls = [url for url in remote.urls if not url.startswith("pip:")]
+            assert all(url.startswith("https://") and url.endswith(f"/{remote.file}") for url in urls)
+            assert re.fullmatch(r"md5:[0-9a-f]{32}|sha256:[0-9a-f]{64}", remote.digest)
+
+
+def test_the_script_fetches_reports_and_fails_with_a_status(server, tmp_path, capsys, monkeypatch):
+    server.files["one.bin"] = CONTENT
+    monkeypatch.setattr(sets, "NAMES", ("tiny", "gone"))
+    monkeypatch.setattr(
+        sets, "ORIGINS", {"tiny": origin_of(server.url("one.bin")), "gone": origin_of(server.url("nowhere"))}
+    )
+    assert main(["tiny", "--data-root", str(tmp_path)]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == f"tiny: fetched in {tmp_path} (official files, digests checked)\n"
+    assert "one.bin: 100 % of 1.0 MB" in shown.err
+    monkeypatch.setenv("NGN_DATA", str(tmp_path))
+    # One failing data set does not stop the others.
+    (tmp_path / "tiny" / "one.bin").unlink()
+    monkeypatch.setattr(sets, "USUAL", ("gone", "tiny"))
+    (tmp_path / "other").mkdir()
+    assert main(["--data-root", str(tmp_path / "other")]) == 1
+    shown = capsys.readouterr()
+    assert "HTTP 404" in shown.err
+    assert "tiny: fetched" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (["mnits"], "no data set 'mnits'; there are: mnist, cifar10, cora"),
+        (["--adopt", "mnist"], "belong together"),
+        (["--provenance", "x"], "belong together"),
+        (["cora", "--adopt", "mnist", "--provenance", "x"], "leave the other names out"),
+    ],
+)
+def test_a_wrong_command_line_ends_with_status_2(capsys, arguments, fault):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert fault in capsys.readouterr().err

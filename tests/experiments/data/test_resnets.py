@@ -1,10 +1,7 @@
 """The trained networks for CIFAR-10: conversion of the author's checkpoints, and what is refused."""
 
-from __future__ import annotations
-
 import os
 import pickle
-from pathlib import Path
 
 import data_samples as samples
 import numpy as np
@@ -27,18 +24,18 @@ def tiny(monkeypatch):
     monkeypatch.setattr(resnets, "NETWORKS", TINY)
 
 
-def made() -> dict[str, dict[str, np.ndarray]]:
+def made():
     rng = np.random.default_rng(4)
     return {
         name: {tensor: rng.normal(size=shape).astype(np.float32) for tensor, shape in SHAPES.items()} for name in TINY
     }
 
 
-def packed(weights: dict[str, dict[str, np.ndarray]]) -> dict[str, bytes]:
+def packed(weights):
     return {resnets.file_of(name): safetensors.numpy.save(each) for name, each in weights.items()}
 
 
-def read(root: Path, official: dict[str, str], adopting: bool = False) -> resnets.TrainedNetworks:
+def read(root, official, adopting=False):
     return resnets.read_folder(Folder(root, resnets.NAME, official, adopting))
 
 
@@ -51,23 +48,27 @@ def test_official_files_are_read_from_either_folder(tmp_path, folder):
     assert found.info.provenance == "official files, digests checked"
 
 
-@pytest.mark.parametrize("bias", [np.zeros(3), np.full(3, np.nan, np.float32)])
-def test_other_numbers_are_refused_even_where_a_manifest_would_follow(tmp_path, bias):
+def first_with(bias):
     weights = made()
     weights["one"]["linear.bias"] = bias
-    samples.put(tmp_path / resnets.NAME, packed(weights))
-    with pytest.raises(DataError, match=rf"{FIRST}: linear\.bias has values that are no finite float32"):
-        read(tmp_path, {}, adopting=True)
+    return packed(weights)[FIRST]
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff" * 64, packed(made())[FIRST][:-4]])
-def test_what_is_no_safetensors_is_refused(tmp_path, content):
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        (first_with(np.zeros(3)), r"linear\.bias has values that are no finite float32"),
+        (first_with(np.full(3, np.nan, np.float32)), r"linear\.bias has values that are no finite float32"),
+        *((content, "cannot be read as safetensors") for content in (b"", b"\xff" * 64, packed(made())[FIRST][:-4])),
+    ],
+)
+def test_what_is_no_weights_is_refused_even_where_a_manifest_would_follow(tmp_path, content, fault):
     samples.put(tmp_path / resnets.NAME, packed(made()) | {FIRST: content})
-    with pytest.raises(DataError, match=f"{FIRST}: cannot be read as safetensors"):
+    with pytest.raises(DataError, match=f"{FIRST}: {fault}"):
         read(tmp_path, {}, adopting=True)
 
 
-def checkpoint(path: Path, weights: dict[str, np.ndarray]) -> bytes:
+def checkpoint(path, weights):
     """The author's form: names of DataParallel, the score beside them, torch's format before 1.6."""
     state = {f"module.{name}": torch.from_numpy(array) for name, array in weights.items()}
     torch.save({"state_dict": state, "best_prec1": 90.0}, path, _use_new_zipfile_serialization=False)
@@ -88,7 +89,7 @@ def test_checkpoints_are_fetched_and_become_the_same_weights(tmp_path):
 
 
 class Hostile:
-    def __reduce__(self) -> tuple[object, ...]:
+    def __reduce__(self):
         return os.mkdir, ("made",)
 
 

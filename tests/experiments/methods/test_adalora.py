@@ -1,5 +1,7 @@
 """AdaLoRA through peft: used as peft documents, with any total, and resumed bit by bit."""
 
+import copy
+
 import pytest
 import torch
 from stopping import resumed
@@ -9,9 +11,10 @@ import ngn
 from experiments.methods.low_rank import AdaLoRA
 from experiments.methods.low_rank.adalora import AdaLoRALearner
 from experiments.models.trainer import StudyTrainer
+from experiments.tasks.language.base import tiny_base
 
 peft = pytest.importorskip("peft")
-transformers = pytest.importorskip("transformers")
+pytest.importorskip("transformers")
 
 TARGETS = [f"model.layers.{i}.self_attn.{kind}_proj" for i in range(2) for kind in "qv"]
 IDS = torch.randint(0, 50, (3, 12), generator=torch.Generator().manual_seed(0))
@@ -21,13 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:Futu
 
 
 def tiny():
-    shape = transformers.LlamaConfig(
-        vocab_size=50, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, bos_token_id=None, eos_token_id=None, pad_token_id=None,
-    )  # fmt: skip
-    with torch.random.fork_rng():
-        torch.manual_seed(4)
-        return transformers.LlamaForCausalLM(shape).requires_grad_(False)
+    return copy.deepcopy(tiny_base(torch.device("cpu")).model)
 
 
 def learner_of(total=5, start=4, steps=STEPS, **settings):

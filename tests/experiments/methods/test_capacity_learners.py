@@ -2,8 +2,10 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
+from learners import LEARNERS
 from modes import hard_output
 from stopping import resumed
 from structures import STRUCTURES, awake
@@ -162,9 +164,6 @@ def test_normalised_components_have_unit_rms(structure, seeds):
     learner.calibrate(x)
     with torch.no_grad():
         assert torch.allclose(learner(x), wanted)
-        hard = hard_output(learner, x)
-        for r in [None] if replicas is None else range(2):
-            assert torch.allclose(learner.deploy(r)(x), hard if r is None else hard[r])
     learner.before_step(0)
     assert learner.axes[0].rms is None
 
@@ -224,29 +223,29 @@ def test_l0_noise_depends_on_seed_and_step_and_closed_gates_can_reopen():
 # training
 
 
-CAPACITIES = {
-    "ste": lambda seeds, n: StraightThrough(K, t0=2.0, beta=(2.0, 2.0), replicas=n),
-    "l0": lambda seeds, n: HardConcrete(K, seeds),
-    "awnn": lambda seeds, n: AdaptiveWidth(K, 11, width=4.0, replicas=n),
-    "decay": lambda seeds, n: DecayGate(K, t0=2.0, normalise=True, replicas=n),
-    "decay-free": lambda seeds, n: DecayGate(K, boundary=False, replicas=n),
-}
-
-
-def trainer(method, seeds, **settings):
-    replicas = None if isinstance(seeds, int) else len(seeds)
-    bank = MLP.bank(K, seeds).double()
+def trainer(method, seeds, lr, how, **settings):
+    capacity = LEARNERS[method](None if isinstance(seeds, int) else len(seeds))
     made = PriorLearner if method == "awnn" else CapacityLearner
-    learner = made(ParallelModel(OrderedSum(bank, CAPACITIES[method](seeds, replicas))))
+    learner = made(ParallelModel(OrderedSum(MLP.bank(capacity.K, seeds).double(), capacity)))
     batches = FullBatches(Split(MLP.x(torch.float64), torch.arange(33, dtype=torch.float64).sin().view(11, 3)))
-    plan = TrainPlan(steps=30, lr=1e-2, lr_boundary=0.1, clip=0.5)
+    plan = TrainPlan(steps=30, lr=lr, lr_boundary=0.1, clip=0.5, **how)
     return StudyTrainer(learner, batches, Supervised(mean_squared_error), plan, progress="never", **settings)
 
 
-@pytest.mark.parametrize("method", CAPACITIES)
-def test_a_resumed_training_is_bit_equal_and_a_replica_trains_as_it_would_alone(method, tmp_path):
-    stack, _ = resumed(lambda **settings: trainer(method, [5, 2], **settings), tmp_path, 16)
-    (alone := trainer(method, 2)).fit()
+PLANS = [
+    {"optimizer": "adamw", "weight_decay": 0.1, "clip_scope": "separate"},
+    {"optimizer": "adam", "weight_decay": 0.1, "clip_scope": "body"},
+]
+
+
+@pytest.mark.parametrize(("method", "how"), [*((name, {}) for name in LEARNERS), *(("ngn", how) for how in PLANS)])
+def test_a_resumed_training_is_bit_equal_and_a_replica_trains_as_it_would_alone(method, how, tmp_path):
+    """The replicas differ in seed, settings and learning rate."""
+    rates = torch.tensor([1e-2, 1e-3], dtype=torch.float64)
+    stack, history = resumed(lambda **settings: trainer(method, [3, 8], rates, how, **settings), tmp_path, 16)
+    curves = (alone := trainer(method, 3, 1e-2, how)).fit().curves
     for (name, p), q in zip(stack.model.named_parameters(), alone.learner.model.parameters(), strict=True):
-        assert torch.allclose(p[1], q, atol=1e-10), name
-    assert torch.equal(stack.count()[1], alone.learner.count())
+        assert torch.allclose(p[0], q, atol=1e-10), name
+    assert torch.equal(stack.count()[0], alone.learner.count())
+    for name in ("t", "task"):
+        np.testing.assert_allclose(history.curves[name][:, 0], curves[name][:, 0], atol=1e-10)

@@ -1,13 +1,10 @@
 """The residual networks for CIFAR-10 compute what the paper describes, with the weights of the data set."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
-from torch import Tensor
 
 from experiments.data import DataError
 from experiments.models.cifar_resnet import CifarResNet, standardised, with_weights
@@ -16,7 +13,7 @@ from experiments.tasks.images.resnets import with_given_weights
 BLOCKS, WIDTHS = 2, (2, 4, 8)
 
 
-def made() -> dict[str, Tensor]:
+def made():
     rng = np.random.default_rng(6)
     # Variances have to be positive.
     return {
@@ -26,11 +23,11 @@ def made() -> dict[str, Tensor]:
     }
 
 
-def reference(x: Tensor, given: dict[str, Tensor]) -> Tensor:
+def reference(x, given):
     """The same network without modules, in float64."""
     state = {name: value.double() for name, value in given.items()}
 
-    def layer(h: Tensor, conv: str, norm: str, stride: int = 1) -> Tensor:
+    def layer(h, conv, norm, stride=1):
         h = F.conv2d(h, state[f"{conv}.weight"], stride=stride, padding=1)
         weight, bias, mean, variance = (
             state[f"{norm}.{part}"][:, None, None] for part in ("weight", "bias", "running_mean", "running_var")

@@ -1,17 +1,12 @@
 """AdamW with quantised moments learns as AdamW in float32 does, in a third of its memory, and resumes exactly."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from stopping import Stop, stop_after
-from torch import Tensor, nn
+from torch import nn
 
 import ngn
 from experiments.models.optim import EightBitAdamW
@@ -23,7 +18,7 @@ needs_torchao = pytest.mark.skipif(importlib.util.find_spec("torchao") is None, 
 
 
 @pytest.fixture
-def eager() -> Iterator[None]:
+def eager():
     """torchao compiles its update, which takes a minute."""
     before = torch.compiler.set_stance("force_eager")
     with before:
@@ -33,10 +28,10 @@ def eager() -> Iterator[None]:
 class Words:
     """Sequences in which each token follows from the one before, except for one in ten."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed):
         self.seed = seed
 
-    def at(self, index: int) -> Tensor:
+    def at(self, index):
         draw = torch.Generator().manual_seed(1000 * self.seed + index)
         rows = [torch.randint(64, (8,), generator=draw)]
         for _ in range(15):
@@ -45,7 +40,7 @@ class Words:
         return torch.stack(rows, 1)
 
 
-def llama(dtype: torch.dtype) -> Any:
+def llama(dtype):
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
@@ -56,12 +51,12 @@ def llama(dtype: torch.dtype) -> Any:
     return LlamaForCausalLM(shape).to(dtype)
 
 
-def loss(model: nn.Module, batch: Tensor) -> Tensor:
+def loss(model, batch):
     logits = model(input_ids=batch[:, :-1]).logits.float()
     return nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
 
 
-def trained(kind: Any, dtype: torch.dtype, seed: int = 0, **settings: Any) -> tuple[StudyTrainer, Tensor]:
+def trained(kind, dtype, seed=0, **settings):
     """Return the trainer and its task losses."""
     sizes = {f"model.layers.{n}.mlp": ngn.Width(8) for n in range(2)}
     learner = ngn.learn_sizes(llama(dtype), sizes, lambda0=1e-3)
@@ -74,7 +69,7 @@ def trained(kind: Any, dtype: torch.dtype, seed: int = 0, **settings: Any) -> tu
 @needs_torchao
 @pytest.mark.slow
 @pytest.mark.usefixtures("eager")
-def test_losses_are_those_of_adamw_in_float32_within_their_noise() -> None:
+def test_losses_are_those_of_adamw_in_float32_within_their_noise():
     pytest.importorskip("transformers")
     ends = {
         kind: torch.stack([trained(kind, dtype, seed)[1][-20:].mean() for seed in range(3)])
@@ -88,7 +83,7 @@ def test_losses_are_those_of_adamw_in_float32_within_their_noise() -> None:
 
 @needs_torchao
 @pytest.mark.usefixtures("eager")
-def test_it_resumes_exactly_from_a_checkpoint_of_quantised_moments(tmp_path: Path) -> None:
+def test_it_resumes_exactly_from_a_checkpoint_of_quantised_moments(tmp_path):
     pytest.importorskip("transformers")
 
     torch.manual_seed(1)
@@ -102,7 +97,7 @@ def test_it_resumes_exactly_from_a_checkpoint_of_quantised_moments(tmp_path: Pat
 
 
 @needs_torchao
-def test_a_number_of_the_body_takes_two_bytes_of_moments() -> None:
+def test_a_number_of_the_body_takes_two_bytes_of_moments():
     weight = nn.Parameter(torch.zeros(64, 256, dtype=torch.bfloat16))
     state = EightBitAdamW([{"params": [weight], "lr": 1e-3}]).blank_state(weight)
     held = [getattr(state[name], part) for name in ("exp_avg", "exp_avg_sq") for part in ("codes", "scale")]
@@ -111,7 +106,7 @@ def test_a_number_of_the_body_takes_two_bytes_of_moments() -> None:
     assert EightBitAdamW([{"params": [small], "lr": 1e-3}]).blank_state(small)["exp_avg"].dtype == torch.float32
 
 
-def refused(lr: Any = 1e-3, **settings: Any) -> None:
+def refused(lr=1e-3, **settings):
     model = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1))
     learner = ngn.learn_sizes(model, {"": ngn.Width(4)}, example=torch.ones(1, 2))
     batches, plan = (
@@ -122,13 +117,13 @@ def refused(lr: Any = 1e-3, **settings: Any) -> None:
     StudyTrainer(learner, batches, criterion, plan, progress="never", eight_bit=True, **settings).fit()
 
 
-def test_without_its_package_the_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_package_the_command_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "torchao.optim", None)
     with pytest.raises(ModuleNotFoundError, match="adamw8bit' needs torchao: pip install torchao"):
         refused()
 
 
 @pytest.mark.parametrize("settings", [{"lr": torch.tensor([1e-3, 1e-2])}, {"shrink": True}])
-def test_what_it_cannot_do_is_refused(settings: dict[str, Any]) -> None:
+def test_what_it_cannot_do_is_refused(settings):
     with pytest.raises(ValueError, match=r"one learning rate for all replicas.*shrink=False"):
         refused(**settings)

@@ -4,7 +4,6 @@ from unittest import mock
 
 import pytest
 import torch
-from torch import Tensor
 
 import ngn
 from experiments.models import state_space
@@ -18,7 +17,7 @@ BANKS = {
 }
 
 
-def loop(u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
+def loop(u, delta, A, B, C):
     """Compute the recurrence directly from its definition."""
     h, ys = u.new_zeros(len(u), *A.shape), []
     for t in range(u.shape[1]):
@@ -27,10 +26,10 @@ def loop(u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
     return torch.stack(ys, 1)
 
 
-def scan_arguments(N: int, dtype: torch.dtype = torch.float64, L: int = 7) -> list[Tensor]:
+def scan_arguments(N, dtype=torch.float64, L=7):
     source = torch.Generator().manual_seed(2)
 
-    def drawn(*shape: int) -> Tensor:
+    def drawn(*shape):
         return torch.randn(*shape, generator=source, dtype=torch.float64).to(dtype)
 
     values = [drawn(2, L, 5), drawn(2, L, 5).exp(), -drawn(N, 5).exp(), drawn(2, L, N), drawn(2, L, N)]

@@ -7,7 +7,6 @@ import torch
 
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
-from experiments.core.blocks import ConfigError
 from experiments.methods.fixed import fixed_size
 from experiments.models.depth import LayerStack, TanhBank
 from experiments.runs.phases import fixed_configuration
@@ -55,22 +54,6 @@ def test_layers_follow_the_papers_equation():
             total = total + weight * f
         h = total
     assert torch.allclose(CapacityLearner(LayerStack(layers))(x), h, atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("gate", "overrides", "named"),
-    [
-        ("layers", {"method.count": 3}, r"10 ordered group\(s\): use method.count=\[N,N,...\] with 10"),
-        ("chain", {"method.count": [3]}, "use method.count=N"),
-        ("layers", {"method.count": [11] + [1] * 9}, "exceeds the gate.K=10"),
-        ("layers", {"method.count": [0] + [1] * 9}, "needs gate.delta=-0.5"),
-        ("chain", {"method.count": 3, "schedule.lambda0_last": 1e-3}, "several boundaries"),
-        ("layers", {"method.count": [1] * 10, "schedule.lambda0_last": 1e-3, "schedule.lambda0": 0.0}, "lambda0=0"),
-    ],
-)
-def test_sizes_and_prices_that_do_not_fit_are_refused(gate, overrides, named):
-    with pytest.raises(ConfigError, match=named):
-        compose({"task": "twist", "gate": gate, "method": "fixed"}, overrides)
 
 
 def test_the_fixed_run_of_layers_does_not_depend_on_the_price():

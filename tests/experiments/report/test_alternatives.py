@@ -10,7 +10,7 @@ import record_samples as samples
 from experiments.analysis.collect import Reader
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.analysis.verdict import AGREES, DISAGREES, NOT_RUN
-from experiments.report import markdown
+from experiments.report import pages
 from experiments.report.alternatives import BothSettings, Pair
 from experiments.report.content import build_content
 from experiments.store.records import Store
@@ -68,8 +68,8 @@ def test_without_records_every_cell_of_an_alternative_is_a_dash(tmp_path: Path) 
         assert both.cells
         assert {pair.other.verdict.word for pair in both.cells} == {NOT_RUN}
         assert {pair.other.cell.text for pair in both.cells} == {"--"}
-        assert both.facts == both.disagreeing == both.test.judged == ()
-        assert both.test.missing > 0
+        assert both.facts == both.tested() == []
+        assert both.missing > 0
 
 
 def test_a_cell_stands_beside_that_of_the_stated_setting(tmp_path: Path) -> None:
@@ -84,9 +84,9 @@ def test_a_cell_stands_beside_that_of_the_stated_setting(tmp_path: Path) -> None
     assert (pair.stated.verdict.word, pair.other.verdict.word) == (DISAGREES, AGREES)
     assert pair.other.verdict.calibrated, "the setting was found by this table"
     assert pair.other.cell.run_ids == tuple(run.id for run in selected_runs(inferred(runs)))
-    (fact,) = [fact for fact in both.disagreeing if fact.words.other != DISAGREES]
-    assert (fact.cells.stated.fact, fact.words) == (pair.stated.fact, Pair(DISAGREES, AGREES))
-    page = markdown.PAGES["about_the_paper.md"](build_content(Reader(store)))
+    (fact,) = [cells.stated.fact for cells, words in both.facts if words == Pair(DISAGREES, AGREES)]
+    assert fact == pair.stated.fact
+    page = pages.PAGES["about_the_paper.md"](build_content(Reader(store)))
     assert re.search(r"^\| `datafourfullbody.beta15.t` \| 9.04 ± 0.03 ✗ \| 2.04 ± 0.03 \| 2.05 ", page, re.M)
     assert "`--`: no fact can be judged under both settings yet." in page, "of the other settings"
 

@@ -19,10 +19,9 @@ from experiments.analysis.collect import Problem, Reader
 from experiments.analysis.formats import DASH
 from experiments.analysis.reduce import Cell
 from experiments.core.paths import ROOT
-from experiments.report.answer import headline
+from experiments.report import pages
 from experiments.report.content import OwnContent, ReportContent, build_content
-from experiments.report.page import html, render
-from experiments.report.page.html import prose
+from experiments.report.pages import headline, prose, render
 from experiments.store.records import Store
 from experiments.studies import OWN
 from experiments.studies.budgets import BUDGETS
@@ -123,8 +122,8 @@ def test_text_of_records_is_never_markup(page_made: Made) -> None:
 def test_only_the_pages_own_script_may_run(page_made: Made) -> None:
     _, _, page = page_made
     (policy,) = [m["content"] for m in Elements(page).named("meta") if m.get("http-equiv") == "Content-Security-Policy"]
-    digest = base64.b64encode(hashlib.sha256(html.script().encode()).digest()).decode()
-    assert f"<script>{html.script()}</script>" in page
+    digest = base64.b64encode(hashlib.sha256(pages.script().encode()).digest()).decode()
+    assert f"<script>{pages.script()}</script>" in page
     assert f"'sha256-{digest}'" in policy
     assert policy.startswith("default-src 'none'")
 
@@ -150,8 +149,8 @@ def test_the_answer_comes_first(page_made: Made) -> None:
     for word, count in report.counts.items():
         assert f"{word} {count}" in text
     for group in report.disagreements:
-        for one in group.explanations:
-            assert (str(prose(one.line)) in first) == one.differs or not one.line
+        for one in group["explanations"]:
+            assert (str(prose(one["line"])) in first) == one["differs"] or not one["line"]
     order = [
         page.index(f'<section id="{name}"') for name in ("answer", "claims", "figures", "tables", "one_d", "settings")
     ]
@@ -180,4 +179,3 @@ def test_refused_records_of_our_own_rows_are_not_called_not_run() -> None:
     none = Cell((), {}, (refused,), None, DASH, 2)
     content = OwnContent(table, ((table.rows[0], (none,) * len(table.columns)),))
     assert content.absent == f"No usable record: {', '.join(table.rows[0].labels)}."
-    assert {problem for cell in content.cells.values() for problem in cell.problems} == {refused}

@@ -16,9 +16,9 @@ pytest.importorskip("jinja2", reason="needs Jinja2: pip install -e '.[paper]'")
 import own_records
 
 from experiments.methods import METHODS
-from experiments.report import markdown
-from experiments.report.answer import methods
+from experiments.report import pages
 from experiments.report.content import TEXTS, build_content
+from experiments.report.pages import methods
 from experiments.store.records import Store
 from experiments.studies import macros
 
@@ -42,21 +42,21 @@ def test_the_readme_counts_the_images_that_the_records_say_were_encoded_again() 
 
 def test_the_pages_of_no_records_say_so(tmp_path: Path) -> None:
     report = build_content(Reader(Store(tmp_path)))
-    pages = {name: render(report) for name, render in markdown.PAGES.items()}
-    lines = pages["results.md"].splitlines()
+    made = {name: render(report) for name, render in pages.PAGES.items()}
+    lines = made["results.md"].splitlines()
     assert [line for line in lines if line.startswith("| all |")] == ["| all |  |  |  |  | 519 | 519 |"]
     for table in macros():
-        assert pages["results.md"].count(f"- {table.title}:") == 1, table.title
-    assert "| `inferred` | as the text says | -- | -- | -- |" in pages["about_the_paper.md"]
-    assert "**" not in pages["about_the_paper.md"], "nothing is shown or inferred"
-    assert "| `datafourfullbody.beta15.t` | -- | 2.05" in pages["disagreements.md"]
+        assert made["results.md"].count(f"- {table.title}:") == 1, table.title
+    assert "| `inferred` | as the text says | -- | -- | -- |" in made["about_the_paper.md"]
+    assert "**" not in made["about_the_paper.md"], "nothing is shown or inferred"
+    assert "| `datafourfullbody.beta15.t` | -- | 2.05" in made["disagreements.md"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", markdown.PAGES)
+@pytest.mark.parametrize("name", pages.PAGES)
 def test_a_page_is_that_of_the_records(name: str) -> None:
     page = (ROOT / "docs" / name).read_text()
-    assert page == markdown.PAGES[name](own_records.report())
+    assert page == pages.PAGES[name](own_records.report())
     links = re.findall(r"\]\(([^)]+)\)", page)
     assert not [link for link in links if not (ROOT / "docs" / link.partition("#")[0]).exists()]
 

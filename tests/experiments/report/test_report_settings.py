@@ -9,8 +9,7 @@ import yaml
 
 from experiments.analysis.selection import Selection
 from experiments.core.paths import CONF
-from experiments.report.content import LICENCES
-from experiments.report.settings import settings_of
+from experiments.report.content import LICENCES, settings_of
 
 MARK = re.compile(r"# (not from the )?paper(: .|;|$)")
 GROUPS = ("task", "gate", "setting", "method")

@@ -172,7 +172,7 @@ def test_only_what_trains_is_compared() -> None:
     """The parts that name runs or read records come after ``runs`` in the order of imports."""
     assert all((ROOT / "experiments" / part / "__init__.py").is_file() for part in sources.READERS)
     assert sources.trains("experiments/runs/same.py")
-    assert not sources.trains("experiments/report/page/html.py")
+    assert not sources.trains("experiments/report/pages.py")
     assert not sources.trains("experiments/runs/sweeps/plan.py")
     assert not sources.trains("run.py")
-    assert (ROOT / "experiments" / "report" / "page" / "html.py").is_file()
+    assert (ROOT / "experiments" / "report" / "pages.py").is_file()

@@ -1,23 +1,9 @@
 """Trainings under a budget, where the learner moves the boundaries, against the plain trainer."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
-from kernel_cases import (
-    LEARNED,
-    Case,
-    assert_close_committed,
-    assert_same,
-    learned,
-    needs_kernel,
-    plan,
-    state,
-)
+from kernel_cases import LEARNED, assert_close_committed, assert_same, learned, needs_kernel, plan, state
 from stopping import resumed
 
 from experiments.models.kernels.trainer import KernelTrainer
@@ -29,7 +15,7 @@ from ngn.orders import Order
 pytestmark = needs_kernel
 
 
-def budgeted(case: Case, shares: list[float], K: int | None = 12, **settings: Any) -> BudgetLearner:
+def budgeted(case, shares, K=12, **settings):
     """Make one model per share of the parameters of 12 components. Boundaries start above the budget, or below it."""
     largest = BudgetLearner(case.learner(0, K=12).model, Budget(parameters="100%")).cost.full
     model = case.learner(list(range(len(shares))), K=K, **({"t0": 6.0} | settings)).model
@@ -38,7 +24,7 @@ def budgeted(case: Case, shares: list[float], K: int | None = 12, **settings: An
 
 @learned
 @pytest.mark.parametrize("clip", [0.003, None])
-def test_follows_the_plain_trainer(case: Case, clip: float | None) -> None:
+def test_follows_the_plain_trainer(case, clip):
     """Before and after the commit, for one size and for several that part on evidence."""
     how = plan(60, clip=clip)
     plain, fast = (budgeted(case, [0.3, 0.5, 1.0]) for _ in range(2))
@@ -57,13 +43,13 @@ def test_follows_the_plain_trainer(case: Case, clip: float | None) -> None:
 
 
 @pytest.mark.parametrize("kind", ["annealed", "matryoshka", "nested_dropout"])
-def test_changing_weights_are_those_of_each_step(kind: str, tmp_path: Path) -> None:
+def test_changing_weights_are_those_of_each_step(kind, tmp_path):
     """Before and after the commit, and after an interruption."""
     case, how, order = LEARNED["bank"], plan(60), {"order": Order(kind, seeds=[0, 1, 2])}
     plain = budgeted(case, [0.3, 0.5, 1.0], **order)
     a = case.train(StudyTrainer, plain, how)
 
-    def trainer(**settings: Any) -> StudyTrainer:
+    def trainer(**settings):
         return case.trainer(KernelTrainer, budgeted(case, [0.3, 0.5, 1.0], **order), how, **settings)
 
     fast, b = resumed(trainer, tmp_path, 40)
@@ -74,17 +60,17 @@ def test_changing_weights_are_those_of_each_step(kind: str, tmp_path: Path) -> N
 
 @learned
 @pytest.mark.parametrize("cut", [20, 70])
-def test_resuming_changes_nothing(case: Case, cut: int, tmp_path: Path) -> None:
+def test_resuming_changes_nothing(case, cut, tmp_path):
     """Before and after the commit."""
 
-    def trainer(**settings: Any) -> StudyTrainer:
+    def trainer(**settings):
         return case.trainer(KernelTrainer, budgeted(case, [0.3, 0.6]), plan(75), chunk=3, **settings)
 
     resumed(trainer, tmp_path, cut)
 
 
 @pytest.mark.parametrize("t0", [1e-4, 6.0])
-def test_without_a_preset_number(t0: float) -> None:
+def test_without_a_preset_number(t0):
     """Components are allocated as the limit rises to the budget, or are all there from the start."""
     case, how = LEARNED["bank"], plan(60)
     plain, fast = (budgeted(case, [0.9, 0.3], K=None, t0=t0) for _ in range(2))
@@ -95,7 +81,7 @@ def test_without_a_preset_number(t0: float) -> None:
     assert_close_committed(plain, fast, 1e-5)
 
 
-def test_no_replica_depends_on_the_others() -> None:
+def test_no_replica_depends_on_the_others():
     case, how = LEARNED["bank"], plan(60)
     stack, alone = budgeted(case, [0.3, 0.5]), budgeted(case, [0.3])
     case.train(KernelTrainer, stack, how)

@@ -1,15 +1,11 @@
 """Building, caching and calling the kernels' libraries."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os
 import select
 import subprocess
 import threading
-from pathlib import Path
-from typing import BinaryIO
 
 import pytest
 import torch
@@ -21,7 +17,7 @@ from experiments.models.kernels.libraries import FOLDER, Library, library, struc
 from experiments.models.kernels.supported import unsupported
 
 
-def fake_compiler(folder: Path, body: str) -> Path:
+def fake_compiler(folder, body):
     script = folder / "fake-c++"
     script.write_text(f'#!/bin/sh\nif [ "$1" = --version ]; then echo fake 1.0; exit 0; fi\n{body}\n')
     script.chmod(0o755)
@@ -29,9 +25,7 @@ def fake_compiler(folder: Path, body: str) -> Path:
 
 
 @pytest.mark.parametrize("why", ["missing", "failing", "useless"])
-def test_without_a_working_compiler_the_plain_trainer_is_used(
-    why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_without_a_working_compiler_the_plain_trainer_is_used(why, tmp_path, monkeypatch, caplog):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     if why == "missing":
         monkeypatch.setenv("CXX", "no-such-compiler")
@@ -53,7 +47,7 @@ def test_without_a_working_compiler_the_plain_trainer_is_used(
         library.cache_clear()
 
 
-def test_compilers_are_found_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_compilers_are_found_by_name(monkeypatch, tmp_path):
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BuildError, match=r"looked for c\+\+, g\+\+, clang\+\+"):
@@ -63,13 +57,13 @@ def test_compilers_are_found_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert compiler() == str(tmp_path / "clang++")
 
 
-def test_a_timed_out_compiler_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_timed_out_compiler_leaves_no_process(tmp_path, monkeypatch):
     """A compiler driver starts the compiler as a child process, which would run on alone."""
     fifo = tmp_path / "held open by the child"
     os.mkfifo(fifo)
-    held: list[BinaryIO] = []
+    held = []
 
-    def out_of_time(process: subprocess.Popen[str], timeout: float) -> None:
+    def out_of_time(process, timeout):
         held.append(fifo.open("rb", buffering=0))  # waits until the child has opened it
         raise subprocess.TimeoutExpired(process.args, timeout)
 
@@ -82,7 +76,7 @@ def test_a_timed_out_compiler_leaves_no_process(tmp_path: Path, monkeypatch: pyt
         assert end.read() == b""
 
 
-def test_many_builders_compile_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_builders_compile_once(tmp_path, monkeypatch):
     log = tmp_path / "calls"
     body = f'echo call >> "{log}"\nfor last; do :; done\necho library > "$last"'
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -91,7 +85,7 @@ def test_many_builders_compile_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     source.write_text("int x;")
     (cache := tmp_path / "ngn" / "lib").mkdir(parents=True)
     leave_partial(cache / "some.so")
-    built: list[Path] = []
+    built = []
     together = [threading.Thread(target=lambda: built.append(build_kernel(source))) for _ in range(6)]
     for thread in together:
         thread.start()
@@ -111,7 +105,7 @@ def test_many_builders_compile_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @needs_kernel
 @pytest.mark.parametrize("damage", ["cut", "zeroed", "empty", "without its digest", "with another digest"])
-def test_a_damaged_library_is_compiled_again(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_library_is_compiled_again(damage, tmp_path, monkeypatch):
     """Loading half a library would end the process with SIGBUS."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     source = tmp_path / "some.cpp"
@@ -128,9 +122,9 @@ def test_a_damaged_library_is_compiled_again(damage: str, tmp_path: Path, monkey
     assert hashlib.sha256(path.read_bytes()).hexdigest() == digest.read_text()
 
 
-def test_a_struct_follows_its_declaration() -> None:
+def test_a_struct_follows_its_declaration():
     made = struct_type("int64_t n, count; double rate; const float *x, *y; int64_t *touched", 48)
-    assert [(name, kind.__name__) for name, kind in made._fields_] == [  # type: ignore[misc]
+    assert [(name, kind.__name__) for name, kind in made._fields_] == [
         ("n", "c_long"), ("count", "c_long"), ("rate", "c_double"),
         ("x", "c_void_p"), ("y", "c_void_p"), ("touched", "c_void_p"),
     ]  # fmt: skip
@@ -149,7 +143,7 @@ extern "C" int64_t ngn_job_size() { return sizeof(Job); }
 
 
 @needs_kernel
-def test_a_library_with_another_struct_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_with_another_struct_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     source = tmp_path / "wrong.cpp"
     source.write_text(WRONG)
@@ -161,7 +155,7 @@ def test_a_library_with_another_struct_is_refused(tmp_path: Path, monkeypatch: p
 
 @needs_kernel
 @pytest.mark.parametrize("name", [path.stem for path in FOLDER.glob("*.cpp")])
-def test_values_must_match_the_fields_of_the_struct(name: str) -> None:
+def test_values_must_match_the_fields_of_the_struct(name):
     """A missing field would be a null pointer."""
     compiled = library(name)
     assert compiled is not None

@@ -1,7 +1,5 @@
 """The corpora: their questions and prompts, scores on the edge cases of official rules, and gold answers."""
 
-from __future__ import annotations
-
 import os
 
 import pytest
@@ -57,7 +55,7 @@ def test_prompts_and_answers():
 HEADER = ("No.", "School/Club Team", "Year and Town", "Town", "O'Brien")
 
 
-def sql(conditions=((0, "=", "3"), (1, "=", "Butler CC (KS)")), column=3, aggregate="") -> Example:
+def sql(conditions=((0, "=", "3"), (1, "=", "Butler CC (KS)")), column=3, aggregate=""):
     query = Query(column, aggregate, conditions, HEADER)
     return Example("", query.text(), query, "")
 
@@ -71,46 +69,39 @@ def test_the_canonical_text():
     assert Query(0, "COUNT", (), HEADER).text() == "SELECT COUNT(No.) FROM table"
 
 
-@pytest.mark.parametrize(
-    "prediction",
-    [
-        "SELECT Town FROM table WHERE School/Club Team = 'Butler CC (KS)' AND No. = '3'",  # conditions are a set
-        "select  town from TABLE where no.='3' and school/club team = 'BUTLER cc (ks)';",
-        'SELECT "Town" FROM table WHERE `No.` = "3" AND School/Club Team = "Butler CC (KS)"',
-        "SELECT Town FROM table WHERE No. = 3 AND School/Club Team = Butler CC (KS)",
-        GOLD + "\nSELECT something else",
-        GOLD + "; DROP",
-    ],
-)
-def test_forms_of_the_same_query_match(prediction):
-    assert wikisql.score(prediction, sql()) == {"exact_match": 1, "string_match": 0}
+SAME = [
+    "SELECT Town FROM table WHERE School/Club Team = 'Butler CC (KS)' AND No. = '3'",  # conditions are a set
+    "select  town from TABLE where no.='3' and school/club team = 'BUTLER cc (ks)';",
+    'SELECT "Town" FROM table WHERE `No.` = "3" AND School/Club Team = "Butler CC (KS)"',
+    "SELECT Town FROM table WHERE No. = 3 AND School/Club Team = Butler CC (KS)",
+    GOLD + "\nSELECT something else",
+    GOLD + "; DROP",
+]
+OTHER = [
+    "",
+    "Town",
+    "SELECT Town",
+    "SELECT Town FROM table",
+    "SELECT Town FROM table WHERE",
+    "SELECT Town FROM table WHERE No. = '3'",
+    "SELECT Town FROM table WHERE No. > '3' AND School/Club Team = 'Butler CC (KS)'",
+    "SELECT Town FROM table WHERE No. = '4' AND School/Club Team = 'Butler CC (KS)'",
+    "SELECT COUNT(Town) FROM table WHERE No. = '3' AND School/Club Team = 'Butler CC (KS)'",
+    "SELECT Year and Town FROM table WHERE No. = '3' AND School/Club Team = 'Butler CC (KS)'",
+    "SELECT Town FROM other WHERE No. = '3' AND School/Club Team = 'Butler CC (KS)'",
+    "SELECT Town FROM table WHERE Unknown = '3' AND School/Club Team = 'Butler CC (KS)'",
+    GOLD + " AND Town = 'x'",
+    GOLD + " LIMIT 1",
+    "The answer: " + GOLD,
+]
 
 
-@pytest.mark.parametrize(
-    "prediction",
-    [
-        "",
-        "Town",
-        "SELECT Town",
-        "SELECT Town FROM table",
-        "SELECT Town FROM table WHERE",
-        "SELECT Town FROM table WHERE No. = '3'",
-        "SELECT Town FROM table WHERE No. > '3' AND School/Club Team = 'Butler CC (KS)'",
-        "SELECT Town FROM table WHERE No. = '4' AND School/Club Team = 'Butler CC (KS)'",
-        "SELECT COUNT(Town) FROM table WHERE No. = '3' AND School/Club Team = 'Butler CC (KS)'",
-        "SELECT Year and Town FROM table WHERE No. = '3' AND School/Club Team = 'Butler CC (KS)'",
-        "SELECT Town FROM other WHERE No. = '3' AND School/Club Team = 'Butler CC (KS)'",
-        "SELECT Town FROM table WHERE Unknown = '3' AND School/Club Team = 'Butler CC (KS)'",
-        GOLD + " AND Town = 'x'",
-        GOLD + " LIMIT 1",
-        "The answer: " + GOLD,
-    ],
-)
-def test_other_queries_do_not(prediction):
-    assert wikisql.score(prediction, sql()) == {"exact_match": 0, "string_match": 0}
+@pytest.mark.parametrize(("prediction", "exact"), [*((each, 1) for each in SAME), *((each, 0) for each in OTHER)])
+def test_forms_of_the_same_query_match_and_others_do_not(prediction, exact):
+    assert wikisql.score(prediction, sql()) == {"exact_match": exact, "string_match": 0}
 
 
-def spider_example(query: str) -> Example:
+def spider_example(query):
     return Example("", query, query, "")
 
 

@@ -1,16 +1,19 @@
-"""Export learned models to peft, and to adapter files; terms of the three maps that are one in GPT-NeoX."""
+"""Export learned models to peft, and to adapter files; terms of the three maps that are one in GPT-NeoX; the script."""
 
 import dataclasses
 import json
+import runpy
 
 import pytest
 import torch
 from torch import nn
 
 import ngn
+from experiments.cli import app
+from experiments.core.paths import ROOT
 from experiments.models.adapter import attach_adapters
 from experiments.tasks.language import export
-from experiments.tasks.language.base import PretrainedModel, tiny_base
+from experiments.tasks.language.base import tiny_base
 from experiments.tasks.language.fused import FUSED, SplitMap, join_maps
 
 peft = pytest.importorskip("peft")
@@ -121,7 +124,7 @@ def test_adapters_are_read_back(kind, tmp_path):
 
 
 @pytest.fixture
-def neox() -> PretrainedModel:
+def neox():
     model = base("neox")
     for name, p in model.named_parameters():  # transformers starts them at zero
         if name.endswith("bias"):
@@ -161,3 +164,41 @@ def test_stock_peft_reads_the_terms_as_those_of_one_map(neox, tmp_path):
     ranks = export.write_peft(small, tmp_path, "the/base")
     assert list(ranks.values()) == [3, 3]
     assert export.check_peft(tmp_path, apart.shared_copy(), small, IDS) < 1e-6
+
+
+RUNS = {
+    "ngn": (["gate=lora", "phases=[grown]", "gate.t0=2.2"], "with peft logits differ by"),
+    "adalora": (["gate=lora", "method=adalora", "method.target=3"], "3 terms"),
+    "adapter": (["gate=adapter", "phases=[grown]", "gate.t0=2.2"], "units behind"),
+    "uniform": (["gate=lora", "method=uniform", "method.target=3"], "3 terms"),
+    "prune": (["gate=prune", "gate.target=both"], "parameters of 23,744; read back"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_is_exported(name, tmp_path, monkeypatch, capsys):
+    words, expected = RUNS[name]
+    line = ["task=wikisql_easy", "profile=smoke", "progress=never", "save=deployed", f"results={tmp_path}/results"]
+    folders = [f"hydra.sweep.dir={tmp_path}/multirun", f"hydra.run.dir={tmp_path}/run"]
+    monkeypatch.setattr("sys.argv", ["run.py"])
+    assert app.main([*line, *words, *folders]) == 0
+    (record,) = (tmp_path / "results").rglob("*.json")
+    modes = {path.stat().st_mode for path in record.parent.iterdir()}
+    assert len(modes) == 1, "models can be read by whom records can"
+    export = runpy.run_path(str(ROOT / "scripts" / "export_model.py"))["main"]
+    capsys.readouterr()
+    out = tmp_path / "out"
+    assert export([str(record), str(out)]) == 0
+    said = capsys.readouterr().out
+    assert expected in said
+    assert ("with peft logits differ by" in said) == (name not in ("adapter", "prune"))
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    if name == "prune":
+        assert {"config.json", "model.safetensors", "tokenizer.json"} <= before.keys()
+    else:
+        assert {path.suffix for path in out.iterdir()} == {".json", ".safetensors", ""}
+    assert export([str(record), str(out)]) == 2, "an export must not mix with another"
+    assert "out: exists and is not an empty folder" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    assert export([str(tmp_path / "none.json"), str(out)]) == 2

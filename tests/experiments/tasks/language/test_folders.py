@@ -3,7 +3,6 @@
 import re
 import resource
 import signal
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,7 +13,7 @@ from experiments.tasks.language.base import byte_tokenizer
 from experiments.tasks.language.folders import SUMS, ExportError, check_sums, new_folder
 
 
-def fill(path: Path, content: str = "x") -> None:
+def fill(path, content="x"):
     with new_folder(path) as folder:
         for name in ("a", "b/c"):
             (folder / name).parent.mkdir(exist_ok=True)
@@ -54,7 +53,7 @@ WRITERS = {
 
 @pytest.mark.parametrize("writer", WRITERS)
 def test_a_full_disk_is_named_and_leaves_nothing(tmp_path, writer):
-    def starved() -> None:
+    def starved():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
         try:

@@ -1,7 +1,5 @@
 """Packed sequences, batched generation and perplexity equal the results for single sequences."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -10,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from experiments.core.blocks import ConfigError
-from experiments.tasks.language.base import PretrainedModel, tiny_base
+from experiments.tasks.language.base import tiny_base
 from experiments.tasks.language.generation import cut_at_stop, generate_greedy
 from experiments.tasks.language.packing import pack, token_losses, use_by_sequence
 from experiments.tasks.language.perplexity import perplexity, perplexity_chunks
@@ -19,11 +17,11 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
-def base() -> PretrainedModel:
+def base():
     return tiny_base(CPU)
 
 
-def sequences(base: PretrainedModel, count: int = 5) -> list[tuple[list[int], list[int]]]:
+def sequences(base, count=5):
     draw = torch.Generator().manual_seed(3)
     lengths = torch.randint(2, 30, (count, 2), generator=draw).tolist()
     return [tuple(torch.randint(0, 256, (n,), generator=draw).tolist() for n in pair) for pair in lengths]
@@ -80,7 +78,7 @@ def test_what_looks_back_less_is_refused_where_that_matters():
 def test_a_batch_gives_each_prompt_its_single_answer(base, rows):
     prompts = [base.tokenizer(text)["input_ids"] for text in ("a", "what is it?", "bb", "a longer one than the others")]
     alone = [generate_greedy(base.model, base, [prompt], longest=12)[0] for prompt in prompts]
-    done: list[int] = []
+    done = []
     assert generate_greedy(base.model, base, prompts, longest=12, rows=rows, answered=done.append) == alone
     assert done == [*range(rows, len(prompts), rows), len(prompts)]
     expected = base.model.generate(
@@ -92,7 +90,7 @@ def test_a_batch_gives_each_prompt_its_single_answer(base, rows):
 class Scripted(torch.nn.Module):
     """A model that writes given texts for any prompt. The first byte of the prompt selects the text."""
 
-    def __init__(self, base: PretrainedModel, texts: dict[str, str]) -> None:
+    def __init__(self, base, texts):
         super().__init__()
         ids = {text: base.tokenizer(text)["input_ids"] for pair in texts.items() for text in pair}
         self.script = {ids[key][0]: ids[text] for key, text in texts.items()}
@@ -110,7 +108,7 @@ class Scripted(torch.nn.Module):
         self.at += 1
         return type("Output", (), {"logits": logits})
 
-    def keep(self, rows: torch.Tensor) -> None:
+    def keep(self, rows):
         self.rows = [self.rows[row] for row in rows.tolist()]
 
 

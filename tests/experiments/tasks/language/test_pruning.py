@@ -1,37 +1,28 @@
 """Structured pruning of small Llama and GPT-NeoX models: scores, orders, pruned weights, and mixed batches."""
 
-from __future__ import annotations
-
 import copy
 import functools
-from collections.abc import Callable
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import ngn
 from experiments.config.compose import compose
-from experiments.core.groups import GroupSettings
 from experiments.tasks import make_task
-from experiments.tasks.language import WikiSQLEasy, pruning
+from experiments.tasks.language import pruning
 from experiments.tasks.language.base import PretrainedModel, tiny_base
 from experiments.tasks.language.components import PruneComponent
 from experiments.tasks.language.export import ExportError, logit_difference
 from experiments.tasks.language.packing import pack, token_losses, use_by_sequence
 from experiments.tasks.language.perplexity import documents
-from experiments.tasks.language.task import AdaptationTask
 from ngn.schedules import shape_at
 
 CPU = torch.device("cpu")
-KINDS = {"heads": GroupSettings(K=2, t0=1.0), "ffn": GroupSettings(K=4, t0=3.0)}
 
 
 @functools.cache
-def base_of(family: str) -> PretrainedModel:
+def base_of(family):
     tiny = tiny_base(CPU)
     if family == "llama":
         return tiny
@@ -50,23 +41,19 @@ def base_of(family: str) -> PretrainedModel:
     return PretrainedModel(model, tiny.tokenizer, tiny.info, tiny.end)
 
 
-def made(family: str = "llama", target: str = "both", **settings: Any) -> tuple[AdaptationTask, Any]:
-    kinds = {kind: KINDS[kind] for kind in (("heads", "ffn") if target == "both" else (target,))}
-    own = {key: settings.pop(key) for key in [*settings] if key in PruneComponent.model_fields}
-    gate = PruneComponent(
-        component="prune", K=16, r=1.0, t0=15.0, kinds=kinds, target=target, **{"backbone": "updated", **own}
-    )
-    task = WikiSQLEasy(name="wikisql_easy", max_new_tokens=12, perplexity_tokens=64, **settings)
-    train = SimpleNamespace(batch=8, optimizer="adam")
-    config: Any = SimpleNamespace(
-        task=task, gate=gate, profile="smoke", data_root=None, model=None, train=train, method=None, progress="never"
-    )
-    made_task = AdaptationTask(config.task, config, CPU)
-    made_task.base = base_of(family)
-    return made_task, config
+def made(family="llama", target="both", **settings):
+    def whole(key):
+        return key if "." in key else f"gate.{key}" if key in PruneComponent.model_fields else f"task.{key}"
+
+    own = {whole(key): value for key, value in settings.items()}
+    usual = {"gate.target": target, "gate.backbone": "updated", "task.max_new_tokens": 12, "task.perplexity_tokens": 64}
+    config = compose({"task": "wikisql_easy", "gate": "prune", "profile": "smoke"}, usual | own | {"progress": "never"})
+    task = make_task(config, CPU)
+    task.base = base_of(family)
+    return task, config
 
 
-def built(task: AdaptationTask, config: Any, counts: list[int] | None = None) -> nn.Module:
+def built(task, config, counts=None):
     """The trained model, with all gates practically open, or with gates of these counts."""
 
     if counts is None:
@@ -74,19 +61,19 @@ def built(task: AdaptationTask, config: Any, counts: list[int] | None = None) ->
     return task.model(config.gate, 0, lambda group: ngn.FixedCount(counts[group], r=1.0))
 
 
-def started(config: Any, counts: list[int]) -> Callable[[int], ngn.CountGate]:
+def started(config, counts):
     """Gates with boundaries at ``counts``."""
     return lambda group: ngn.CountGate(config.gate.K_of(group), t0=max(counts[group] - 1.0, 0.1), r=1.0)
 
 
-def logits(model: nn.Module) -> Tensor:
+def logits(model):
     with torch.no_grad():
         return model(input_ids=torch.arange(1, 25).reshape(2, 12)).logits
 
 
 @pytest.mark.parametrize("family", ["llama", "neox"])
 @pytest.mark.parametrize("rank_by", ["index", "wanda", "random"])
-def test_the_full_model_is_the_original_in_any_order(family: str, rank_by: str) -> None:
+def test_the_full_model_is_the_original_in_any_order(family, rank_by):
     task, config = made(family, rank_by=rank_by)
     model = built(task, config)
     assert torch.allclose(logits(model), logits(task.base.model), atol=1e-6)
@@ -98,7 +85,7 @@ def test_the_full_model_is_the_original_in_any_order(family: str, rank_by: str) 
 
 @pytest.mark.parametrize("family", ["llama", "neox"])
 @pytest.mark.parametrize("counts", [[1, 3, 2, 2], [2, 1, 1, 4]])
-def test_what_is_deployed_is_the_hard_prefix_and_says_what_is_left(family: str, counts: list[int]) -> None:
+def test_what_is_deployed_is_the_hard_prefix_and_says_what_is_left(family, counts):
     task, config = made(family, backbone="frozen")
     model = task.model(config.gate, 0, started(config, counts))
     learner = ngn.CapacityLearner(model)
@@ -112,17 +99,12 @@ def test_what_is_deployed_is_the_hard_prefix_and_says_what_is_left(family: str, 
     assert kept == {"early": [expected[0], attention + ffn], "middle": [expected[1], attention + ffn], "late": [0, 0]}
 
 
-def test_a_trained_backbone_is_the_model_after_a_plain_loop_and_then_frozen() -> None:
-    choices = {"task": "wikisql_easy", "gate": "prune", "profile": "smoke"}
-    own = {"gate.backbone": "trained", "train.epochs": None, "train.steps": 4, "progress": "never"}
-    config = compose(choices, own)
-    task = make_task(config, CPU)
-    assert isinstance(task, AdaptationTask)
-    assert isinstance(config.gate, PruneComponent)
+def test_a_trained_backbone_is_the_model_after_a_plain_loop_and_then_frozen():
+    task, config = made(backbone="trained", **{"train.epochs": None, "train.steps": 4})
     model = task.model(config.gate, 0, started(config, [31] * config.gate.groups))
 
     plain = copy.deepcopy(task.base.model).requires_grad_(True).train()
-    rate = float(config.train.lr)  # type: ignore[arg-type]
+    rate = float(config.train.lr)
     optimizer, batches = torch.optim.Adam(plain.parameters(), lr=rate), task.batches(config.train, 0)
     for step in range(4):
         for group in optimizer.param_groups:
@@ -140,13 +122,13 @@ def test_a_trained_backbone_is_the_model_after_a_plain_loop_and_then_frozen() ->
 
 
 @pytest.mark.parametrize("family", ["llama", "neox"])
-def test_wandas_scores_are_those_of_single_weights_in_double_precision(family: str) -> None:
+def test_wandas_scores_are_those_of_single_weights_in_double_precision(family):
     base = base_of(family)
     parts = pruning.prunable_parts(base, ["heads", "ffn"])
     batches = [pack([([1, 2, 3], [4, 5]), ([7], [8, 9])], CPU), pack([([11, 12], [13])], CPU)]
     found = pruning.wanda_scores(base.model, [part.map for part in parts], batches)
 
-    inputs: dict[str, list[Tensor]] = {part.map: [] for part in parts}
+    inputs = {part.map: [] for part in parts}
     for part in parts:
         linear = base.model.get_submodule(part.map)
         linear.register_forward_pre_hook(lambda _, args, name=part.map: inputs[name].append(args[0].double()))
@@ -164,7 +146,7 @@ def test_wandas_scores_are_those_of_single_weights_in_double_precision(family: s
         torch.testing.assert_close(found[part.map], single.double().mean(0), rtol=1e-6, atol=0.0)
 
 
-def kept_neurons(task: AdaptationTask, model: nn.Module, layer: int) -> list[int]:
+def kept_neurons(task, model, layer):
     """Find the base model's neurons in a layer of ``model`` by their columns of the map that reads them."""
     name = task.base.maps(["down"])[layer]
     before, after = (m.get_submodule(name).get_parameter("weight") for m in (task.base.model, model))
@@ -174,7 +156,7 @@ def kept_neurons(task: AdaptationTask, model: nn.Module, layer: int) -> list[int
 
 
 @pytest.mark.parametrize("family", ["llama", "neox"])
-def test_rivals_keep_as_many_single_neurons_by_score_or_by_draw(family: str) -> None:
+def test_rivals_keep_as_many_single_neurons_by_score_or_by_draw(family):
     task, config = made(family, "ffn", rank_by="wanda")
     batches = task.batches(config.train, 0)
     maps = [part.map for part in pruning.prunable_parts(task.base, ["ffn"])]
@@ -191,7 +173,7 @@ def test_rivals_keep_as_many_single_neurons_by_score_or_by_draw(family: str) -> 
     assert draws[0] == draws[1] != draws[2]
 
 
-def test_mixed_batches_have_one_window_of_text_that_forgetting_is_not_measured_on() -> None:
+def test_mixed_batches_have_one_window_of_text_that_forgetting_is_not_measured_on():
     task, config = made(replay=8)
     plain, _ = made()
     batches = task.batches(config.train, 3)
@@ -209,7 +191,7 @@ def test_mixed_batches_have_one_window_of_text_that_forgetting_is_not_measured_o
     assert "mixed" not in plain.info.provenance
 
 
-def documents_of(task: AdaptationTask) -> list[str]:
+def documents_of(task):
     from experiments.data import synthetic_texts
 
     return documents(synthetic_texts.TEXTS["general"])
@@ -217,7 +199,7 @@ def documents_of(task: AdaptationTask) -> list[str]:
 
 @pytest.mark.parametrize("family", ["llama", "neox"])
 @pytest.mark.parametrize("counts", [[1, 3, 2, 2], [1, 1, 1, 4]])
-def test_the_padded_form_is_read_back_as_the_hard_model(family: str, counts: list[int], tmp_path: Path) -> None:
+def test_the_padded_form_is_read_back_as_the_hard_model(family, counts, tmp_path):
     from transformers import AutoModelForCausalLM
 
     from ngn.integrations.transformers import save

@@ -1,9 +1,6 @@
 """The language tasks on the small random model: training, scoring and resuming."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -17,10 +14,10 @@ from experiments.tasks import make_task
 from experiments.tasks.language.task import AdaptationTask
 
 TASKS = ("wikisql_easy", "wikisql_hard", "spider", "gsm8k", "squad")
-TRAIN: Any = SimpleNamespace(batch=8)
+TRAIN = SimpleNamespace(batch=8)
 
 
-def made(task: str = "wikisql_easy", gate: str = "lora", **settings) -> tuple[AdaptationTask, ngn.CapacityLearner]:
+def made(task="wikisql_easy", gate="lora", **settings):
     own = {"max_new_tokens": 12, "perplexity_tokens": 64, "train_examples": None, **settings}
     keys = {f"task.{name}": value for name, value in own.items()} | {"gate.K": 4, "progress": "never"}
     config = compose({"task": task, "gate": gate, "profile": "smoke"}, keys)
@@ -29,7 +26,7 @@ def made(task: str = "wikisql_easy", gate: str = "lora", **settings) -> tuple[Ad
     return made, ngn.CapacityLearner(made.model(config.gate, 0, lambda group: ngn.CountGate(4, t0=1.0, delta=-0.5)))
 
 
-def trainer(task: AdaptationTask, learner: ngn.CapacityLearner, steps: int, **rest) -> StudyTrainer:
+def trainer(task, learner, steps, **rest):
     plan = ngn.TrainPlan(steps=steps, lr=1e-2, accumulate=rest.pop("accumulate", 1))
     train = SimpleNamespace(batch=rest.pop("batch", 8))
     return StudyTrainer(learner, task.batches(train, 0), task.loss, plan, weight=task.weight, progress="never", **rest)
@@ -68,7 +65,7 @@ def test_nats_are_the_mean_over_all_answer_tokens():
     assert task.n["nats"] == sum(len(batch.targets) for batch in packs(task))
 
 
-def packs(task: AdaptationTask) -> list:
+def packs(task):
     from experiments.tasks.language.packing import pack
 
     return [pack([each], torch.device("cpu")) for each in task.held]
@@ -98,14 +95,14 @@ def test_limits_on_tokens_take_the_first_that_fit(monkeypatch):
 
 
 def test_gradient_checkpointing_changes_nothing_but_memory(monkeypatch):
-    def gradient() -> torch.Tensor:
+    def gradient():
         task, learner = made()
         task.loss(learner.train(), task.batches(TRAIN, 0).at(0)).backward()
         return torch.cat([p.grad.flatten() for p in learner.body_parameters()])
 
     plain, fresh = gradient(), AdaptationTask.fresh
 
-    def recomputing(task: AdaptationTask, *given: Any) -> Any:
+    def recomputing(task, *given):
         task.recomputes = True
         return fresh(task, *given)
 
