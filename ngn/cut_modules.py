@@ -74,8 +74,7 @@ def noted(model: nn.Module) -> Iterator[None]:
 
     Copies and pickles keep these notes, from which a file says how its model differs from the plain one.
     """
-    own = (OrderedAxis, Capacity, Bottleneck)
-    before = [(module, numbers_of(module)) for module in model.modules() if not isinstance(module, own)]
+    before = [(m, numbers_of(m)) for m in model.modules() if not isinstance(m, (OrderedAxis, Capacity, Bottleneck))]
     yield
     seen: set[tuple[int, str]] = set()  # several modules may share a configuration: the first one notes it
     for module, old in before:
@@ -227,10 +226,7 @@ def _no_folder(fault: str, *args: object, **options: object) -> NoReturn:
 
 
 def keep_layers(layers: nn.ModuleList, numbers: Sequence[int]) -> None:
-    """Keep the layers of a list with these ``numbers``, and renumber them; numbers index the cache of keys and values.
-
-    The list notes its length before any cut, and which of those layers it still has.
-    """
+    """Keep these layers of a list, noting which of the first ones they are; their numbers index the cache of keys."""
     length, left = vars(layers).get(LAYERS, (len(layers), range(len(layers))))
     vars(layers)[LAYERS] = length, [left[number] for number in numbers]
     stay = [layers[number] for number in numbers]

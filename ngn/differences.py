@@ -17,8 +17,6 @@ from ngn.files import FileError
 from ngn.methods.fixed import FixedCount
 from ngn.tracing.found import listed
 
-SAID = ("attributes", "shapes", "whole", "layers", "ranks", "attention")
-
 
 def own_sizes(small: nn.Module) -> dict[str, Any]:
     """How ``small`` differs from the plain model that it was cut from; {} if it does not, or no file can say it.
@@ -61,7 +59,7 @@ def resize(model: nn.Module, sizes: Mapping[str, Any]) -> None:
         FileError: if they are damaged, or of another model.
     """
     try:
-        if strange := sorted({*sizes} - {*SAID}):
+        if strange := sorted(sizes.keys() - {"attributes", "shapes", "whole", "layers", "ranks", "attention"}):
             raise FileError(f"this version of ngn does not know {listed(strange)}")
         for path, (length, left) in sorted(sizes.get("layers", {}).items()):  # a list before those within its layers
             layers = model.get_submodule(path)
