@@ -21,8 +21,9 @@ from ngn.checks import is_frozen
 from ngn.components.low_rank import Bottleneck, replace
 from ngn.copying import duplicate
 from ngn.cut_modules import (
+    keep_layers,
+    noted,
     remove_idle_axes,
-    renumber_layers,
     update_adapters,
     update_attributes,
     without_parametrizations,
@@ -140,14 +141,12 @@ def cut_copy(
     for module in small.modules():
         if isinstance(module, Stacked):
             module.replicas = None
-    changed = _cut(small, {memo[id(axis)]: choice for axis, choice in cut.items()}, merge=True)
+    with noted(small):
+        _cut(small, {memo[id(axis)]: choice for axis, choice in cut.items()}, merge=True)
     for axis, choice in choices.items():
         memo[id(axis)].closed(choice.scale)
     remove_idle_axes(small)
-    update_adapters(small, changed)
-    others = [axis.name for axis in choices if not all(isinstance(part.module, Bottleneck) for part in axis.cuts)]
-    if others and any(isinstance(part, Bottleneck) for part in small.modules()):
-        vars(small)["cut_beside"] = ", ".join(others)  # an adapter for the base is then not all of the model
+    update_adapters(small, deployed=True)
     for path, part in reversed([*small.named_modules()]):
         if isinstance(part, Bottleneck) and part.axis.K == 0:
             if not path:
@@ -173,19 +172,17 @@ def _changes(axis: OrderedAxis, choice: Choice) -> bool:
 
 def cut_in_place(model: nn.Module, choices: Mapping[OrderedAxis, Choice], optimizers: Sequence[Optimizer] = ()) -> None:
     """Cut ``model`` and the states of its optimisers; parameters stay the same objects, and nothing is folded."""
-    _cut(model, choices, optimizers)
+    with noted(model):
+        _cut(model, choices, optimizers)
     update_adapters(model)
     for axis in axes_in(model):
         axis.moved()
 
 
 def _cut(
-    model: nn.Module,
-    choices: Mapping[OrderedAxis, Choice],
-    optimizers: Sequence[Optimizer] = (),
-    merge: bool = False,
-) -> set[int]:
-    """Cut ``model`` in place; return the ids of the tensors and lists of layers that were cut."""
+    model: nn.Module, choices: Mapping[OrderedAxis, Choice], optimizers: Sequence[Optimizer] = (), merge: bool = False
+) -> None:
+    """Cut ``model`` in place."""
     plans, each = _plans_of(choices), cutters(model, choices, merge)
 
     def start(cut: Cut) -> int:
@@ -217,7 +214,6 @@ def _cut(
             _remove_layers(model, axis, layers, _stays(parts), optimizers)
     for axis, choice in choices.items():
         axis.shrunk(choice.kept)
-    return {*plans}
 
 
 def cutters(
@@ -250,11 +246,8 @@ def _remove_layers(
 
     Those have buffers instead of parameters, so that an optimiser that is made later numbers its parameters alike.
     """
-    pairs = [*zip(layers, kept, strict=True)]
-    stay, lost = [layer for layer, stays in pairs if stays], [layer for layer, stays in pairs if not stays]
-    layers._modules.clear()
-    layers.extend(stay)
-    renumber_layers(layers)
+    lost = [layer for layer, stays in zip(layers, kept, strict=True) if not stays]
+    keep_layers(layers, [number for number, stays in enumerate(kept) if stays])
     inside = [part for layer in lost for part in layer.modules()]
     shared = {*model.modules()}  # by layers that are left
     axis.keep_capacities(capacities := [part for part in inside if isinstance(part, Capacity) and part not in shared])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from torch import Tensor, nn
@@ -16,8 +17,13 @@ from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from ngn.axis import OrderedAxis
 from ngn.checks import evaluating
 from ngn.components.attention import Attention
+from ngn.components.low_rank import Bottleneck
 from ngn.cuts import is_conv1d
+from ngn.methods.base import Capacity
 from ngn.methods.batch import GateBatch
+
+WHOLE, LAYERS = "_ngn_whole", "_ngn_layers"
+"""Where :func:`noted` puts its notes, and where a list of layers has its length before a cut, and what is left."""
 
 
 def value_of(module: nn.Module, name: str) -> Any:
@@ -47,6 +53,43 @@ SIZES: tuple[tuple[type[nn.Module], frozenset[str]], ...] = (
     (nn.GroupNorm, frozenset({"num_channels", "num_groups"})),
 )
 """The integers that :func:`update_attributes` sets, also of classes that other people derive from these."""
+
+
+def numbers_of(module: nn.Module) -> dict[str, Any]:
+    """The integers and lists of a module and of its configuration, and the shapes of its tensors, by name."""
+    config = getattr(vars(module).get("config"), "__dict__", {})
+    given = {**vars(module), **{f"config.{name}": value for name, value in config.items() if name[0] != "_"}}
+    plain = {
+        name: value
+        for name, value in given.items()
+        if isinstance(value, (int, tuple, list)) and not isinstance(value, bool) and name[0] != "_"
+    }
+    tensors = (*module._parameters.items(), *module._buffers.items())
+    return plain | {name: [*value.shape] for name, value in tensors if value is not None}
+
+
+@contextmanager
+def noted(model: nn.Module) -> Iterator[None]:
+    """Let the modules of ``model`` note what a cut within the context changes, as it was before any cut.
+
+    Copies and pickles keep these notes, from which a file says how its model differs from the plain one.
+    """
+    before = [(m, numbers_of(m)) for m in model.modules() if not isinstance(m, (OrderedAxis, Capacity, Bottleneck))]
+    yield
+    seen: set[tuple[int, str]] = set()  # several modules may share a configuration: the first one notes it
+    for module, old in before:
+        new, config = numbers_of(module), id(vars(module).get("config"))
+        changed = {n: value for n, value in old.items() if new.get(n, value) != value and (config, n) not in seen}
+        seen |= {(config, name) for name in changed if name.startswith("config.")}
+        if changed:
+            vars(module)[WHOLE] = changed | vars(module).get(WHOLE, {})
+
+
+def cut_parts(model: nn.Module) -> list[Any]:
+    """The tensors and lists of layers of ``model`` that were ever cut."""
+    held = [({**part._parameters, **part._buffers}, vars(part).get(WHOLE, {})) for part in model.modules()]
+    tensors = [tensors[name] for tensors, noted in held for name in noted if name in tensors]
+    return tensors + [part for part in model.modules() if LAYERS in vars(part)]
 
 
 def update_attributes(module: nn.Module, name: str, dim: int) -> None:
@@ -95,19 +138,15 @@ def _group(module: _ConvNd) -> int:
     return (module.in_channels if module.transposed else module.out_channels) // module.groups
 
 
-def update_adapters(model: nn.Module, cut: Collection[int] | None = None) -> None:
+def update_adapters(model: nn.Module, deployed: bool = False) -> None:
     """Let the LoRA layers of peft in ``model``, and its configurations, name the ranks that are left after a cut.
 
     peft loads an adapter into layers that it builds from a configuration. Their scale follows from alpha and the rank,
     so alpha is changed with the rank. If no configuration describes a deployed copy, its ``save_pretrained`` says so.
 
-    Args:
-        cut: of a deployed copy, the ids of the tensors and lists of layers that were cut.
-
     Raises:
         ValueError: if a merged adapter was cut, since the base holds all of its components.
     """
-    changed = set(cut or ())
     for path, layer in _adapted(model).items():
         for adapter, terms in _terms(layer).items():
             r, scale, alpha = layer.r[adapter], layer.scaling[adapter], layer.lora_alpha[adapter]
@@ -118,7 +157,7 @@ def update_adapters(model: nn.Module, cut: Collection[int] | None = None) -> Non
                 raise ValueError(f"{path} has merged the adapter {adapter!r}: call model.unmerge_adapter() before")
             rooted = getattr(layer, "use_rslora", {}).get(adapter, math.isclose(scale * math.sqrt(r), alpha))
             layer.r[adapter], layer.lora_alpha[adapter] = rank, scale * (math.sqrt(rank) if rooted else rank)
-            changed |= {id(term) for term in terms}
+    changed = {id(part) for part in cut_parts(model)}
     holders: dict[int, list[Any]] = {}  # a PeftModel, its tuner, and last the base, where names begin
     for module in model.modules():
         if isinstance(configs := getattr(module, "peft_config", None), dict):
@@ -129,7 +168,7 @@ def update_adapters(model: nn.Module, cut: Collection[int] | None = None) -> Non
         for adapter, config in outer.peft_config.items():
             if any(id(term) in changed for layer in layers.values() for term in _terms(layer).get(adapter, ())):
                 faults.append(_name_ranks(config, adapter, layers))
-        if cut is not None and (fault := next(filter(None, [*faults, _cut_beside(outer, cut)]), None)):
+        if deployed and (fault := next(filter(None, [*faults, _cut_beside(outer)]), None)):
             outer.save_pretrained = functools.partial(_no_folder, fault)
 
 
@@ -148,12 +187,11 @@ def _terms(layer: nn.Module) -> dict[str, list[Tensor]]:
     return {key: terms for key, terms in found.items() if terms}
 
 
-def _cut_beside(model: nn.Module, cut: Collection[int]) -> str | None:
+def _cut_beside(model: nn.Module) -> str | None:
     """Why an adapter alone does not make a deployed copy: more was cut than ranks, or an axis still multiplies."""
     ranks = {id(term) for layer in _adapted(model).values() for terms in _terms(layer).values() for term in terms}
-    held = {id(part) for part in (*model.parameters(), *model.buffers(), *model.modules())}
     scaled = any(isinstance(part, OrderedAxis) and part.scale is not None for part in model.modules())
-    if not scaled and not held & {*cut} - ranks:
+    if not scaled and all(id(part) in ranks for part in cut_parts(model)):
         return None
     alone = 'found.only("**.lora_A.*"), and of that .without("**.base_layer") if it still has base layers'
     return f"other sizes than ranks of LoRA were learned, too. To learn the ranks alone, take {alone}"
@@ -187,12 +225,28 @@ def _no_folder(fault: str, *args: object, **options: object) -> NoReturn:
     raise ValueError(f"stock peft could not load this adapter: {fault}. ngn.save keeps the whole model")
 
 
-def renumber_layers(layers: nn.ModuleList) -> None:
-    """Renumber transformer layers; their numbers index the cache of keys and values."""
+def keep_layers(layers: nn.ModuleList, numbers: Sequence[int]) -> None:
+    """Keep these layers of a list, noting which of the first ones they are; their numbers index the cache of keys."""
+    length, left = vars(layers).get(LAYERS, (len(layers), range(len(layers))))
+    vars(layers)[LAYERS] = length, [left[number] for number in numbers]
+    stay = [layers[number] for number in numbers]
+    layers._modules.clear()
+    layers.extend(stay)
     for number, layer in enumerate(layers):
         for module in layer.modules():
             if hasattr(module, "layer_idx"):
                 module.layer_idx = number  # type: ignore[assignment]
+
+
+def use_cuttable_attention(modules: Iterable[nn.Module]) -> list[tuple[nn.MultiheadAttention, bool]]:
+    """Give torch's attention among ``modules`` that forward pass; return what changed, to undo it."""
+    changed = []
+    for module in dict.fromkeys(modules):
+        # an extra key would belong to no head
+        if type(module) is nn.MultiheadAttention and module.bias_k is None and not module.add_zero_attn:
+            changed.append((module, module._qkv_same_embed_dim))
+            module.__class__, module._qkv_same_embed_dim = Attention, False  # False: disables torch's fast path
+    return changed
 
 
 def with_stock_attention(model: nn.Module) -> nn.Module:

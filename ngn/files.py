@@ -12,7 +12,6 @@ import platform
 import re
 import shutil
 import stat
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,13 +29,14 @@ class FileError(ValueError):
 
 
 @functools.lru_cache(maxsize=1)
-def machine_id() -> str:
+def _machine_digest() -> str:
     """Identify this boot of this machine and its process numbers (each container has its own)."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"
+        machine = f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"
     except OSError:
-        return platform.node()
+        machine = platform.node()
+    return hashlib.sha256(machine.encode()).hexdigest()[:12]
 
 
 def start_tick(pid: int) -> str | None:
@@ -54,10 +54,6 @@ def start_tick(pid: int) -> str | None:
             return ""
         return ""
     return None if fields[0] in "ZX" else fields[19]
-
-
-def _machine_digest() -> str:
-    return hashlib.sha256(machine_id().encode()).hexdigest()[:12]
 
 
 def temporary_path(path: Path) -> Path:
@@ -86,47 +82,6 @@ def chosen_file(path: str | Path) -> Path:
     if os.path.lexists(file) and not stat.S_ISREG(file.stat().st_mode):
         raise FileExistsError(errno.EEXIST, "exists and is no ordinary file", str(path))
     return file
-
-
-def open_regular(path: str | Path, largest: int) -> int:
-    """Open a regular file of at most ``largest`` bytes for reading. Return its descriptor, which the caller closes.
-
-    A pipe without a writer would block the usual open, and a device may have no end.
-
-    Raises:
-        OSError: if it cannot be opened, is no regular file, or is larger.
-    """
-    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        facts = os.fstat(file)
-        if not stat.S_ISREG(facts.st_mode):
-            code = errno.EISDIR if stat.S_ISDIR(facts.st_mode) else errno.EINVAL
-            raise OSError(code, "is no regular file", str(path))
-        if facts.st_size > largest:
-            raise OSError(errno.EFBIG, f"has {facts.st_size} bytes, more than the limit of {largest}", str(path))
-    except OSError:
-        os.close(file)
-        raise
-    return file
-
-
-def read_regular(path: str | Path, largest: int) -> bytes:
-    """Return the content of a regular file of at most ``largest`` bytes.
-
-    Raises:
-        OSError: as :func:`open_regular`.
-    """
-    file = open_regular(path, largest)
-    try:
-        content = b""
-        # usually two calls; a file may also grow, and one of /proc does not tell its size
-        while block := os.read(file, max(os.fstat(file).st_size - len(content), 0) + 2**12):
-            content += block
-            if len(content) > largest:
-                raise OSError(errno.EFBIG, f"has more bytes than the limit of {largest}", str(path))
-        return content
-    finally:
-        os.close(file)
 
 
 def remove(path: Path) -> None:
@@ -190,28 +145,6 @@ def _require_replaceable(path: Path) -> None:
             raise FileExistsError(errno.EEXIST, "exists and is no ordinary file", str(path))
 
 
-_ADVICE = {
-    errno.ENOSPC: "free some space",
-    errno.EDQUOT: "free some space",
-    errno.EFBIG: "raise the limit on the size of files (ulimit -f)",
-    errno.EROFS: "name a folder that can be written",
-    errno.EACCES: "name a folder that can be written, or change its permissions",
-    errno.EPERM: "name a folder that can be written, or change its permissions",
-}
-_PLACES = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP, errno.EIO)
-
-
-def storage_fault(fault: OSError) -> str | None:
-    """Say in one line which file cannot be read or written, why, and what to do; None if it is another fault."""
-    reason = fault.strerror or str(fault)
-    if fault.errno in _ADVICE:
-        what = "read or written" if fault.errno in (errno.EACCES, errno.EPERM) else "written"
-        return f"{fault.filename or 'the output'}: cannot be {what} ({reason}); {_ADVICE[fault.errno]}"
-    if fault.errno in _PLACES and fault.filename is not None:
-        return f"{fault.filename}: cannot be read or written ({reason})"
-    return None
-
-
 def system_error(fault: Exception) -> OSError:
     """The OSError behind an exception of safetensors, which gives the system's error code in its text only."""
     code = re.search(r"os error (\d+)", str(fault))
@@ -257,9 +190,3 @@ def _sort_metadata(path: Path) -> None:
             if len(content) <= length:  # else some character is written in a longer way than there
                 file.seek(8)
                 file.write(content.ljust(length))
-
-
-def digest(path: Path) -> str:
-    """SHA-256 of a file, read in blocks."""
-    with os.fdopen(open_regular(path, sys.maxsize), "rb") as stored:
-        return hashlib.file_digest(stored, "sha256").hexdigest()

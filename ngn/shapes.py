@@ -1,4 +1,4 @@
-"""Save and load deployed models. A file holds tensors only; their shapes say how to cut a fresh model."""
+"""Save and load deployed models. Where a file does not say what was cut, shapes say how to cut a fresh model."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from torch import Tensor, nn
 from ngn.axis import OrderedAxis
 from ngn.checks import axes_of, is_frozen, tensors_of
 from ngn.components.low_rank import Bottleneck
+from ngn.copying import duplicate
 from ngn.cut import cut_copy, distinct
-from ngn.cut_modules import value_of, with_stock_attention
+from ngn.cut_modules import update_adapters, value_of, with_stock_attention, without_parametrizations
 from ngn.cuts import Choice, is_stack, owned
+from ngn.differences import own_sizes, resize
 from ngn.files import FileError
 from ngn.learner import Learner
 from ngn.tensor_files import read_checked, tensors_digest, write_checked
 from ngn.tracing.found import listed
 from ngn.truncation import without_tensors
 
-FROZEN, TIED = "frozen_sha256", "tied"
-"""Metadata of a file: the digest of the frozen parameters that it leaves out; further names of tensors, as JSON."""
+FROZEN, TIED, SIZES = "frozen_sha256", "tied", "sizes"
+"""Metadata of a file: the digest of frozen parameters left out; as JSON, further names of tensors, and what was cut."""
 AS_TRAINED = "Build the model, and call ngn.learn_sizes, as for the training"
 
 
@@ -67,6 +69,8 @@ def save(model: nn.Module, path: str | Path, frozen: bool = True) -> None:
     every = model.state_dict(keep_vars=True).items()
     if tied := {name: held for name, value in every if (held := first.get(id(value), name)) != name and held in kept}:
         said[TIED] = json.dumps(tied, sort_keys=True)
+    if sizes := own_sizes(model):
+        said[SIZES] = json.dumps(sizes, sort_keys=True)
     write_checked(path, kept, said)
 
 
@@ -74,12 +78,13 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
     """Load a deployed model from a file of :func:`save`.
 
     Args:
-        model: built as for the training, with at least as many components on every axis; or its learner. It is not
-            modified. Tensors that the file holds may be on the meta device; buffers that it does not hold may not.
+        model: the plain model. A file that does not say what was cut needs it with learned sizes, as for the training,
+            with at least as many components on every axis; or its learner. It is not modified. Tensors that the file
+            holds may be on the meta device; buffers that it does not hold may not.
 
     Returns:
         A copy of ``model`` in eval mode with the sizes and values of the file. It shares the frozen parameters that the
-        file leaves out with ``model``.
+        file leaves out with ``model``. Nothing in a file is run.
 
     Raises:
         ValueError: if the file is damaged or of another model, a buffer has no values, or the frozen parameters that
@@ -100,12 +105,16 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
     tied = json.loads(said.get(TIED, "{}"))
     stored |= {name: stored[held] for name, held in tied.items()}
     axes = [module for module in model.modules() if isinstance(module, OrderedAxis) and module.cuts]
-    stacks = [axis for axis in axes if any(is_stack(owned(cut)) for cut in axis.cuts)]
-    if stacks and len(stacks) < len(axes):  # cut layers first: the kept ones have new numbers in the file
-        model = _shaped(model, stacks, stored, path)
-        axes = [module for module in model.modules() if isinstance(module, OrderedAxis) and module.cuts]
-    result = _shaped(model, axes, stored, path).eval()
-    if callable(tie := getattr(result, "tie_weights", None)):  # models of transformers are untied on the meta device
+    plain = SIZES in said and not axes
+    if plain:
+        result = _resized(model, said[SIZES], stored, path)
+    else:
+        stacks = [axis for axis in axes if any(is_stack(owned(cut)) for cut in axis.cuts)]
+        if stacks and len(stacks) < len(axes):  # cut layers first: the kept ones have new numbers in the file
+            model = _shaped(model, stacks, stored, path)
+            axes = [module for module in model.modules() if isinstance(module, OrderedAxis) and module.cuts]
+        result = _shaped(model, axes, stored, path)
+    if callable(tie := getattr(result.eval(), "tie_weights", None)):  # transformers are untied on the meta device
         tie()
     places: dict[int, list[tuple[dict[str, Any], str]]] = {}
     for module in result.modules():
@@ -114,7 +123,8 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
                 if value is not None:
                     places.setdefault(id(value), []).append((held, name))
     wanted = tensors_of(result)
-    shared = {name for name, value in wanted.items() if is_frozen(value) and not value.is_meta} - stored.keys()
+    free = plain and FROZEN in said  # learn_sizes may have frozen what the plain model trains
+    shared = {n for n, value in wanted.items() if n not in stored and (free or is_frozen(value)) and not value.is_meta}
     alone = {"file": stored.keys() - wanted.keys() - tied.keys(), "model": wanted.keys() - shared - stored.keys()}
     for holder, only in alone.items():
         if only:
@@ -132,7 +142,8 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
         if stored[name].shape != value.shape:
             given, expected = tuple(stored[name].shape), tuple(value.shape)
             raise ValueError(f"{name} has shape {given} in {path}, but {expected} in the model. {AS_TRAINED}")
-        if _kind(stored[name]) != _kind(value):
+        floats = stored[name].is_floating_point() and value.is_floating_point()  # they may have another precision
+        if not floats and stored[name].dtype != value.dtype:
             raise FileError(f"{name} has the type {stored[name].dtype} in {path}, but {value.dtype} in the model")
         new: Any = stored[name]
         if isinstance(value, nn.Parameter):
@@ -144,6 +155,23 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
             f"{path} does not hold {', '.join(empty)}, so they must not be on the meta device: build the model on "
             "the CPU, or under accelerate.init_empty_weights()"
         )
+    update_adapters(result, deployed=True)
+    return result
+
+
+def _resized(model: nn.Module, said: str, stored: Mapping[str, Tensor], path: str | Path) -> nn.Module:
+    """Copy the plain ``model``, resized as the file ``path`` says; tensors that it does not replace are shared."""
+    result, _ = duplicate(model, {id(value): value for value in tensors_of(model).values()})
+    for name, part in [*result.named_modules()]:
+        if {f"{name}.{key}".lstrip(".") for key in getattr(part, "parametrizations", ())} & stored.keys():
+            without_parametrizations(part, model.get_submodule(name))
+    try:
+        sizes = json.loads(said)
+        resize(result, sizes)
+    except (ValueError, RecursionError) as fault:
+        raise FileError(f"{path} is damaged or belongs to another model: {fault}") from None
+    if lost := sorted(sizes.get("shapes", {}).keys() - stored.keys()):
+        raise ValueError(f"{path} leaves out frozen tensors that were cut: {listed(lost)}. Save with frozen=True")
     return result
 
 
@@ -151,11 +179,6 @@ def _digest(frozen: Mapping[str, Tensor]) -> str:
     """A digest of frozen parameters, the same in single precision and in bfloat16."""
     floats = {name: value.bfloat16() for name, value in frozen.items() if value.is_floating_point()}
     return tensors_digest({**frozen, **floats}, {})
-
-
-def _kind(value: Tensor) -> object:
-    """What must agree between a file and a model: floats may have another precision, other types may not."""
-    return "float" if value.is_floating_point() else value.dtype
 
 
 def _shaped(model: nn.Module, axes: list[OrderedAxis], stored: dict[str, Tensor], path: str | Path) -> nn.Module:

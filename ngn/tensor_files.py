@@ -29,15 +29,6 @@ def tensors_digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -
     return content.hexdigest()
 
 
-def contents_digest(path: str | Path) -> str:
-    """The :func:`tensors_digest` of a file, which does not depend on the order in which it was written.
-
-    Raises:
-        FileError, OSError: as :func:`read_checked`.
-    """
-    return tensors_digest(*read_checked(path))
-
-
 def write_checked(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
     """Write tensors with their digest; see :func:`~ngn.files.write_tensors`. A link is followed.
 

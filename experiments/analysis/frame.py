@@ -28,9 +28,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.config.identity import ADDED_LATER, flatten
+from experiments.core.reading import open_regular
 from experiments.store import record, records, result
 from experiments.store.records import RecordError, read_record
-from ngn.files import open_regular, write_atomically
+from ngn.files import write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd

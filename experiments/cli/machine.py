@@ -13,9 +13,10 @@ from experiments.core import paths
 from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
 from experiments.core.packages import missing, sentence
+from experiments.core.reading import storage_fault
 from experiments.data import DataError, data_root, sets
 from experiments.store.provenance import why_not_counted
-from ngn.files import storage_fault, temporary_path
+from ngn.files import temporary_path
 
 LOCAL_LAUNCHERS = tuple(f"hydra/launcher={name}" for name in ("pack", "basic", "joblib"))
 

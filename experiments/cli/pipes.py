@@ -109,7 +109,8 @@ def exit_with(main: Callable[[], int | None]) -> NoReturn:
         print("\nstopped", file=sys.stderr)
         status = getattr(stopped, "status", INTERRUPTED)
     except Exception as fault:
-        from ngn.files import FileError, storage_fault
+        from experiments.core.reading import storage_fault
+        from ngn.files import FileError
 
         said = (
             storage_fault(fault) if isinstance(fault, OSError) else str(fault) if isinstance(fault, FileError) else None

@@ -24,7 +24,8 @@ from experiments.cli.expand import Job, expand, run_of
 from experiments.cli.pipes import print_line, room
 from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
-from ngn.files import FileError, storage_fault
+from experiments.core.reading import storage_fault
+from ngn.files import FileError
 
 if TYPE_CHECKING:
     from experiments.runs.outcome import RunOutcome

@@ -22,6 +22,7 @@ from experiments.config.run_files import Run
 from experiments.core.blocks import ConfigError, control_in, visible
 from experiments.core.needs import NOTHING
 from experiments.core.paths import OUTPUT, RESULTS, RUNS, SCRATCH
+from experiments.core.reading import storage_fault
 from experiments.runs.sweeps import plan as plans
 from experiments.runs.sweeps import settings, slurm, status
 from experiments.runs.sweeps.local import Supervisor, visible_gpus
@@ -29,7 +30,6 @@ from experiments.runs.sweeps.worker import NOT_FAILED
 from experiments.store.records import RecordError, Store
 from experiments.studies import study
 from experiments.studies.model import Study
-from ngn.files import storage_fault
 
 
 class OwnStudy(Study):

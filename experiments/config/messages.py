@@ -11,7 +11,7 @@ import yaml
 from pydantic import ValidationError
 
 from experiments.core.blocks import ConfigError
-from ngn.files import read_regular
+from experiments.core.reading import read_regular
 
 WORDS = {
     "int": "must be a whole number",

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 
+from experiments.core import reading
 from ngn import files
 from ngn.files import FileError, write_atomically
 
@@ -69,7 +70,7 @@ def read_sealed(path: Path, identity: Identity) -> dict[str, Any]:
         OtherIdentityError: if the file has another identity.
         OSError, ValueError, KeyError, TypeError, RecursionError: if the file is missing or damaged.
     """
-    facts = dict(json.loads(files.read_regular(path, MAX_SEALED_BYTES)))
+    facts = dict(json.loads(reading.read_regular(path, MAX_SEALED_BYTES)))
     before, now = facts.get("identity", {}), dict(identity or {})
     if identity is not None and before != now:
         differing = [key for key in {**before, **now} if before.get(key) != now.get(key)]
@@ -89,7 +90,7 @@ def save(folder: Path, step: int, tensors: dict[str, Tensor], meta: dict[str, An
     """Write the checkpoint of ``step``, then remove all but the newest :data:`KEPT`."""
     content = folder / f"{_name(step)}.safetensors"
     files.write_tensors(content, tensors)
-    described = {"step": step, "sha256": files.digest(content), "meta": meta}
+    described = {"step": step, "sha256": reading.digest(content), "meta": meta}
     write_sealed(folder / f"{_name(step)}.json", described, identity)
     for old in sorted(folder.glob("step-*.json"))[:-KEPT]:
         _discard(old)
@@ -109,7 +110,7 @@ def latest(folder: Path, identity: Identity = None) -> tuple[int, dict[str, Tens
         try:
             facts = read_sealed(described, identity)
             content = described.with_suffix(".safetensors")
-            if files.digest(content) != facts["sha256"]:
+            if reading.digest(content) != facts["sha256"]:
                 raise ValueError(f"{content.name} was changed or damaged: its SHA-256 does not match")
             return int(facts["step"]), safetensors.torch.load_file(content), dict(facts["meta"])
         except OtherIdentityError as other:

@@ -21,9 +21,10 @@ from pathlib import Path
 
 import filelock
 
+from experiments.core.reading import digest, open_regular, read_regular
 from experiments.core.task import DataInfo
 from experiments.data.errors import DataError, MissingData
-from ngn.files import digest, open_regular, read_regular, remove_stale_files, write_atomically
+from ngn.files import remove_stale_files, write_atomically
 
 CHUNK = 2**18
 WORKING = ".fetch"

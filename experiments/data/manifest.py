@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.core.blocks import control_in
+from experiments.core.reading import digest, read_regular
 from experiments.data.errors import DataError
 from experiments.store.records import strict_json
-from ngn.files import digest, read_regular, remove_stale_files, write_atomically
+from ngn.files import remove_stale_files, write_atomically
 
 FILE = "manifest.json"
 MAX_BYTES = 2**26

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from experiments.config.schema import is_integer
 from experiments.core.blocks import visible
 from experiments.core.config import Config
+from experiments.core.reading import contents_digest
 from experiments.core.task import ModuleTask, Task
 from experiments.methods.pruning.cutting import ModuleRun
 from experiments.models.trainer import StudyTrainer
@@ -29,7 +30,6 @@ from ngn.learner import Learner
 from ngn.measuring import in_turns, multiply_adds
 from ngn.methods.base import Mode
 from ngn.shapes import save
-from ngn.tensor_files import contents_digest
 from ngn.train.batches import Batches
 from ngn.train.plan import History
 from ngn.truncation import deploy

@@ -12,6 +12,7 @@ from torch import nn
 import ngn
 from experiments.config.schema import CheckedConfig
 from experiments.core.config import Config
+from experiments.core.reading import contents_digest, digest
 from experiments.core.task import ModuleTask, Task
 from experiments.methods.fixed import Fixed, fixed_size
 from experiments.methods.pruning.cutting import shaped
@@ -19,8 +20,7 @@ from experiments.runs.phases import gated_model
 from experiments.runs.stack import Stack
 from experiments.store.records import RecordError, read_record
 from experiments.tasks import make_task
-from ngn.files import FileError, digest
-from ngn.tensor_files import contents_digest
+from ngn.files import FileError
 
 
 def load_model(record: str | Path, phase: str | None = None, data_root: str | None = None) -> nn.Module:

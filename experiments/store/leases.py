@@ -23,8 +23,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from experiments.core.blocks import visible
+from experiments.core.reading import storage_fault
 from experiments.store.records import HIDDEN, RecordError, Store
-from ngn.files import remove, storage_fault
+from ngn.files import remove
 
 LONGEST = 200
 """Most bytes of a lease that are read."""

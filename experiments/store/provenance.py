@@ -19,8 +19,8 @@ from typing import Any, Literal
 from experiments.core.blocks import visible
 from experiments.core.paths import ROOT
 from experiments.core.plugins import conf_folder, plugin_folders
+from experiments.core.reading import read_regular
 from experiments.store.sources import SOURCES, trains
-from ngn.files import read_regular
 
 PACKAGES = (
     "torch",

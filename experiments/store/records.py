@@ -21,9 +21,10 @@ from filelock import FileLock
 from pydantic import TypeAdapter, ValidationError
 
 from experiments.core.blocks import refuse_control, visible
+from experiments.core.reading import read_regular
 from experiments.store.curves import MAX_CURVE_POINTS, unpacked
 from experiments.store.record import SCHEMA_VERSION, Record
-from ngn.files import FileError, read_regular, write_atomically
+from ngn.files import FileError, write_atomically
 
 log = logging.getLogger(__name__)
 MAX_RECORD_BYTES = 6 * 1024 + 256

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from experiments.core.paths import RESULTS, ROOT
 from experiments.core.plugins import plugin_folders
-from ngn.files import digest, read_regular, write_atomically
+from experiments.core.reading import digest, read_regular
+from ngn.files import write_atomically
 
 SOURCES = ("ngn", "conf", "experiments", "hydra_plugins", "run.py", "pyproject.toml", "constraints.txt")
 """The sources of the suite. Changes elsewhere (records, docs, tests) leave the tree clean."""

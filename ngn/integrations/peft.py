@@ -19,6 +19,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from ngn.checks import is_frozen, tensors_of
 from ngn.comparison import check_equal
 from ngn.components.low_rank import LowRankLinear, replace
+from ngn.cut_modules import LAYERS, WHOLE
 from ngn.shapes import check_deployed
 from ngn.tensor_files import write_checked
 from ngn.tracing.found import listed
@@ -79,8 +80,8 @@ def _write_terms(model: nn.Module, folder: Path, base: str | None, example: Any)
     terms = {path: part for path, part in model.named_modules() if isinstance(part, LowRankLinear)}
     if not terms:
         raise ValueError("the model has no learned ranks: every rank is zero, or no layer was given an ngn.Rank")
-    if beside := getattr(model, "cut_beside", None):
-        raise ValueError(f"an adapter holds ranks alone, and other sizes were learned, too: {beside}. Use ngn.save")
+    if cut := [path for path, part in model.named_modules() if {WHOLE, LAYERS} & vars(part).keys()]:
+        raise ValueError(f"an adapter holds ranks alone; other sizes were learned, too: {listed(cut)}. Use ngn.save")
     ranks = {path: len(part.down) for path, part in terms.items()}
     saved = _trained(model, terms)
     tensors: dict[str, Tensor] = {}

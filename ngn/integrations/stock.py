@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -79,40 +79,6 @@ def fitted(small: Any, choose: Callable[[set[int]], int | None]) -> Any:
     except FAULTS:  # such as three heads where the hidden size is no multiple of three
         return None
     return config
-
-
-def own_sizes(small: Any) -> dict[str, Any]:
-    """How ``small`` differs from the model of its configuration: shapes by tensor, integers by module."""
-    whole = on_meta(type(small), small.config)
-    usual, parts = shapes(whole), dict(whole.named_modules())
-    attributes = {
-        path: {
-            name: value
-            for name, value in vars(part).items()
-            if isinstance(value, (int, tuple)) and not isinstance(value, bool) and not name.startswith("_")
-            if vars(parts[path]).get(name, value) != value
-        }
-        for path, part in small.named_modules()
-    }
-    return {
-        "shapes": {name: shape for name, shape in shapes(small).items() if usual.get(name) != shape},
-        "attributes": {path: changed for path, changed in attributes.items() if changed},
-    }
-
-
-def resize(model: nn.Module, sizes: Mapping[str, Any]) -> None:
-    """Give ``model`` the shapes and the integers of :func:`own_sizes`."""
-    for path, attributes in sizes["attributes"].items():
-        part = model.get_submodule(path)
-        for name, value in attributes.items():
-            setattr(part, name, tuple(value) if isinstance(value, list) else value)
-    for name, shape in sizes["shapes"].items():
-        path, _, key = name.rpartition(".")
-        part = model.get_submodule(path)
-        held: dict[str, Any] = part._parameters if key in part._parameters else part._buffers
-        old: Any = held[key]
-        new = torch.empty(shape, dtype=old.dtype, device=old.device)
-        held[key] = nn.Parameter(new, old.requires_grad) if isinstance(old, nn.Parameter) else new
 
 
 def padded_to(small: Any, config: Any, example: Any) -> dict[str, Tensor]:

@@ -18,8 +18,9 @@ from transformers.trainer_callback import ExportableState
 import ngn
 from ngn.comparison import check_equal
 from ngn.components.low_rank import LowRankLinear
+from ngn.differences import own_sizes, resize
 from ngn.integrations import BoundaryOptimizer
-from ngn.integrations.stock import fits, fitted, on_meta, only, own_sizes, padded_to, resize
+from ngn.integrations.stock import fits, fitted, on_meta, only, padded_to
 from ngn.shapes import check_deployed
 from ngn.tracing.found import listed
 
@@ -107,7 +108,7 @@ def load(folder: str | Path, **options: Any) -> PreTrainedModel:
     # a class of this name, since from_pretrained makes the model, and reads tensors into the shapes that it then has
     sized: Any = type(kind.__name__, (kind,), {"__init__": init, "__module__": kind.__module__})
     config_class: Any = kind.config_class
-    config = config_class.from_dict(said | {"model_type": sizes["type"]})
+    config = config_class.from_dict(said | {"model_type": sizes.pop("type")})
     model: PreTrainedModel = sized.from_pretrained(folder, config=config, **options)
     model.__class__ = kind
     return model
@@ -135,7 +136,8 @@ def _write_own(small: PreTrainedModel, folder: Path) -> None:
     small.save_pretrained(folder)
     path, kind = folder / "config.json", small.config.model_type
     # the key is not "model_type": from_pretrained would take these sizes for a configuration of that type
-    said = {"model_type": REFUSAL.format(kind), SIZES: {"type": kind, **own_sizes(small)}}
+    sizes = {name: own_sizes(small).get(name, {}) for name in ("shapes", "attributes")}  # its configuration has depths
+    said = {"model_type": REFUSAL.format(kind), SIZES: {"type": kind, **sizes}}
     path.write_text(json.dumps(json.loads(path.read_bytes()) | said, indent=2) + "\n")
 
 

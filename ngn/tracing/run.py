@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from types import MappingProxyType
 from typing import Any
@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from ngn.checks import Written, arguments, calls_of, copied, enter, outputs_on, uncompiled, untouched
 from ngn.comparison import varied
-from ngn.components.attention import Attention
+from ngn.cut_modules import use_cuttable_attention
 from ngn.tracing import mixing, movement, products
 from ngn.tracing.counted import AttributeInt, counting
 from ngn.tracing.dims import new
@@ -136,17 +136,6 @@ def torch_attention(model: nn.Module) -> Iterator[None]:
     finally:
         for module, same in before:
             module.__class__, module._qkv_same_embed_dim = nn.MultiheadAttention, same
-
-
-def use_cuttable_attention(modules: Iterable[nn.Module]) -> list[tuple[nn.MultiheadAttention, bool]]:
-    """Give torch's attention among ``modules`` that forward pass; return what changed, to undo it."""
-    changed = []
-    for module in dict.fromkeys(modules):
-        # an extra key would belong to no head
-        if type(module) is nn.MultiheadAttention and module.bias_k is None and not module.add_zero_attn:
-            changed.append((module, module._qkv_same_embed_dim))
-            module.__class__, module._qkv_same_embed_dim = Attention, False  # False: disables torch's fast path
-    return changed
 
 
 @contextmanager

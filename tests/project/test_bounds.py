@@ -15,11 +15,11 @@ import ngn
 from experiments.core.paths import ROOT
 
 LIMITS = {
-    "lines of experiments and benchmarks": 30_750,
+    "lines of experiments and benchmarks": 30_810,
     "lines of benchmarks": 2_600,
-    "lines of ngn": 12_900,
+    "lines of ngn": 13_200,
     "lines of scripts and plug-ins": 1_230,
-    "lines of tests": 26_250,
+    "lines of tests": 26_650,
     "packages of experiments": 12,
     "arrows between packages": 48,
     "floors": 11,

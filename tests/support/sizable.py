@@ -105,7 +105,8 @@ def cut_exactly(make, x, folder, wanted, sizes=None):
     """Check a structure from its sizes to its file, and return the cut model.
 
     With all components it is the model. At counts drawn at random, the cut model is the masked one on other values, in
-    eval and in train mode; so is a learner of another seed with the state, and a model of another seed with the file.
+    eval and in train mode; so is a learner of another seed with the state, and a model of another seed with the file,
+    plain or with learned sizes.
     It holds nothing of the trained model.
 
     Args:
@@ -136,10 +137,10 @@ def cut_exactly(make, x, folder, wanted, sizes=None):
     again = learner_of(1)
     again.load_state_dict(learner.state_dict())
     ngn.save(small, folder / "small")
-    loaded = ngn.load(again, folder / "small")
+    loaded, plain = ngn.load(again, folder / "small"), ngn.load(make(), folder / "small")
     other = tree_map(lambda part: part.roll(1, -1) if isinstance(part, torch.Tensor) else part, x)
     for training in (True, False):
-        each = [part.train(training) for part in (learner, again, small, loaded)]
+        each = [part.train(training) for part in (learner, again, small, loaded, plain)]
         with torch.no_grad(), learner.mode("hard"), again.mode("hard"):
             outputs = [called(part, other) for part in each]
         for got in outputs[1:]:

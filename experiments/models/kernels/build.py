@@ -24,7 +24,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from ngn.files import digest, remove_stale_files, write_atomically
+from experiments.core.reading import digest
+from ngn.files import remove_stale_files, write_atomically
 
 log = logging.getLogger(__name__)
 

@@ -19,10 +19,11 @@ from experiments.config.run_files import Run
 from experiments.config.schema import CheckedConfig
 from experiments.core.needs import NOTHING, Needs
 from experiments.core.paths import RESULTS, RUNS, SCRATCH
+from experiments.core.reading import open_regular, read_regular
 from experiments.runs.stack import stacks_of
 from experiments.store.provenance import code
 from experiments.store.records import RecordError
-from ngn.files import open_regular, read_regular, remove_stale_files, write_atomically
+from ngn.files import remove_stale_files, write_atomically
 
 FORMAT = 1
 MAX_PLAN_BYTES, MAX_LINE_BYTES = 2**33, 2**27

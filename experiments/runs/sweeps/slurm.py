@@ -18,9 +18,9 @@ from experiments.core.blocks import ConfigError
 from experiments.core.needs import Needs
 from experiments.core.packages import missing, sentence
 from experiments.core.paths import ROOT
+from experiments.core.reading import read_regular
 from experiments.runs.sweeps.plan import Plan
 from experiments.runs.sweeps.settings import Cluster
-from ngn.files import read_regular
 
 log = logging.getLogger(__name__)
 MAX_NOTED_BYTES = 2**30

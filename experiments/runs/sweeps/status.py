@@ -20,12 +20,12 @@ from experiments.config.run_files import Run
 from experiments.core.blocks import visible
 from experiments.core.config import Config, TaskSettings
 from experiments.core.paths import RESULTS
+from experiments.core.reading import read_regular
 from experiments.core.training import Train
 from experiments.runs.same import fault_of
 from experiments.store.leases import Leases
 from experiments.store.provenance import machine
 from experiments.store.records import HIDDEN, MAX_FILE_BYTES, RecordError, Store, read_record
-from ngn.files import read_regular
 
 STATES = ("done", "diverged", "running", "waiting", "failed", "missing", "stale", "refused")
 """The states in the order shown. waiting: in Slurm's queue; missing: no process has it; stale: by an older numerics

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ngn.files import FileError, digest, remove_stale_files, system_error, temporary_path
+from experiments.core.reading import digest
+from ngn.files import FileError, remove_stale_files, system_error, temporary_path
 
 SUMS = "SHA256SUMS"
 """The digests of the other files, in the form that ``sha256sum --check`` reads."""

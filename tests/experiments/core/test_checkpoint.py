@@ -12,7 +12,8 @@ from waiting import leave_partial
 
 from experiments.core import checkpoint
 from experiments.core.paths import ROOT
-from ngn.files import digest, write_tensors
+from experiments.core.reading import digest
+from ngn.files import write_tensors
 
 
 def write(folder, *steps, identity=None):
@@ -88,7 +89,7 @@ def test_an_unreadable_disk_loses_no_checkpoint(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("ngn.files.open_regular", fail)
+    monkeypatch.setattr("experiments.core.reading.open_regular", fail)
     with pytest.raises(OSError, match="Input/output"):
         checkpoint.latest(tmp_path)
     assert sorted(tmp_path.iterdir()) == before

@@ -83,10 +83,9 @@ def test_saved_models_load_in_another_process(tmp_path: Path) -> None:
 
 
 def test_a_missing_or_damaged_model_is_named(tmp_path: Path) -> None:
+    from experiments.core.reading import contents_digest, digest
     from experiments.runs import models
     from experiments.runs.models import load_model
-    from ngn.files import digest
-    from ngn.tensor_files import contents_digest
 
     (made,) = launch([short(results=str(tmp_path), tag="mine")])
     assert json.loads(made.path.read_text())["execution"]["tag"] == "mine"
