@@ -89,7 +89,7 @@ def waits_in_a_step(config: Config) -> dict[str, int]:
 
 
 BUDGET = {
-    "allocation.py:set_progress": 4, "allocation.py:final_counts": 1, "allocation.py:_within": 1, "cost.py:__call__": 5,
+    "allocation.py:set_progress": 4, "allocation.py:final_counts": 1, "allowance.py:within": 1, "cost.py:__call__": 5,
     "ngn.py:_opened": 1,
 }  # fmt: skip
 """Of the step that fixes the sizes."""
