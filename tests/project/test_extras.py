@@ -5,8 +5,6 @@ The wheel holds only the library. With only torch, numpy and safetensors it runs
 
 from __future__ import annotations
 
-import ast
-import functools
 import os
 import re
 import shlex
@@ -36,8 +34,6 @@ MODULES = {
 """Package → the module by which the code knows it, where the names differ."""
 LINES = [line for line in (ROOT / ".ci" / "promises").read_text().splitlines() if not line.startswith("#")]
 PROMISES = [(name, words.strip()) for name, _, words in (line.partition(":") for line in LINES)]
-WITH_PAPER = ("experiments/report/drawing/", "experiments/report/pages.py")
-"""The files that a command imports only where it draws or writes pages."""
 
 
 def names_of(extra: str) -> set[str]:
@@ -79,36 +75,6 @@ def test_workflows_and_image_name_what_they_run_by_commit_and_digest() -> None:
     assert {".git", "runs", "scratch"} <= {*(ROOT / ".dockerignore").read_text().split()}
 
 
-@functools.cache
-def _parsed(path: Path) -> list[ast.stmt]:
-    return ast.parse(path.read_text()).body
-
-
-def imported(path: Path, lazy: bool) -> set[str]:
-    """The packages that a file imports, at once or also in functions; not those for types alone."""
-    body = [node for node in _parsed(path) if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))]
-    nodes = [node for part in body for node in ast.walk(part)] if lazy else body
-    found = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    found |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
-    return {name.partition(".")[0] for name in found} - set(sys.stdlib_module_names)
-
-
-FILES = [path for folder in ("experiments", "scripts", "hydra_plugins") for path in (ROOT / folder).rglob("*.py")]
-OURS = {"ngn", "experiments", "hydra_plugins", "torch", "numpy", "safetensors", "typing_extensions"}
-OURS |= {path.stem for path in (ROOT / "scripts").glob("*.py")}
-
-
-def test_imports_at_the_start_are_of_the_suites_extra_others_of_some_extra_and_every_extra_is_used() -> None:
-    for path in FILES:
-        name = path.relative_to(ROOT).as_posix()
-        extras = ("suite", "paper") if name.startswith(WITH_PAPER) else ("suite",)
-        assert imported(path, lazy=False) <= OURS.union(*(packages.EXTRAS[extra] for extra in extras)), name
-    found = set().union(*(imported(path, lazy=True) for path in FILES)) - OURS
-    known = {module.partition(".")[0] for modules in packages.EXTRAS.values() for module in modules}
-    assert found <= known
-    extras = ("suite", "graph", "paper", "cluster", "tinystories", "language")
-    declared = {name.partition(".")[0] for extra in extras for name in packages.EXTRAS[extra]}
-    assert declared - found <= {"hydra_plugins", "gguf"}, "no dependency without a use; transformers imports gguf"
 
 
 @pytest.mark.parametrize(

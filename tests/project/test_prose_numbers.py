@@ -118,9 +118,3 @@ def rows_of(names: set[str]) -> list[Selection]:
         for row in table.rows
         if row.runs is not None and dict(row.runs.choices).get("task") in tasks
     ]
-
-
-def test_a_wrong_number_is_found() -> None:
-    known = [(4.8351, 1.0449), (6.7e-2, 2.14e-2)]
-    assert missing("ends at 4.84 ± 1.04, error 6.7e-2 ± 2.1e-2", known) == []
-    assert missing("ends at 4.85 ± 1.04, then 4.84 ± 1.14", known) == ["4.85 ± 1.04", "4.84 ± 1.14"]

@@ -1,19 +1,11 @@
 """Checkpoints are complete or absent, are checked when loaded, and the previous one is kept."""
 
-import hashlib
 import json
-import os
 
-import programs
 import pytest
-import safetensors.torch
 import torch
-from waiting import leave_partial
 
 from experiments.core import checkpoint
-from experiments.core.paths import ROOT
-from experiments.core.reading import digest
-from ngn.files import write_tensors
 
 
 def write(folder, *steps, identity=None):
@@ -103,37 +95,6 @@ def test_a_folder_is_removed_completely_or_not_at_all(tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == [f"run{checkpoint.REMOVED}"]
 
 
-def test_what_a_killed_save_left_is_removed_when_the_training_resumes(tmp_path):
-    write(tmp_path, 1, 2)
-    before = sorted(tmp_path.iterdir())
-    leave_partial(tmp_path / "step-0000000003.json")
-    for step in (0, 3):  # killed while it removed a checkpoint, and before it described one
-        (tmp_path / f"step-{step:010d}.safetensors").touch()
-    checkpoint.remove_newer(tmp_path, 2)
-    assert sorted(tmp_path.iterdir()) == before
-
-
-def test_an_interrupted_save_leaves_the_folder_as_it_was(tmp_path, monkeypatch):
-    write(tmp_path, 1)
-    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
-
-    def fail(fd):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", fail)
-    with pytest.raises(OSError, match="No space"):
-        write(tmp_path, 2)
-    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
-
-
-def test_an_invalid_tensor_file_is_skipped_though_its_digest_matches(tmp_path):
-    write(tmp_path, 100, 200)
-    (tmp_path / "step-0000000200.safetensors").write_bytes(b"junk")
-    facts = {"step": 200, "sha256": hashlib.sha256(b"junk").hexdigest(), "meta": {}}
-    checkpoint.write_sealed(tmp_path / "step-0000000200.json", facts, {})
-    assert checkpoint.latest(tmp_path)[0] == 100
-
-
 def test_a_checkpoint_of_another_identity_is_skipped_with_a_warning(tmp_path, caplog):
     write(tmp_path, 100, 200, identity={"commit": "a", "engine": "torch"})
     assert checkpoint.latest(tmp_path, {"commit": "a", "engine": "torch"})[0] == 200
@@ -152,30 +113,3 @@ def test_a_sealed_file_holds_what_was_written(tmp_path):
     path.write_text(path.read_text().replace("0.1", "0.2"))
     with pytest.raises(ValueError, match="does not match"):
         checkpoint.read_sealed(path, identity)
-
-
-def test_tensors_of_any_layout_are_written_as_safetensors(tmp_path):
-    tensors = {"a": torch.randn(3, 5), "b": torch.arange(4).float()[::2]}
-    write_tensors(tmp_path / "deep" / "x", tensors, {"format": "pt"})
-    content = (tmp_path / "deep" / "x").read_bytes()
-    assert digest(tmp_path / "deep" / "x") == hashlib.sha256(content).hexdigest()
-    assert all(torch.equal(value, tensors[name]) for name, value in safetensors.torch.load(content).items())
-    assert [p.name for p in (tmp_path / "deep").iterdir()] == ["x"]
-
-
-def test_a_full_disk_raises_oserror_also_if_safetensors_writes(tmp_path):
-    """A limit on the file size: no file remains, and the error has the system's error code and our file name."""
-    code = """
-import errno, pathlib, resource, signal, sys, torch
-from ngn.files import write_tensors
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
-try:
-    write_tensors(pathlib.Path(sys.argv[1]) / "x", {"a": torch.zeros(1000)})
-except OSError as fault:
-    assert fault.errno == errno.EFBIG and fault.filename.endswith("/x"), fault
-    raise SystemExit(7)
-"""
-    done = programs.run_code(code, tmp_path, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)})
-    assert done.returncode == 7, done.stderr
-    assert not list(tmp_path.iterdir())

@@ -8,19 +8,15 @@ from pathlib import Path
 import record_samples as samples
 
 from experiments.analysis.collect import Reader
-from experiments.analysis.selection import Selection, selected_runs
+from experiments.analysis.selection import selected_runs
 from experiments.analysis.verdict import AGREES, DISAGREES, NOT_RUN
 from experiments.report import pages
 from experiments.report.alternatives import BothSettings, Pair
 from experiments.report.content import build_content
 from experiments.store.records import Store
 from experiments.studies import STUDIES, macros
-from experiments.studies.alternatives import GATES_KEPT, INFERRED, constant_rate, inferred
-from experiments.studies.decay import DECAY
-from experiments.studies.learners import SEVEN
-from experiments.studies.one_d import BASELINE
+from experiments.studies.alternatives import GATES_KEPT, INFERRED, inferred
 from experiments.studies.schedules import FOUR
-from experiments.studies.vision import EIGHT
 
 ROWS = {f"{table.name}.{row.key}" for table in macros() for row in table.rows}
 DECLARED = {name: study.alternative for name, study in STUDIES.items() if study.alternative is not None}
@@ -31,34 +27,10 @@ def of(store: Store, study: str) -> BothSettings:
     return found
 
 
-def changed(before: Selection, after: Selection) -> set[str]:
-    return {key for key, value in after.overrides if (key, value) not in before.overrides}
-
-
 def test_declared_rows_exist() -> None:
     named = {name for one in DECLARED.values() for name in one.found_by | one.test if not name.startswith("figure ")}
     assert named
     assert named <= ROWS
-
-
-def test_the_inferred_setting_changes_what_its_plan_says() -> None:
-    alpha = {"schedule.alpha_shape.kind", "schedule.alpha_shape.start"}
-    rate, draw = {"train.lr_boundary"}, {"task.draw"}
-    for runs, keys in (
-        (BASELINE, alpha | rate | draw),
-        (FOUR.runs["beta4"], alpha | rate | draw),
-        (FOUR.runs["no_alpha"], rate | draw),
-        (FOUR.runs["alpha_const"], rate | draw),
-        (DECAY.runs["learn_r_and_t"], alpha | rate | draw),
-        (DECAY.runs["learn_r"], rate | draw),
-        (SEVEN.runs["awnn"], draw),
-    ):
-        assert changed(runs, inferred(runs)) == keys
-    own = BASELINE.with_overrides({"task.draw": 3})
-    assert dict(inferred(own).overrides)["task.draw"] == 3
-    (cora,) = [row.runs for row in EIGHT.rows if row.key == "cora-gcn"]
-    assert cora is not None
-    assert inferred(cora) is constant_rate(cora) is cora
 
 
 def test_without_records_every_cell_of_an_alternative_is_a_dash(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from experiments.analysis.collect import Reader
+from experiments.analysis.verdict import DISAGREES
 from experiments.core.paths import ROOT
 
 pytest.importorskip("jinja2", reason="needs Jinja2: pip install -e '.[paper]'")
@@ -18,6 +19,7 @@ import own_records
 from experiments.methods import METHODS
 from experiments.report import pages
 from experiments.report.content import TEXTS, build_content
+from experiments.report.disagreements import reasons
 from experiments.report.pages import methods
 from experiments.store.records import Store
 from experiments.studies import macros
@@ -31,6 +33,19 @@ def test_every_macro_stands_in_one_section() -> None:
 def test_our_own_tables_show_what_was_run_and_name_the_rest() -> None:
     for own in own_records.report().own:
         assert bool(own.absent) == (len(own.rows) > len(own.ran))
+
+
+def test_whatever_disagrees_stands_there_once_and_is_explained() -> None:
+    report = own_records.report()
+    apart = {
+        item.fact
+        for item in report.items
+        if item.verdict.word == DISAGREES or (item.row.seeds == 1 and not all(part.inside for part in item.verdict.parts))
+    }
+    shown = [item.fact for group in report.disagreements for item in group["cells"]]
+    assert len(shown) == len({*shown})
+    assert {*shown} == apart
+    assert {claim.key for claim in report.claims if claim.word == DISAGREES} <= reasons(report.claims).keys()
 
 
 def test_the_readme_counts_the_images_that_the_records_say_were_encoded_again() -> None:

@@ -9,7 +9,7 @@ import yaml
 
 from experiments.analysis.selection import Selection
 from experiments.core.paths import CONF
-from experiments.report.content import LICENCES, settings_of
+from experiments.report.content import settings_of
 
 MARK = re.compile(r"# (not from the )?paper(: .|;|$)")
 GROUPS = ("task", "gate", "setting", "method")
@@ -60,10 +60,3 @@ def test_settings_are_the_composed_values_with_their_files() -> None:
     assert [path.name for path in other.files] == [
         "config.yaml", "mnist.yaml", "conv.yaml", "none.yaml", "mnist-conv.yaml", "ngn.yaml"
     ]  # fmt: skip
-
-
-def test_licences_are_those_of_the_data() -> None:
-    by_name = {entry["name"]: entry for entry in LICENCES}
-    assert {"MNIST", "CIFAR-10", "Cora", "TinyStories", "synthetic data"} <= set(by_name)
-    assert by_name["Cora"]["terms"] == "not stated"
-    assert all(entry["url"] is None or entry["url"].startswith("https://") for entry in by_name.values())

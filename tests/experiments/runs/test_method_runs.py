@@ -54,19 +54,6 @@ def test_from_configuration_to_record(tmp_path, name):
             assert grown["soft"] == grown["truncated"], "these train what they deploy"
 
 
-@pytest.mark.parametrize(
-    ("method", "key", "values"),
-    [("l0", "method.price", (0.0, 50.0)), ("awnn", "method.width", (2.0, 4.0)), ("ste", "gate.t0", (0.5, 2.0))],
-)
-def test_replicas_of_a_stack_may_differ_in_scalars(tmp_path, method, key, values):
-    packed = trained(*(smoke(tmp_path, method, **{"gate.K": 4, key: value}) for value in values))
-    assert packed[0]["execution"]["replicas"] == 2
-    assert packed[0]["phases"]["grown"]["t"] != packed[1]["phases"]["grown"]["t"]
-    for value, record in zip(values, packed, strict=True):
-        (alone,) = trained(smoke(tmp_path / "alone", method, **{"gate.K": 4, key: value}))
-        assert alone["phases"]["grown"]["t"] == pytest.approx(record["phases"]["grown"]["t"], rel=1e-4)
-
-
 def test_every_gate_closed_is_an_empty_model(tmp_path):
     keys = {"gate.K": 4, "method.price": 100.0, "train.lr_boundary": 1.0, "train.clip": None}
     (record,) = trained(smoke(tmp_path, "l0", **keys, phases=["grown", "fixed"]))
@@ -133,11 +120,6 @@ def test_an_unreachable_budget_does_not_stop_the_other_runs(tmp_path):
     assert isinstance(done[run_id(configs[0])], ConfigError)
     assert "is too small: the smallest model has" in str(done[run_id(configs[0])])
     assert done[run_id(configs[1])].status == "complete"
-
-
-def test_text_has_no_multiply_adds(tmp_path):
-    with pytest.raises(ConfigError, match=r"use method\.parameters"):
-        launch.launch([smoke(tmp_path, "budget", "wikisql_easy", "lora", **{"method.macs": "90%"})])
 
 
 def test_what_moves_other_boundaries_changes_no_budget_run(tmp_path):

@@ -15,7 +15,7 @@ from experiments.models.kernels import supported
 from experiments.runs import launch, memory, phases
 from experiments.runs.measure import prefixes_of, take_replica
 from experiments.runs.memory import replica_bytes, replicas_that_fit
-from experiments.runs.stack import LARGEST, LARGEST_FUSED, Stack, kernel_of, largest_stack, stacks_of, why_no_kernel
+from experiments.runs.stack import LARGEST, LARGEST_FUSED, Stack, largest_stack, stacks_of, why_no_kernel
 from experiments.tasks import COMPONENTS, GATES_OF_TASK, TASKS, make_task
 from experiments.tasks.regression1d import Regression1D
 from experiments.tasks.settings import MLPComponent
@@ -86,26 +86,6 @@ def test_a_kernel_trains_no_new_part_that_does_not_name_it(block, own, reason):
         configs.append(config.model_copy(update={block: part}))
     assert why_no_kernel(configs[0]) == reason
     assert [len(stack) for stack in stacks_of(runs_of(configs))] == [LARGEST, 5]
-
-
-@pytest.mark.parametrize(
-    ("choices", "engine", "largest"),
-    [
-        ({"task": "regression1d"}, "bank1d", LARGEST_FUSED),
-        ({"task": "regression1d", "method": "fixed"}, "bank1d", LARGEST_FUSED),
-        ({"task": "regression1d", "method": "budget"}, "bank1d", LARGEST_FUSED),
-        ({"task": "regression1d", "method": "l0"}, None, LARGEST),
-        ({"task": "twist", "gate": "layers"}, "planar", LARGEST),
-        ({"task": "twist", "gate": "chain"}, "planar", LARGEST),
-        ({"task": "mnist", "gate": "mlp"}, None, LARGEST),
-        ({"task": "manifold"}, None, 1),
-        ({"task": "tinystories", "gate": "heads"}, None, 1),
-    ],
-)
-def test_engines_and_stacks_of_the_suite_stay_as_they_are(choices, engine, largest):
-    size = {"method.count": 3} if choices.get("method") in ("fixed", "budget") else {}
-    config = compose(choices, size)
-    assert (kernel_of(config), largest_stack(config)) == (engine, largest)
 
 
 ONE_D, DEPTH = {"task": "regression1d"}, {"task": "twist", "gate": "layers"}

@@ -1,25 +1,16 @@
 """Properties of the kernel for banks of 1D blocks: its tanh, window and accuracy, and growth up to a limit."""
 
-import copy
 import ctypes
-import dataclasses
 
 import numpy as np
 import pytest
 import torch
 from kernel_cases import BANK, assert_close, needs_kernel, plan
 
-from experiments.config.compose import compose
-from experiments.models.kernels import trainer as module
-from experiments.models.kernels.array_layout import layout_of
 from experiments.models.kernels.libraries import library
 from experiments.models.kernels.trainer import KernelTrainer
 from experiments.models.trainer import StudyTrainer
-from experiments.runs.phases import learner_of, plan_of
-from experiments.runs.stack import Stack
-from experiments.tasks import make_task
 from ngn.methods.base import CapacityExceeded
-from ngn.train.optim import groups_of
 
 pytestmark = needs_kernel
 
@@ -65,53 +56,3 @@ def test_components_may_enter_and_leave_the_window():
     assert entered[-1] > entered[0] + 2, "nothing entered the window"
     np.testing.assert_allclose(a.curves["t"], b.curves["t"], rtol=0, atol=1e-5)
     assert_close(plain, fast, 2e-5)
-
-
-@pytest.mark.slow
-def test_late_gradients_are_as_accurate_as_those_of_torch():
-    """Late in a training, residuals are small and their errors matter. Compare both with float64, over four seeds.
-
-    A comparison per seed would fail: where the gradient has nearly vanished, either error may be much larger.
-    """
-    seeds = range(4)
-    stack = Stack.of(*(compose({}, {"seed.value": seed, "train.steps": 5_000}) for seed in seeds))
-    task = make_task(stack.first, torch.device("cpu"))
-    batches, plan = task.batches(stack.first.train, list(seeds)), plan_of(stack, 512)
-    learner = learner_of(stack, task)
-
-    class Enough(Exception):
-        pass
-
-    def halt(step):
-        if step >= 4_000:
-            raise Enough
-
-    with pytest.raises(Enough):
-        KernelTrainer(learner, batches, task.loss, plan, progress="never", on_step=halt).fit()
-    learner.set_progress(0.8)
-
-    def gradients(model, dtype):
-        x, y = (v.to(dtype) for v in batches.at(0))
-        model.zero_grad()
-        (model(x) - y).square().mean((-2, -1)).sum().backward()
-        return {
-            name: p.grad.double() for name, p in model.named_parameters() if p.grad is not None and "tau" not in name
-        }
-
-    exact = gradients(copy.deepcopy(learner.model).double(), torch.float64)
-    by_torch = gradients(copy.deepcopy(learner.model), torch.float32)
-    groups, _ = groups_of(learner.body_parameters(), learner.controller_parameters(), 1e-3, 5e-2)
-    optimizer = torch.optim.Adam(groups)
-    state = module._State(learner, layout_of(learner.model), optimizer)
-    module._Kernel(learner, batches, dataclasses.replace(plan, clip=None), state).advance(4_000, 1)
-    state.unpack(4_001)
-    ours = {name: optimizer.state[p]["exp_avg"].double() / 0.1 for name, p in learner.model.named_parameters()}
-
-    def squares(v):
-        return v.square().flatten(1).sum(1)
-
-    def error(found):
-        return torch.stack([squares(found[n] - exact[n]) / squares(exact[n]) for n in exact]).sum(0).sqrt()
-
-    ratios = error(ours) / error(by_torch)
-    assert float(ratios.log().mean().exp()) <= 2, ratios

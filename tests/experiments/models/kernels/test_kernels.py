@@ -1,7 +1,6 @@
 """Every training of a compiled kernel against the plain trainer, and against autograd in float64."""
 
 import copy
-import json
 
 import numpy as np
 import pytest
@@ -21,13 +20,9 @@ from kernel_cases import (
 )
 from stopping import Stop, resumed, stop_after
 
-from experiments.config import run_files
-from experiments.config.compose import compose
 from experiments.core import checkpoint
 from experiments.models.kernels.trainer import KernelTrainer
 from experiments.models.trainer import StudyTrainer
-from experiments.runs import training
-from experiments.runs.stack import Stack
 from ngn.methods.ngn import CountGate
 from ngn.schedules import CONSTANT
 from ngn.train.losses import mean_squared_error
@@ -236,37 +231,3 @@ def test_evaluations_equal_those_of_the_plain_trainer(case):
     plain, fast = evaluations(StudyTrainer), evaluations(KernelTrainer)
     assert [step for step, _ in fast] == [step for step, _ in plain] == [20, 40, 50]
     np.testing.assert_allclose([value for _, value in fast], [value for _, value in plain], rtol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("task", "gate", "schedule"),
-    [("regression1d", "mlp", "paper"), ("twist", "layers", "dec_lambda_inc_r"), ("twist", "chain", "paper")],
-)
-def test_runs_agree_between_engines(task, gate, schedule, tmp_path, monkeypatch):
-    """From configuration to record: the kernel trains all seeds as one stack and agrees with the torch engine."""
-    monkeypatch.setattr(run_files, "SCRATCH", tmp_path / "scratch")
-
-    def pack(engine):
-        choice = {"task": task, "gate": gate, "schedule": schedule, "profile": "smoke"}
-        settings = {
-            "train.steps": 40,
-            "engine": engine,
-            "results": str(tmp_path / engine),
-            "progress": "never",
-            "phases": ["grown", "fixed"] if task == "twist" else ["grown"],
-        }
-        return [compose(choice, settings | {"seed.value": seed}) for seed in (0, 1)]
-
-    fused, plain = pack("fused"), pack("torch")
-    together = [json.loads(outcome.path.read_text()) for outcome in training.train_stack(Stack.of(*fused))]
-    for record, config in zip(together, plain, strict=True):
-        (outcome,) = training.train_stack(Stack.of(config))
-        other = json.loads(outcome.path.read_text())
-        assert (record["execution"]["engine"], other["execution"]["engine"]) == ("fused", "torch")
-        assert record["execution"]["replicas"] == 2
-        for phase, mode in (("grown", "soft"), ("fixed", "truncated")):
-            if phase in other["phases"]:
-                ours, theirs = record["phases"][phase], other["phases"][phase]
-                assert ours["count"] == theirs["count"]
-                np.testing.assert_allclose(ours[mode]["mse"], theirs[mode]["mse"], rtol=1e-4)
-        np.testing.assert_allclose(record["phases"]["grown"]["t"], other["phases"]["grown"]["t"], rtol=0, atol=1e-5)

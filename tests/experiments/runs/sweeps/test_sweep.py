@@ -23,7 +23,6 @@ from experiments.studies import STUDIES
 from experiments.studies.model import Study
 from scripts import sweep
 
-SCRIPT = CONF.parent / "scripts" / "sweep.py"
 
 
 @pytest.fixture
