@@ -75,8 +75,6 @@ def test_workflows_and_image_name_what_they_run_by_commit_and_digest() -> None:
     assert {".git", "runs", "scratch"} <= {*(ROOT / ".dockerignore").read_text().split()}
 
 
-
-
 @pytest.mark.parametrize(
     ("module", "said"),
     [

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import own_records
+import page_samples
 import pytest
 
 from experiments.analysis.collect import RecordedRun
@@ -73,7 +73,7 @@ def numbers(run: RecordedRun) -> dict[str, float]:
 @cache
 def of_selection(selection: Selection) -> tuple[Pair, ...]:
     """Mean and deviation of every number, over all seeds, the first ten or three, and the others."""
-    rows = [(run.seed, numbers(run)) for run in own_records.reader().collect(selection).runs]
+    rows = [(run.seed, numbers(run)) for run in page_samples.own_reader().collect(selection).runs]
     pairs: list[Pair] = []
     for first, end in ((0, None), (0, 10), (10, None), (0, 3), (3, None)):
         own = [row for seed, row in rows if seed >= first and (end is None or seed < end)]
@@ -85,7 +85,7 @@ def of_selection(selection: Selection) -> tuple[Pair, ...]:
 
 def of_the_tables() -> list[Pair]:
     """What the paper's tables print, ours and published."""
-    items = own_records.report().items
+    items = page_samples.own_report().items
     texts = [tex_to_text(text) for item in items for text in (item.cell.text, item.published_text)]
     return [(float(mean), float(sd)) for text in texts for mean, sd in PAIR.findall(text)]
 

@@ -33,7 +33,6 @@ from ngn.tensor_files import write_checked
 
 UNCOMPARED = "checkpoints"
 """Folder whose files hold times, so that only their names are compared."""
-CALLS = ("fsync", "replace", "rename", "link", "mkdir", "unlink", "rmdir")
 KINDS = ("writes", "calls", "halves")
 """Where a program is killed: at system calls of writing, at any call in C, inside of a write."""
 
@@ -90,13 +89,11 @@ def kill_anywhere(folder: Path, count: int, programs: Sequence[Program], means: 
             shutil.copytree(sound, place)
 
         def hooked(kind: str, at: int, program: Program = program, place: Path = place) -> None:
-            hook = Hook(at, KILL)
+            hook = Hook(at, KILL, kind)
             if kind == "halves" and at:
                 signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # a write beyond this size kills, and leaves a part
                 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
                 resource.setrlimit(resource.RLIMIT_FSIZE, (at, resource.RLIM_INFINITY))
-            elif kind != "halves":
-                {"writes": partial(hook.at_writes, CALLS), "calls": hook.at_calls, "steps": hook.at_steps}[kind]()
             try:
                 program.work(place)
             finally:

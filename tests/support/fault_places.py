@@ -17,7 +17,7 @@ from pathlib import Path
 import faulty
 import numpy as np
 import page_samples
-from faulty import KILL, Count, Hook, Trial, child, found, in_any_stack, left, lost, send, train
+from faulty import KILL, Count, Hook, Trial, child, found, left, lost, send, train
 from waiting import until
 
 from experiments.config import run_files
@@ -33,7 +33,7 @@ def signals(folder: Path) -> Count:
     result = Count("saved at that very step, left with 128 + signal, resumed bit-equal")
     for signum, at in product(interrupt.SIGNALS, (1, 2, 6, 10, 11)):
         trial = Trial(folder / f"{signum}-{at}", checkpoint_seconds=1e9)
-        status = trial.train(Hook(at, send(signum)).at_steps)
+        status = trial.train(partial(Hook, at, send(signum)))
         saved = [path.stem for path in trial.place.rglob("step-*.json")]
         again, missing = trial.again(expected)
         good = (status, saved, again, missing) == (128 + signum, [f"step-{at:010d}"], 0, 0)
@@ -84,7 +84,7 @@ def disk_full(folder: Path) -> Count:
     expected = Trial(folder / "calm").undisturbed()
     result = Count("stopped with a message that names the file, went on when there was room")
     limits = {f"limit {size}": partial(_small_disk, size) for size in (20_000, 8_000, 1_000, 500)}
-    flushes = {f"flush {n}": partial(Hook(n, _full).at_writes, ["fsync"]) for n in (2, 15, 60, 91)}
+    flushes = {f"flush {n}": partial(Hook, n, _full, "writes", ["fsync"]) for n in (2, 15, 60, 91)}
     for name, starve in (limits | flushes).items():
         trial = Trial(folder / name)
         status, told = trial.train(starve), trial.told()
@@ -109,7 +109,7 @@ def read_only_results(folder: Path) -> Count:
 
         if when == "middle":
             results.mkdir()
-        status, told = trial.train(block if when == "before" else Hook(6, block).at_steps), trial.told()
+        status, told = trial.train(block if when == "before" else partial(Hook, 6, block)), trial.told()
         trained = list(trial.place.rglob("finished.json"))
         blocked.unlink()
         again, missing = trial.again(expected)
@@ -123,7 +123,7 @@ def two_hosts(folder: Path, count: int) -> Count:
 
     The second leaves a living or suspended one its runs, and waits for them. It trains those of a killed one at once.
     """
-    expected = in_any_stack(Trial(folder / "calm").undisturbed())
+    expected = Trial(folder / "calm").undisturbed("replicas")
     result = Count("runs of a living or suspended one respected, of a killed one taken at once; same bytes")
     random = np.random.default_rng(count)
     for number in range(count):
@@ -133,7 +133,7 @@ def two_hosts(folder: Path, count: int) -> Count:
 
         def host(name: str, at: int, act: Callable[[], None], trial: Trial = trial, shared: bool = shared) -> None:
             sharing.POLL = 0.02
-            Hook(at, act).at_steps()
+            Hook(at, act)
             outcomes = train(trial.place if shared else trial.place / name, trial.wanted)
             (trial.place / f"{name}.told").write_text(" ".join(outcome.status for outcome in outcomes))
 
@@ -154,7 +154,7 @@ def two_hosts(folder: Path, count: int) -> Count:
         killed = "killed" in what
         good = ended == [0, *({"suspended, killed": [-signal.SIGKILL], "killed": []}.get(what, [0]))]
         good = good and told == ["complete" if killed else "present"] * 2 and not list(place.rglob("*.lease"))
-        missing = lost(expected, in_any_stack(found(place)))
+        missing = lost(expected, found(place, "replicas"))
         said = f"{number} {what} at {at}, shared {shared}: {ended}, {told}, {missing}, {left(place)}"
         result.add(missing, good and not missing, f"{said}\n{trial.told()}")
     return result
@@ -184,7 +184,7 @@ def one_run_many_processes(folder: Path) -> Count:
     return result
 
 
-TINY = "task=regression1d profile=smoke engine=torch phases=[grown] train.steps=12 gate.K=4 threads=1"
+TINY = "task=regression1d profile=smoke engine=torch phases=[grown] train.steps=12 gate.K=4 threads=1 progress=never"
 MOUNTS = ((b"none", b"/", 1 << 14 | 1 << 18), (None, None, 1 << 12), (None, None, 1 << 12 | 1 << 5 | 1))
 """Keep mounts private to this process; mount a folder on itself; make that mount read-only."""
 UNABLE = 77
@@ -214,22 +214,22 @@ def read_only_mount(folder: Path) -> Count:
         path.unlink()
     (out := folder / "out").mkdir()
     records = f"--results={store.root}"
-    run, data = [*TINY.split(), "progress=never"], [f"--data-root={place / 'data'}"]
-    commands: list[tuple[Callable[[list[str]], int], list[str], int]] = [
-        (app.main, [*run, f"results={store.root}"], 1),
-        (app.main, [*run, f"results={out}", "checkpoint_seconds=1e-9"], 1),
-        (table.main, [str(store.root)], 0),
-        *((sweep.main, [word, "smoke", records], 1) for word in ("plan", "run", "status")),
-        (sweep.main, ["run", "smoke", f"--results={out}", "--dry-run"], 0),
-        (build_paper_data.main, [records, "--table=dataeightbody"], 0),
-        (build_paper_data.main, [records, f"--output={place / 'data.tex'}"], 1),
-        (build_paper_data.main, [records, f"--output={out / 'data.tex'}"], 0),
-        (build_figures.main, [records, f"--output={place / 'figures'}", "--only", "figure1", "figure2"], 1),
-        (build_figures.main, [records, f"--output={out / 'figures'}", "--only", "figure1"], 0),
-        (build_report.main, [records, f"--output={place / 'paper'}"], 1),
-        (fetch_data.main, ["mnist", *data], 1),
+    commands: list[tuple[Callable[[list[str]], int], str, int]] = [
+        (app.main, f"{TINY} results={store.root}", 1),
+        (app.main, f"{TINY} results={out} checkpoint_seconds=1e-9", 1),
+        (table.main, str(store.root), 0),
+        *((sweep.main, f"{word} smoke {records}", 1) for word in ("plan", "run", "status")),
+        (sweep.main, f"run smoke --results={out} --dry-run", 0),
+        (build_paper_data.main, f"{records} --table=dataeightbody", 0),
+        (build_paper_data.main, f"{records} --output={place / 'data.tex'}", 1),
+        (build_paper_data.main, f"{records} --output={out / 'data.tex'}", 0),
+        (build_figures.main, f"{records} --output={place / 'figures'} --only figure1 figure2", 1),
+        (build_figures.main, f"{records} --output={out / 'figures'} --only figure1", 0),
+        (build_report.main, f"{records} --output={place / 'paper'}", 1),
+        (fetch_data.main, f"mnist --data-root={place / 'data'}", 1),
     ]
-    for main, words, expected in commands:
+    for main, line, expected in commands:
+        words = line.split()
 
         def program(main: Callable[[list[str]], int] = main, words: list[str] = words) -> None:
             _mount_read_only(place)
@@ -244,5 +244,5 @@ def read_only_mount(folder: Path) -> Count:
         # 1, or 2 if a program refuses before it does anything
         good = status in ((expected, 2) if expected else (0,)) and "Traceback" not in said
         good = good and (not expected or "status" in words or str(place) in said)
-        result.add(0, good, f"{main.__module__} {' '.join(words)}: {status}, not {expected}\n{said}")
+        result.add(0, good, f"{main.__module__} {line}: {status}, not {expected}\n{said}")
     return result

@@ -1,7 +1,8 @@
-"""A page of synthetic records: a complete row, an incomplete one, hostile texts and a damaged file."""
+"""Pages: one of synthetic records (a complete row, an incomplete one, hostile texts, a damaged file), and our own."""
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import record_samples as samples
 
 from experiments.analysis.collect import Reader
 from experiments.analysis.selection import Selection
+from experiments.core.paths import RESULTS
 from experiments.report.content import ReportContent, build_content
 from experiments.report.pages import render
 from experiments.store.records import Store
@@ -55,3 +57,14 @@ def make(folder: Path) -> tuple[ReportContent, Reader, str]:
     reader = Reader(store)
     report = build_content(reader)
     return report, reader, render(report, reader)
+
+
+@functools.cache
+def own_reader() -> Reader:
+    """The committed records, read once in a process, as several files of tests look at them."""
+    return Reader(Store(RESULTS))
+
+
+@functools.cache
+def own_report() -> ReportContent:
+    return build_content(own_reader())

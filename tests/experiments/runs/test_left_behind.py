@@ -43,46 +43,29 @@ def test_a_run_that_is_killed_while_it_is_scored_is_not_trained_again(tmp_path, 
     assert untimed(got["phases"]) == untimed(expected["phases"])
 
 
-@pytest.mark.parametrize("harm", ["other code", "a changed digit", "steps not trained"])
-def test_files_of_an_interrupted_run_are_used_only_if_undamaged_and_of_this_code(tmp_path, monkeypatch, caplog, harm):
-    """Kill a run in its last phase, then change a finished phase, a checkpoint or the code."""
+def test_files_of_an_interrupted_run_are_used_only_by_the_code_that_wrote_them(tmp_path, monkeypatch, caplog):
+    """test_checkpoint.py damages such files."""
     config = smoke(tmp_path, phases=["grown", "from_high"], engine="torch", checkpoint_seconds=1e-9)
     expected = json.loads(launch([config])[0].path.read_text())
-    Store(tmp_path / "results").path(run_id(config)).unlink()
-    begun = _dies_in(monkeypatch, "from_high")
-    with pytest.raises(KeyboardInterrupt):
-        launch([config])
-    (finished,) = run_files.SCRATCH.rglob(f"{run_id(config)}*/grown/finished.json")
-    if harm == "other code":
-        monkeypatch.setattr(phases, "sources_digest", lambda: "0" * 64)
-    elif harm == "steps not trained":
-        (newest, *_) = sorted(finished.parents[1].glob("from_high/step-*.json"), reverse=True)
-        facts = json.loads(newest.read_text())
-        newest.write_text(json.dumps({**facts, "step": facts["step"] - 1}))
-    else:
-        finished.write_text(finished.read_text().replace('"count": [', '"count": [1'))
-    (outcome,) = launch([config])
-    assert begun[2:] == (["from_high"] if harm == "steps not trained" else ["grown", "from_high"])
-    assert "cannot be used" in caplog.text
-    assert ("sources was" in caplog.text) == (harm == "other code")
-    got = json.loads(outcome.path.read_text())
-    assert untimed(got["phases"]) == untimed(expected["phases"])
-    assert got["execution"]["resumed"] == {"other code": 0, "steps not trained": 1}.get(harm, 2)
-
-
-def _dies_in(monkeypatch, phase):
-    """Kill the first training of ``phase`` after it was saved. Return the list of phases that began."""
     real, begun = phases.fit_phase, []
 
     def dies(stack, task, device, setup):
         begun.append(setup.name)
         done = real(stack, task, device, setup)
-        if setup.name == phase and begun.count(phase) == 1:
+        if setup.name == "from_high" and len(begun) == 2:
             raise KeyboardInterrupt
         return done
 
     monkeypatch.setattr(phases, "fit_phase", dies)
-    return begun
+    Store(tmp_path / "results").path(run_id(config)).unlink()
+    with pytest.raises(KeyboardInterrupt):
+        launch([config])
+    monkeypatch.setattr(phases, "sources_digest", lambda: "0" * 64)
+    got = json.loads(launch([config])[0].path.read_text())
+    assert begun[2:] == ["grown", "from_high"]
+    assert "sources was" in caplog.text
+    assert untimed(got["phases"]) == untimed(expected["phases"])
+    assert got["execution"]["resumed"] == 0
 
 
 def test_partial_files_of_dead_processes_are_removed(tmp_path):

@@ -25,6 +25,14 @@ def runs(count, **overrides):
     return [compose({"profile": "smoke"}, {**overrides, "seed.value": seed}) for seed in range(count)]
 
 
+@pytest.fixture
+def sizes(monkeypatch):
+    """The sizes of the stacks that are trained."""
+    real, seen = phases.fit_phase, []
+    monkeypatch.setattr(phases, "fit_phase", lambda stack, *rest: seen.append(len(stack)) or real(stack, *rest))
+    return seen
+
+
 def test_runs_with_data_per_seed_are_not_stacked():
     shared, own = (
         [compose({"task": "cora"}, {"task.nodes": nodes, "seed.value": seed}) for seed in range(3)]
@@ -36,7 +44,7 @@ def test_runs_with_data_per_seed_are_not_stacked():
 
 
 @pytest.mark.parametrize("lacking", ["compiler", "model"])
-def test_a_stack_is_split_if_no_kernel_trains_it(tmp_path, monkeypatch, lacking):
+def test_a_stack_is_split_if_no_kernel_trains_it(tmp_path, monkeypatch, lacking, sizes):
     """The stack was planned for the kernel, whose stacks are larger than torch's."""
     if lacking == "compiler":
         monkeypatch.setattr(supported, "library", lambda kernel: None)
@@ -46,13 +54,6 @@ def test_a_stack_is_split_if_no_kernel_trains_it(tmp_path, monkeypatch, lacking)
     configs = runs(LARGEST + 2, **settings)
     assert largest_stack(configs[0]) == LARGEST_FUSED
     assert [len(stack) for stack in stacks_of(runs_of(configs))] == [LARGEST + 2]
-    real, sizes = phases.fit_phase, []
-
-    def fit_phase(stack, *rest):
-        sizes.append(len(stack))
-        return real(stack, *rest)
-
-    monkeypatch.setattr(phases, "fit_phase", fit_phase)
     outcomes = launch.launch(configs)
     assert sizes == [LARGEST, 2]
     assert [json.loads(o.path.read_text())["execution"]["replicas"] for o in outcomes] == [LARGEST] * LARGEST + [2] * 2
@@ -162,18 +163,11 @@ def test_the_estimate_before_reading_data_is_below_measured_memory(task, gate):
     assert 0 < 4 * K * config.gate.numbers(config.task, samples) < replica_bytes(Stack.of(config), made)
 
 
-def test_a_stack_that_does_not_fit_is_split(tmp_path, monkeypatch):
+def test_a_stack_that_does_not_fit_is_split(tmp_path, monkeypatch, sizes):
     configs = [smoke(**{"seed.value": seed, "results": str(tmp_path / "r")}) for seed in range(5)]
     one = replica_bytes(Stack.of(configs[0]), make_task(configs[0], CPU))
     monkeypatch.setattr(memory, "free_bytes", lambda device: int(2.5 * one / memory.SHARE))
     assert replicas_that_fit(Stack.of(configs[0]), make_task(configs[0], CPU), CPU) == 2
-    real, sizes = phases.fit_phase, []
-
-    def train_phase(stack, *rest):
-        sizes.append(len(stack))
-        return real(stack, *rest)
-
-    monkeypatch.setattr(phases, "fit_phase", train_phase)
     assert [o.status for o in launch.launch(configs)] == ["complete"] * 5
     assert sizes == [2, 2, 1]
 

@@ -18,7 +18,7 @@ from kernel_cases import (
     replica,
     state,
 )
-from stopping import Stop, resumed, stop_after
+from stopping import resumed
 
 from experiments.core import checkpoint
 from experiments.models.kernels.trainer import KernelTrainer
@@ -140,20 +140,6 @@ def test_resuming_changes_nothing(case, cut, tmp_path):
         return case.trainer(KernelTrainer, case.learner([1, 2]), how, chunk=7, **settings)
 
     resumed(trainer, tmp_path, cut)
-
-
-@learned
-def test_both_trainers_read_each_others_checkpoints(case, tmp_path):
-    for first, second in ((StudyTrainer, KernelTrainer), (KernelTrainer, StudyTrainer)):
-        folder = tmp_path / first.__name__
-        more = {"chunk": 10} if first is KernelTrainer else {}
-        more |= {"folder": folder, "checkpoint_seconds": 0.0, "on_step": stop_after(30)}
-        with pytest.raises(Stop):
-            case.train(first, case.learner([1, 2]), plan(60), **more)
-        whole, mixed = case.learner([1, 2]), case.learner([1, 2])
-        case.train(StudyTrainer, whole, plan(60))
-        assert case.train(second, mixed, plan(60), folder=folder).resumed == 1
-        assert_close(whole, mixed, 1e-5)
 
 
 @learned

@@ -13,7 +13,6 @@ from experiments.analysis.selection import Selection
 from experiments.config.compose import compose
 from experiments.config.run_files import runs_of
 from experiments.core.blocks import ConfigError
-from experiments.core.paths import CONF
 from experiments.data import DataError
 from experiments.runs.sweeps import plan as plans
 from experiments.runs.sweeps import settings, status
@@ -22,7 +21,6 @@ from experiments.store.records import Store
 from experiments.studies import STUDIES
 from experiments.studies.model import Study
 from scripts import sweep
-
 
 
 @pytest.fixture

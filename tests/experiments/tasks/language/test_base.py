@@ -207,22 +207,6 @@ def test_what_the_hub_refuses_is_said_in_one_message(tmp_path, monkeypatch, faul
     assert asked == [10]
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"file": "../../x"}, "file: must be the name of a file in model.path"),
-        ({"file": "a/x.gguf"}, "without a folder"),
-        ({"name": "a/b"}, "name: "),
-        ({"path": "/a\x1b[2J"}, r"path contains the control character U\+001B"),
-        ({"fille": "x.gguf"}, "fille: "),
-    ],
-)
-def test_wrong_settings_are_explained_also_when_given_to_the_class(settings, message):
-    with pytest.raises(ConfigError, match=message) as refused:
-        BaseModel(**{"name": "m", "path": "/a", **settings})
-    assert "validation error" not in str(refused.value)
-
-
 def with_start(tokenizer):
     """The byte tokenizer with a start of text, which both it and its chat template add, as in Llama."""
     from tokenizers import processors

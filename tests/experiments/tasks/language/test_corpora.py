@@ -1,13 +1,8 @@
 """The corpora: their questions and prompts, scores on the edge cases of official rules, and gold answers."""
 
-import os
-
 import pytest
 
-from experiments.data import MissingData, data_root
-from experiments.data.source import Folder
 from experiments.data.synthetic_texts import TEXTS
-from experiments.data.texts import SETS
 from experiments.tasks.language.corpora import Example, gsm8k, spider, split_by, squad, wikisql
 from experiments.tasks.language.corpora.wikisql import Query
 
@@ -152,35 +147,6 @@ def test_gsm8k(prediction, gold, flexible, strict, decimal):
 )
 def test_squad(prediction, golds, exact, f1):
     assert squad.score(prediction, Example("", "", golds, "")) == {"exact_match": exact, "f1": pytest.approx(f1)}
-
-
-SCORES = {"wikisql": wikisql, "gsm8k": gsm8k, "spider": spider, "squad": squad}
-
-
-def examples(name, texts):
-    """All examples of a set, also those that no subset of WikiSQL has."""
-    if name != "wikisql":
-        corpus = {"gsm8k": gsm8k, "spider": spider, "squad": squad}[name].make_corpus(texts)
-        return [*corpus.train, *corpus.test]
-    made = []
-    for file in (file for file in texts.parts if not file.endswith(".tables.jsonl")):
-        tables = {each["id"]: each["header"] for each in texts.parts[file.replace(".jsonl", ".tables.jsonl")]}
-        made += [wikisql.example(each, tables[each["table_id"]], "") for each in texts.parts[file]]
-    return made
-
-
-def failing(name, texts):
-    return [e for e in examples(name, texts) if set(SCORES[name].score(e.target, e).values()) != {1.0}]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SCORES)
-def test_every_official_gold_answer_is_right(name):
-    try:
-        texts = SETS[name].read_folder(Folder(data_root(os.environ.get("NGN_DATA")), name, {}, adopting=True))
-    except MissingData as fault:
-        pytest.skip(str(fault))
-    assert not failing(name, texts)
 
 
 HOSTILE = ("Ceased; reason", "", " a ", "a", 'b"', "c'", "a and b = ", "x\u2028y", "two\nlines", "where", "COUNT(a)")
