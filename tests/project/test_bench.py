@@ -1,15 +1,11 @@
 """The benchmarks run and measure what they claim."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import importlib
 import importlib.util
 import os
 import re
-from pathlib import Path
-from types import ModuleType
 
 import programs
 import pytest
@@ -18,18 +14,18 @@ import torch
 from experiments.core.paths import ROOT
 
 
-def load(name: str) -> ModuleType:
+def load(name):
     return importlib.import_module(name)
 
 
 @pytest.fixture(autouse=True)
-def folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def folder(monkeypatch):
     """The folder from which the benchmarks import each other, as they do as scripts."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
 
 
 @pytest.mark.slow
-def test_scripts_with_paths_of_their_own_find_what_they_import(tmp_path: Path) -> None:
+def test_scripts_with_paths_of_their_own_find_what_they_import(tmp_path):
     """Import them from another folder, with only the installed packages, as users call them."""
     scripts = [path for path in ROOT.glob("benchmarks/*.py") if '"support"' in path.read_text()]
     assert len(scripts) == 2
@@ -41,7 +37,7 @@ def test_scripts_with_paths_of_their_own_find_what_they_import(tmp_path: Path) -
 
 
 @pytest.mark.slow(seconds=10)
-def test_each_kind_of_process(tmp_path: Path) -> None:
+def test_each_kind_of_process(tmp_path):
     bench = load("bench_1d")
     course = bench.TimedSteps(steps=1000, start=20, stop=60, seconds=0.1)
     bench.prepare(tmp_path, course)
@@ -56,7 +52,7 @@ def test_each_kind_of_process(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["bench_models", "bench_kernels"])
-def test_every_variant_of_every_group_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_variant_of_every_group_runs(name, monkeypatch):
     module = load(name)
     for size, small in {"STEPS": 1, "BATCH": 2, "CONTEXT": 16}.items():
         monkeypatch.setattr(module, size, small, raising=False)
@@ -66,9 +62,7 @@ def test_every_variant_of_every_group_runs(name: str, monkeypatch: pytest.Monkey
     assert all(count > 1 for title, count in ran.items() if "compiled kernel" not in title), ran
 
 
-def test_the_llama_benchmark_trains_and_asks_each_adaptation(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_llama_benchmark_trains_and_asks_each_adaptation(monkeypatch, capsys):
     """On a model of two tiny layers; deployment keeps half of the components."""
     llama = load("bench_llama")
     monkeypatch.setattr(llama, "SMALL", llama.SMALL | {"num_hidden_layers": 2, "vocab_size": 256})

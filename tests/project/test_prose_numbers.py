@@ -3,21 +3,14 @@
 Such a number may also be published, or stand in a table of the paper under the stated setting.
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import page_samples
 import pytest
 
-from experiments.analysis.collect import RecordedRun
 from experiments.analysis.compare import MOST_SEEDS
-from experiments.analysis.selection import Selection
 from experiments.analysis.terminal import tex_to_text
 from experiments.config.identity import flatten
 from experiments.core.paths import ROOT
@@ -32,7 +25,7 @@ ELSEWHERE = {"6.10 ± 1.04", "78.94 ± 1.97", "2.20 ± 0.40"}
 Pair = tuple[float, float]
 
 
-def sections(page: Path) -> Iterator[tuple[str, str, set[str]]]:
+def sections(page):
     """(heading, text in one line, names of studies) of every section that names a study."""
     for section in re.split(r"\n(?=#)", page.read_text()):
         text = " ".join(section.split())
@@ -41,22 +34,22 @@ def sections(page: Path) -> Iterator[tuple[str, str, set[str]]]:
             yield section.splitlines()[0], text, names
 
 
-def unit(printed: str) -> float:
+def unit(printed):
     """One unit of the last printed digit: 0.01 of 4.84, 1e-4 of 6.7e-3."""
     digits, _, exponent = printed.partition("e")
     return 10.0 ** (int(exponent or 0) - len(digits.partition(".")[2]))
 
 
-def fits(printed: tuple[str, str], pair: Pair) -> bool:
+def fits(printed, pair):
     """Whether a pair rounds to what is printed, up to the rounding of floating-point sums."""
     return all(abs(float(text) - number) <= 0.501 * unit(text) for text, number in zip(printed, pair, strict=True))
 
 
-def numbers(run: RecordedRun) -> dict[str, float]:
+def numbers(run):
     """Every number of a run and of its companions; of lists each of the first two and the sum."""
-    found: dict[str, float] = {}
+    found = {}
 
-    def add(name: str, value: Any) -> None:
+    def add(name, value):
         if isinstance(value, list) and value and all(type(one) in (int, float) for one in value):
             found.update({f"{name}.{at}": float(one) for at, one in enumerate(value[:2])})
             found[f"{name}.sum"] = float(sum(value))
@@ -71,10 +64,10 @@ def numbers(run: RecordedRun) -> dict[str, float]:
 
 
 @cache
-def of_selection(selection: Selection) -> tuple[Pair, ...]:
+def of_selection(selection):
     """Mean and deviation of every number, over all seeds, the first ten or three, and the others."""
     rows = [(run.seed, numbers(run)) for run in page_samples.own_reader().collect(selection).runs]
-    pairs: list[Pair] = []
+    pairs = []
     for first, end in ((0, None), (0, 10), (10, None), (0, 3), (3, None)):
         own = [row for seed, row in rows if seed >= first and (end is None or seed < end)]
         for name in set.intersection(*map(set, own)) if len(own) > 1 else ():
@@ -83,21 +76,21 @@ def of_selection(selection: Selection) -> tuple[Pair, ...]:
     return tuple(pairs)
 
 
-def of_the_tables() -> list[Pair]:
+def of_the_tables():
     """What the paper's tables print, ours and published."""
     items = page_samples.own_report().items
     texts = [tex_to_text(text) for item in items for text in (item.cell.text, item.published_text)]
     return [(float(mean), float(sd)) for text in texts for mean, sd in PAIR.findall(text)]
 
 
-def missing(text: str, known: list[Pair]) -> list[str]:
+def missing(text, known):
     """The printed pairs of a text that are none of the known ones."""
     printed = [found for found in PAIR.findall(text) if " ± ".join(found) not in ELSEWHERE]
     return [" ± ".join(pair) for pair in printed if not any(fits(pair, one) for one in known)]
 
 
 @pytest.mark.slow
-def test_numbers_beside_a_study_are_those_of_its_records() -> None:
+def test_numbers_beside_a_study_are_those_of_its_records():
     wrong, printed = {}, of_the_tables()
     for page in sorted((ROOT / "docs").rglob("*.md")):
         for heading, text, names in sections(page) if page.name != "results.md" else ():
@@ -109,7 +102,7 @@ def test_numbers_beside_a_study_are_those_of_its_records() -> None:
     assert not any(wrong.values()), wrong
 
 
-def rows_of(names: set[str]) -> list[Selection]:
+def rows_of(names):
     """The rows of the paper's tables whose task is that of a study, with all their seeds."""
     tasks = {dict(selection.choices).get("task") for name in names for selection in STUDIES[name].make()[:1]}
     return [

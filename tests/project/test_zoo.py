@@ -1,7 +1,5 @@
 """A sample of ``bench_zoo.py``: models of transformers, and of torchvision and timm where they are installed."""
 
-from __future__ import annotations
-
 import pkgutil
 import sys
 from pathlib import Path

@@ -1,9 +1,6 @@
 """Alternative settings beside the stated one: which runs stand for which, and how the report counts them."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
 
 import record_samples as samples
 
@@ -11,7 +8,7 @@ from experiments.analysis.collect import Reader
 from experiments.analysis.selection import selected_runs
 from experiments.analysis.verdict import AGREES, DISAGREES, NOT_RUN
 from experiments.report import pages
-from experiments.report.alternatives import BothSettings, Pair
+from experiments.report.alternatives import Pair
 from experiments.report.content import build_content
 from experiments.store.records import Store
 from experiments.studies import STUDIES, macros
@@ -22,18 +19,18 @@ ROWS = {f"{table.name}.{row.key}" for table in macros() for row in table.rows}
 DECLARED = {name: study.alternative for name, study in STUDIES.items() if study.alternative is not None}
 
 
-def of(store: Store, study: str) -> BothSettings:
+def of(store, study):
     (found,) = [both for both in build_content(Reader(store)).alternatives if both.study.name == study]
     return found
 
 
-def test_declared_rows_exist() -> None:
+def test_declared_rows_exist():
     named = {name for one in DECLARED.values() for name in one.found_by | one.test if not name.startswith("figure ")}
     assert named
     assert named <= ROWS
 
 
-def test_without_records_every_cell_of_an_alternative_is_a_dash(tmp_path: Path) -> None:
+def test_without_records_every_cell_of_an_alternative_is_a_dash(tmp_path):
     made = build_content(Reader(Store(tmp_path))).alternatives
     assert [both.study.name for both in made] == [name for name in STUDIES if name in DECLARED]
     for both in made:
@@ -44,7 +41,7 @@ def test_without_records_every_cell_of_an_alternative_is_a_dash(tmp_path: Path) 
         assert both.missing > 0
 
 
-def test_a_cell_stands_beside_that_of_the_stated_setting(tmp_path: Path) -> None:
+def test_a_cell_stands_beside_that_of_the_stated_setting(tmp_path):
     """The same rule judges both. The row's published deviation is small against the distance of the first."""
     store = Store(tmp_path)
     runs = FOUR.runs["beta15"]
@@ -63,7 +60,7 @@ def test_a_cell_stands_beside_that_of_the_stated_setting(tmp_path: Path) -> None
     assert "`--`: no fact can be judged under both settings yet." in page, "of the other settings"
 
 
-def test_a_cell_that_does_not_change_is_left_out(tmp_path: Path) -> None:
+def test_a_cell_that_does_not_change_is_left_out(tmp_path):
     store = Store(tmp_path)
     runs = FOUR.runs["no_alpha"]
     samples.put(store, runs, 0, {"grown": {**samples.grown([4.0], 1e-3, 2e-3), "gates_kept": {"mse": 5e-3}}})

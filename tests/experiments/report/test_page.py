@@ -1,14 +1,11 @@
 """What the report's page contains, and what it must not contain."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re
 from collections import Counter
 from html import unescape
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 import record_samples as samples
@@ -33,19 +30,19 @@ Made = tuple[ReportContent, Reader, str]
 class Elements(HTMLParser):
     """Every start tag with its attributes."""
 
-    def __init__(self, page: str) -> None:
+    def __init__(self, page):
         super().__init__()
-        self.found: list[tuple[str, dict[str, str]]] = []
+        self.found = []
         self.feed(page)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self.found.append((tag, {name: value or "" for name, value in attrs}))
 
-    def named(self, tag: str) -> list[dict[str, str]]:
+    def named(self, tag):
         return [attributes for name, attributes in self.found if name == tag]
 
 
-def test_every_cell_is_in_one_table_with_its_verdict(page_made: Made) -> None:
+def test_every_cell_is_in_one_table_with_its_verdict(page_made):
     report, _, page = page_made
     rows = [row for row in Elements(page).named("tr") if "data-cell" in row]
     assert [row["data-cell"] for row in rows] == [item.name for item in report.items]
@@ -53,7 +50,7 @@ def test_every_cell_is_in_one_table_with_its_verdict(page_made: Made) -> None:
     assert len(rows) == 519
 
 
-def test_a_row_counts_its_seeds_also_without_some_quantities(tmp_path: Path) -> None:
+def test_a_row_counts_its_seeds_also_without_some_quantities(tmp_path):
     """Several boundaries of a run give one mean t. A quantity that a fixed model never has is no missing seed."""
     store = Store(tmp_path)
     several = {"grown": samples.grown([2.0, 4.0], 1e-3, 1e-3)}
@@ -73,7 +70,7 @@ def test_a_row_counts_its_seeds_also_without_some_quantities(tmp_path: Path) -> 
     assert rows["TinyStories, fixed 4 + 4"][0] == "10/10"
 
 
-def test_the_page_needs_no_other_file(page_made: Made) -> None:
+def test_the_page_needs_no_other_file(page_made):
     _, _, page = page_made
     elements = Elements(page)
     pictures = [attributes["src"] for _, attributes in elements.found if "src" in attributes]
@@ -91,27 +88,26 @@ def test_the_page_needs_no_other_file(page_made: Made) -> None:
     assert not [name for name in beside if not (ROOT / "paper" / name).exists()]
 
 
-def test_a_row_has_the_numbers_of_its_runs_and_the_arithmetic(page_made: Made) -> None:
+def test_a_row_has_the_numbers_of_its_runs_and_the_arithmetic(page_made):
     _, reader, page = page_made
     (row,) = re.findall(r"<tbody data-row>(?:(?!</tbody>).)*datafourfullbody.baseline.t.*?</details>", page, re.S)
     text = " ".join(re.sub("<[^>]*>", " ", row).split())
     for seed in range(10):
         record = reader.store.get(samples.baseline_id(seed))
-        assert record is not None
         t = f"{record['phases']['grown']['t'][0]:.10g}"
         assert f"{samples.baseline_id(seed)}.json (commit 0000000000): grown.t = {t}" in text
     assert re.search(r"mean of grown.t: \(.*?\) = 6 sd of grown.t: \(.*?\) = 1.414213562", text)
     assert "6.00 ± 1.41" in text
 
 
-def test_records_that_do_not_count_are_named(page_made: Made) -> None:
+def test_records_that_do_not_count_are_named(page_made):
     _, _, page = page_made
     left_out = page.split('id="records"')[1]
     assert "dirty: " in left_out
     assert re.search(r"damaged: results/regression1d/&lt;img[^<]*unreadable", left_out)
 
 
-def test_text_of_records_is_never_markup(page_made: Made) -> None:
+def test_text_of_records_is_never_markup(page_made):
     _, _, page = page_made
     elements = Elements(page)
     assert all(picture["src"].startswith("data:") for picture in elements.named("img"))
@@ -119,7 +115,7 @@ def test_text_of_records_is_never_markup(page_made: Made) -> None:
     assert str(escape(HOSTILE)) in page
 
 
-def test_only_the_pages_own_script_may_run(page_made: Made) -> None:
+def test_only_the_pages_own_script_may_run(page_made):
     _, _, page = page_made
     (policy,) = [m["content"] for m in Elements(page).named("meta") if m.get("http-equiv") == "Content-Security-Policy"]
     digest = base64.b64encode(hashlib.sha256(pages.script().encode()).digest()).decode()
@@ -128,7 +124,7 @@ def test_only_the_pages_own_script_may_run(page_made: Made) -> None:
     assert policy.startswith("default-src 'none'")
 
 
-def test_differences_from_the_published_data_are_stated_at_every_use(page_made: Made) -> None:
+def test_differences_from_the_published_data_are_stated_at_every_use(page_made):
     _, _, page = page_made
     text = f"Data differ from the published files: regression1d, {escape(HOSTILE)}."
     (figure,) = re.findall(r'<figure id="figure1".*?</figure>', page, re.S)
@@ -141,7 +137,7 @@ def test_differences_from_the_published_data_are_stated_at_every_use(page_made: 
     assert text in page.split('id="claims"')[0], "in the overview"
 
 
-def test_the_answer_comes_first(page_made: Made) -> None:
+def test_the_answer_comes_first(page_made):
     report, _, page = page_made
     first = page.split("<main>")[1].split("</section>")[0]
     text = " ".join(unescape(re.sub("<[^>]*>", " ", first)).split())
@@ -157,7 +153,7 @@ def test_the_answer_comes_first(page_made: Made) -> None:
     assert order == sorted(order)
 
 
-def test_the_script_writes_the_page(page_made: Made, tmp_path: Path) -> None:
+def test_the_script_writes_the_page(page_made, tmp_path):
     from scripts.build_report import main
 
     _, reader, page = page_made
@@ -165,7 +161,7 @@ def test_the_script_writes_the_page(page_made: Made, tmp_path: Path) -> None:
     assert (tmp_path / "report.html").read_text() == page
 
 
-def test_the_documentation_refuses_records_of_uncommitted_code(tmp_path: Path) -> None:
+def test_the_documentation_refuses_records_of_uncommitted_code(tmp_path):
     from scripts.build_report import main
 
     with pytest.raises(SystemExit):
@@ -173,7 +169,7 @@ def test_the_documentation_refuses_records_of_uncommitted_code(tmp_path: Path) -
     assert not list(tmp_path.iterdir())
 
 
-def test_refused_records_of_our_own_rows_are_not_called_not_run() -> None:
+def test_refused_records_of_our_own_rows_are_not_called_not_run():
     table = next(iter(OWN.values()))
     refused = Problem("dirty", "a run", "was made by uncommitted code")
     none = Cell((), {}, (refused,), None, DASH, 2)

@@ -1,10 +1,7 @@
 """The documentation's pages that are made from the report."""
 
-from __future__ import annotations
-
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -25,17 +22,17 @@ from experiments.store.records import Store
 from experiments.studies import macros
 
 
-def test_every_macro_stands_in_one_section() -> None:
+def test_every_macro_stands_in_one_section():
     placed = [name for entry in TEXTS["sections"] for name in entry["macros"]]
     assert sorted(placed) == sorted(table.name for table in macros())
 
 
-def test_our_own_tables_show_what_was_run_and_name_the_rest() -> None:
+def test_our_own_tables_show_what_was_run_and_name_the_rest():
     for own in page_samples.own_report().own:
         assert bool(own.absent) == (len(own.rows) > len(own.ran))
 
 
-def test_whatever_disagrees_stands_there_once_and_is_explained() -> None:
+def test_whatever_disagrees_stands_there_once_and_is_explained():
     report = page_samples.own_report()
     apart = {
         item.fact
@@ -48,14 +45,14 @@ def test_whatever_disagrees_stands_there_once_and_is_explained() -> None:
     assert {claim.key for claim in report.claims if claim.word == DISAGREES} <= reasons(report.claims).keys()
 
 
-def test_the_readme_counts_the_images_that_the_records_say_were_encoded_again() -> None:
+def test_the_readme_counts_the_images_that_the_records_say_were_encoded_again():
     path = next((ROOT / "results" / "cifar10").glob("*.json"))
     provenance = json.loads(path.read_text())["data"]["provenance"]
     images = sum(int(number) for number in re.findall(r"(\d+) (?:training|test)", provenance))
     assert f"{images} of its 60,000 images" in (ROOT / "README.md").read_text()
 
 
-def test_the_pages_of_no_records_say_so(tmp_path: Path) -> None:
+def test_the_pages_of_no_records_say_so(tmp_path):
     report = build_content(Reader(Store(tmp_path)))
     made = {name: render(report) for name, render in pages.PAGES.items()}
     lines = made["results.md"].splitlines()
@@ -69,14 +66,14 @@ def test_the_pages_of_no_records_say_so(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", pages.PAGES)
-def test_a_page_is_that_of_the_records(name: str) -> None:
+def test_a_page_is_that_of_the_records(name):
     page = (ROOT / "docs" / name).read_text()
     assert page == pages.PAGES[name](page_samples.own_report())
     links = re.findall(r"\]\(([^)]+)\)", page)
     assert not [link for link in links if not (ROOT / "docs" / link.partition("#")[0]).exists()]
 
 
-def test_every_method_of_the_papers_tables_has_a_source_and_its_cells(tmp_path: Path) -> None:
+def test_every_method_of_the_papers_tables_has_a_source_and_its_cells(tmp_path):
     sources = {name: method.source for name, method in METHODS.items() if method.source is not None}
     rows = [row.runs for table in macros() for row in table.rows if row.runs is not None]
     assert {dict(runs.choices).get("method", "ngn") for runs in rows} - {"base"} <= sources.keys()

@@ -1,9 +1,5 @@
 """Truncation both ways: which of them a published ratio fits."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 import record_samples as samples
 
@@ -23,9 +19,7 @@ from experiments.studies.manifold import FIFTEEN
         (1.0, 1.005, "same", "In 0 of 1 rows the two ways differ"),
     ],
 )
-def test_a_published_ratio_is_compared_with_both_whatever_the_fit(
-    tmp_path: Path, equation: float, kept: float, nearer: str, outside: str
-) -> None:
+def test_a_published_ratio_is_compared_with_both_whatever_the_fit(tmp_path, equation, kept, nearer, outside):
     """The published ratio of D = 1 is 1.000."""
     store, runs = Store(tmp_path), FIFTEEN.runs["1"]
     for seed in runs.seeds:

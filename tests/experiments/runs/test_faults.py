@@ -24,11 +24,7 @@ CHEAP = tuple(name for name in titles() if name not in DEAR)
 
 
 @pytest.mark.slow(seconds=20)
-@pytest.mark.parametrize(
-    "names",
-    [DEAR[:3], DEAR[3:], *(CHEAP[n::PROCESSES] for n in range(PROCESSES))],
-    ids=", ".join,
-)
+@pytest.mark.parametrize("names", [DEAR[:3], DEAR[3:], *(CHEAP[n::PROCESSES] for n in range(PROCESSES))], ids=", ".join)
 def test_nothing_is_lost(names, tmp_path):
     words = [",".join(names), str(tmp_path), "1" if set(names) <= set(DEAR) else KILLS]
     done = programs.run(FAULTS, *words, cwd=tmp_path)

@@ -1,7 +1,5 @@
 """The settings of a training process: numbers below 1.2e-38 are flushed to zero; its peak memory is its own."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -21,8 +19,8 @@ flushes = pytest.mark.skipif(
 
 
 @flushes
-def test_the_callers_denormal_setting_is_restored(tmp_path, monkeypatch) -> None:
-    def is_zero() -> bool:
+def test_the_callers_denormal_setting_is_restored(tmp_path, monkeypatch):
+    def is_zero():
         return float(torch.tensor(1e-40) * 0.5) == 0
 
     with tuned_for_training():
@@ -42,7 +40,7 @@ def test_the_callers_denormal_setting_is_restored(tmp_path, monkeypatch) -> None
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the peak is getrusage's")
-def test_peak_memory_excludes_the_parent_process() -> None:
+def test_peak_memory_excludes_the_parent_process():
     """The child of a 700 MiB process reports its own memory: less at first, about 100 MiB more afterwards."""
     child = (
         "from experiments.runs.host import peak_mib; before = peak_mib(); much = bytearray(100 * 2**20); "

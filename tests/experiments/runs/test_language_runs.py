@@ -1,10 +1,6 @@
 """Runs that adapt a language model, on a tiny one: records, runs that use other records, and what is refused."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 import record_samples as samples
@@ -16,27 +12,26 @@ from experiments.config import rival_target
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.core.blocks import ConfigError
-from experiments.core.config import Config
 from experiments.runs import launch, models
 from experiments.store.records import Store
 
 pytest.importorskip("transformers", reason="needs transformers: pip install -e '.[language]'")
 
 
-def smoke(tmp_path: Path, task: str = "wikisql_easy", gate: str = "lora", method: str = "ngn", **keys: Any) -> Config:
+def smoke(tmp_path, task="wikisql_easy", gate="lora", method="ngn", **keys):
     own = {"results": str(tmp_path / "results"), "progress": "never", "train.steps": 6}
     named = {key.replace("__", "."): value for key, value in keys.items()}
     return compose({"task": task, "gate": gate, "method": method, "profile": "smoke"}, {**own, **named})
 
 
-def trained(config: Config) -> dict[str, Any]:
+def trained(config):
     (outcome,) = launch.launch([config])
-    found: dict[str, Any] = json.loads(outcome.path.read_text())
+    found = json.loads(outcome.path.read_text())
     return found
 
 
 @pytest.mark.parametrize("gate", ["lora", "adapter"])
-def test_a_record_holds_retained_parts_per_layer_and_answer_counts(tmp_path: Path, gate: str) -> None:
+def test_a_record_holds_retained_parts_per_layer_and_answer_counts(tmp_path, gate):
     record = trained(smoke(tmp_path, gate=gate))
     grown, fixed = record["phases"]["grown"], record["phases"]["fixed"]
     groups = {"lora": 4, "adapter": 2}[gate]
@@ -55,7 +50,7 @@ def test_a_record_holds_retained_parts_per_layer_and_answer_counts(tmp_path: Pat
     assert record["config"]["gate"]["layers"] == 2
 
 
-def test_a_rival_takes_its_total_from_the_named_record(tmp_path: Path) -> None:
+def test_a_rival_takes_its_total_from_the_named_record(tmp_path):
     config = smoke(tmp_path)
     store = Store(tmp_path / "results")
     counts = [2, 0, 1, 0]
@@ -97,12 +92,12 @@ def test_a_rival_takes_its_total_from_the_named_record(tmp_path: Path) -> None:
         ({"task": "gsm8k"}, {"gate.K": None}, "needs a preset gate.K"),
     ],
 )
-def test_contradictory_choices_are_refused(choices: dict[str, str], overrides: dict[str, Any], message: str) -> None:
+def test_contradictory_choices_are_refused(choices, overrides, message):
     with pytest.raises(ConfigError, match=message):
         compose(choices, overrides)
 
 
-def test_weights_larger_than_memory_are_refused_before_training() -> None:
+def test_weights_larger_than_memory_are_refused_before_training():
     line, large = ["task=gsm8k", "gate=prune", "gate.target=ffn", "model=llama3_8b"], 2**40
     (job,) = expand(rewrite(line))
     with pytest.raises(ConfigError, match=r"training needs at least 128\.5 GB, but the GPU has 83\.0 GB; use train\."):
@@ -120,7 +115,7 @@ def test_weights_larger_than_memory_are_refused_before_training() -> None:
 
 
 @pytest.mark.parametrize("backbone", ["frozen", "updated"])
-def test_a_pruned_model_is_recorded_saved_and_matched_by_a_fixed_model(tmp_path: Path, backbone: str) -> None:
+def test_a_pruned_model_is_recorded_saved_and_matched_by_a_fixed_model(tmp_path, backbone):
     keys = {"gate__target": "both", "gate__backbone": backbone, "train__lr_boundary": 0.3}
     record = trained(smoke(tmp_path, gate="prune", save="deployed", task__replay=8, **keys))
     assert {name: kind["K"] for name, kind in record["config"]["gate"]["kinds"].items()} == {"heads": 2, "ffn": 4}
@@ -143,7 +138,7 @@ def test_a_pruned_model_is_recorded_saved_and_matched_by_a_fixed_model(tmp_path:
     assert (fixed["steps"] == 0) == (backbone == "frozen")  # then nothing is left to train
 
 
-def test_the_size_of_a_block_is_part_of_a_fixed_runs_identity(tmp_path: Path) -> None:
+def test_the_size_of_a_block_is_part_of_a_fixed_runs_identity(tmp_path):
     blocks = [smoke(tmp_path, gate="prune", method="fixed", method__count=[1, 1], gate__K=K) for K in (4, 3)]
     assert len({run_id(config) for config in blocks}) == 2
     assert smoke(tmp_path, gate="prune", gate__round_to=16).gate.K_of(0) == 3  # 48 neurons in three blocks of 16

@@ -1,9 +1,6 @@
 """Loggers of curves: none changes a number or stops a training."""
 
-from __future__ import annotations
-
 import csv
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -11,45 +8,42 @@ import pytest
 
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
-from experiments.config.run_files import Run
-from experiments.core.config import Config
 from experiments.models.trainer import StudyTrainer
 from experiments.runs import loggers
 from experiments.runs.launch import launch
 from experiments.store.records import Store
 
 
-def short(tmp_path: Path, logger: str, seed: int = 0, **more: object) -> Config:
+def short(tmp_path, logger, seed=0, **more):
     keys = {"train.steps": 12, "gate.K": 4, "phases": ["grown"], "seed.value": seed, "logger": logger, **more}
     return compose({"profile": "smoke"}, {"results": str(tmp_path / "results"), "progress": "never", **keys})
 
 
-def rows(config: Config, phase: str = "grown") -> list[dict[str, str]]:
+def rows(config, phase="grown"):
     path = Store(Path(config.results or "")).path(run_id(config)).with_suffix(f".{phase}.csv")
     return list(csv.DictReader(path.read_text().splitlines()))
 
 
 @pytest.mark.parametrize("engine", ["auto", "torch"])
-def test_csv_holds_the_points_of_the_record_for_every_run_of_a_stack(tmp_path: Path, engine: str) -> None:
+def test_csv_holds_the_points_of_the_record_for_every_run_of_a_stack(tmp_path, engine):
     configs = [short(tmp_path, "csv", seed, engine=engine) for seed in (0, 1)]
     assert run_id(configs[0]) == run_id(short(tmp_path, "none", engine=engine)), "no part of the identity"
     launch(configs)
     for config in configs:
         curves, written = Store(tmp_path / "results").curves(run_id(config)), rows(config)
-        assert curves is not None
         assert [int(row["step"]) for row in written] == curves["grown.step"].tolist()
         np.testing.assert_allclose([float(row["t"]) for row in written], curves["grown.t"][:, 0], rtol=1e-6)
         np.testing.assert_allclose([float(row["loss"]) for row in written], curves["grown.loss"], rtol=1e-6)
 
 
-def test_after_an_interruption_no_point_is_missing_or_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_an_interruption_no_point_is_missing_or_twice(tmp_path, monkeypatch):
     config = short(tmp_path, "csv", engine="torch", checkpoint_seconds=1e-9)
     real = StudyTrainer._step
 
-    def dies(self: StudyTrainer, step: int, *rest: object) -> object:
+    def dies(self, step, *rest):
         if step == 7:
             raise KeyboardInterrupt
-        return real(self, step, *rest)  # type: ignore[arg-type]
+        return real(self, step, *rest)
 
     monkeypatch.setattr(StudyTrainer, "_step", dies)
     with pytest.raises(KeyboardInterrupt):
@@ -60,13 +54,11 @@ def test_after_an_interruption_no_point_is_missing_or_twice(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("where", ["opening", "writing", "closing"])
-def test_a_failing_logger_does_not_stop_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, where: str
-) -> None:
-    def fails(*_: object) -> None:
+def test_a_failing_logger_does_not_stop_training(tmp_path, monkeypatch, caplog, where):
+    def fails(*_):
         raise OSError("no space left")
 
-    def sink(run: Run, phase: str, ends: ExitStack) -> object:
+    def sink(run, phase, ends):
         if where == "opening":
             fails()
         ends.callback(fails if where == "closing" else lambda: None)
@@ -77,7 +69,7 @@ def test_a_failing_logger_does_not_stop_training(
     assert caplog.text.count("logger=csv failed (OSError: no space left); training continues without it") == 1
 
 
-def test_tensorboard_reads_what_was_written(tmp_path: Path) -> None:
+def test_tensorboard_reads_what_was_written(tmp_path):
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

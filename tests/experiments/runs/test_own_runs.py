@@ -1,12 +1,9 @@
 """What a run writes: records separate from those of the suite, and models that load again."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,7 +11,6 @@ from record_samples import grown, record
 
 from experiments.config import run_files
 from experiments.config.compose import compose
-from experiments.core.config import Config
 from experiments.core.paths import ROOT
 from experiments.core.reading import contents_digest, digest
 from experiments.runs import models
@@ -26,19 +22,19 @@ from experiments.tasks import make_task
 
 
 @pytest.fixture
-def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def clean(tmp_path, monkeypatch):
     """A clean checkout with folders of its own."""
     monkeypatch.setattr(run_files, "RUNS", tmp_path / "runs")
     monkeypatch.setattr(run_files, "code", lambda: provenance.Code("c", True, "git"))
     return tmp_path
 
 
-def short(**overrides: object) -> Config:
+def short(**overrides):
     keys = {key.replace("__", "."): value for key, value in overrides.items()}
     return compose({}, {"train.steps": 12, "gate.K": 4, "progress": "never", **keys})
 
 
-def test_a_run_with_a_committed_record_is_trained_into_runs(clean: Path) -> None:
+def test_a_run_with_a_committed_record_is_trained_into_runs(clean):
     (made,) = launch([short(results=str(clean / "results"))])
     before = made.path.read_bytes()
     (own,) = launch([short()])
@@ -48,7 +44,7 @@ def test_a_run_with_a_committed_record_is_trained_into_runs(clean: Path) -> None
     assert made.path.read_bytes() == before
 
 
-def test_saved_models_score_as_their_records_say(tmp_path: Path) -> None:
+def test_saved_models_score_as_their_records_say(tmp_path):
     """test_stories.py loads one in another process."""
     keys = {"save": "deployed", "results": str(tmp_path), "progress": "never", "phases": ["grown", "fixed"]}
     keys |= {"continue_with": [10.0], "train.steps": 12}
@@ -67,7 +63,7 @@ def test_saved_models_score_as_their_records_say(tmp_path: Path) -> None:
                 assert scores == pytest.approx({score: told["truncated"][score] for score in scores}, rel=1e-5)
 
 
-def test_a_missing_or_damaged_model_is_named(tmp_path: Path) -> None:
+def test_a_missing_or_damaged_model_is_named(tmp_path):
     (made,) = launch([short(results=str(tmp_path), tag="mine")])
     assert json.loads(made.path.read_text())["execution"]["tag"] == "mine"
     with pytest.raises(RecordError, match=r"grown\.safetensors: no such model; .* if you add save=deployed"):
@@ -95,7 +91,7 @@ def test_a_missing_or_damaged_model_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seeds", ["0", "0..1"])
-def test_a_command_whose_runs_have_records_imports_no_torch(tmp_path: Path, seeds: str) -> None:
+def test_a_command_whose_runs_have_records_imports_no_torch(tmp_path, seeds):
     for seed in range(2):
         Store(tmp_path).write(record(compose(overrides={"seed.value": seed}), {"grown": grown([2.0], 1e-3, 1e-3)}))
     code = (

@@ -28,8 +28,7 @@ def smoke(tmp_path, task="regression1d", gate=None, method="ngn", **overrides):
 
 
 @pytest.mark.parametrize(
-    ("task", "gate"),
-    [pytest.param(*pair, marks=[pytest.mark.slow] if pair[1] in SLOW else []) for pair in PAIRS],
+    ("task", "gate"), [pytest.param(*pair, marks=[pytest.mark.slow] if pair[1] in SLOW else []) for pair in PAIRS]
 )
 def test_every_pair_goes_from_configuration_to_record(tmp_path, task, gate):
     steps = 3 if gate in SLOW else 12

@@ -47,11 +47,9 @@ def test_gradients(case, t0, delta, tmp_path):
     names = [name_of[id(p)] for p in (*learner.body_parameters(), *learner.controller_parameters())]
     case.train(KernelTrainer, learner, plan(1, clip=None), folder=tmp_path, checkpoint_seconds=0.0)
     saved = checkpoint.latest(tmp_path)
-    assert saved is not None
     assert saved[0] == 1
     for i, name in enumerate(names):
         gradient = gradients[name]
-        assert gradient is not None
         moment = saved[1][f"adam.{i}.exp_avg"].double() / 0.1
         # Errors are relative to the parameter's largest gradient: it sums samples of alternating sign.
         largest = float(gradient.abs().max())

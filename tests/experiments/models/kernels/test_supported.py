@@ -84,7 +84,6 @@ CASES = [
 def test_unsupported_trainings_are_refused(changed, reason):
     given = {"learner": bank(1), "batches": BANK.batches(), "loss": LOSS, "plan": plan(5)} | changed
     said = unsupported(**given)
-    assert said is not None
     assert reason in said
     with pytest.raises(ValueError, match="no compiled kernel can do this training"):
         KernelTrainer(*given.values(), progress="never").fit()

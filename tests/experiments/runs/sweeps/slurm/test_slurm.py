@@ -33,7 +33,7 @@ pytestmark = [
 
 
 @pytest.fixture(autouse=True)
-def own_scratch() -> None:
+def own_scratch():
     """Jobs of the cluster are processes of their own: they write to the project's folder of scratch files."""
 
 
