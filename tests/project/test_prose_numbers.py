@@ -22,8 +22,6 @@ NAMED = re.compile(r"stud(?:y|ies) `(\w+)`|tables? \*(\w+)\*")
 ELSEWHERE = {"6.10 ± 1.04", "78.94 ± 1.97", "2.20 ± 0.40"}
 """Runs of a review, which are no records of this project; their sections say so."""
 
-Pair = tuple[float, float]
-
 
 def sections(page):
     """(heading, text in one line, names of studies) of every section that names a study."""

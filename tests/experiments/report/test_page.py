@@ -17,14 +17,12 @@ from experiments.analysis.formats import DASH
 from experiments.analysis.reduce import Cell
 from experiments.core.paths import ROOT
 from experiments.report import pages
-from experiments.report.content import OwnContent, ReportContent, build_content
+from experiments.report.content import OwnContent, build_content
 from experiments.report.pages import headline, prose, render
 from experiments.store.records import Store
 from experiments.studies import OWN
 from experiments.studies.budgets import BUDGETS
 from experiments.studies.commit import COMMITTED
-
-Made = tuple[ReportContent, Reader, str]
 
 
 class Elements(HTMLParser):

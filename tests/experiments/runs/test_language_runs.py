@@ -1,9 +1,8 @@
 """Runs that adapt a language model, on a tiny one: records, runs that use other records, and what is refused."""
 
-import json
-
 import pytest
 import record_samples as samples
+from whole_runs import smoke, trained
 
 from experiments.cli import machine
 from experiments.cli.expand import expand
@@ -12,27 +11,19 @@ from experiments.config import rival_target
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.core.blocks import ConfigError
-from experiments.runs import launch, models
+from experiments.runs import models
 from experiments.store.records import Store
 
 pytest.importorskip("transformers", reason="needs transformers: pip install -e '.[language]'")
 
 
-def smoke(tmp_path, task="wikisql_easy", gate="lora", method="ngn", **keys):
-    own = {"results": str(tmp_path / "results"), "progress": "never", "train.steps": 6}
-    named = {key.replace("__", "."): value for key, value in keys.items()}
-    return compose({"task": task, "gate": gate, "method": method, "profile": "smoke"}, {**own, **named})
-
-
-def trained(config):
-    (outcome,) = launch.launch([config])
-    found = json.loads(outcome.path.read_text())
-    return found
+def adapted(tmp_path, **keys):
+    return smoke(tmp_path, "wikisql_easy", **{"gate": "lora", "train.steps": 6, **keys})
 
 
 @pytest.mark.parametrize("gate", ["lora", "adapter"])
 def test_a_record_holds_retained_parts_per_layer_and_answer_counts(tmp_path, gate):
-    record = trained(smoke(tmp_path, gate=gate))
+    (record,) = trained(adapted(tmp_path, gate=gate))
     grown, fixed = record["phases"]["grown"], record["phases"]["fixed"]
     groups = {"lora": 4, "adapter": 2}[gate]
     assert len(grown["t"]) == len(grown["count"]) == len(grown["integer"]) == groups
@@ -51,18 +42,18 @@ def test_a_record_holds_retained_parts_per_layer_and_answer_counts(tmp_path, gat
 
 
 def test_a_rival_takes_its_total_from_the_named_record(tmp_path):
-    config = smoke(tmp_path)
+    config = adapted(tmp_path)
     store = Store(tmp_path / "results")
     counts = [2, 0, 1, 0]
     learned = samples.record(config, {"grown": {**samples.grown([0.0] * 4, 1.0, 1.0), "count": counts}})
     store.write(learned)
-    rival = smoke(tmp_path, method="uniform", method__like=learned["run_id"])
+    rival = adapted(tmp_path, method="uniform", method__like=learned["run_id"])
     assert rival.method.sizes(rival.gate) == [0, 1, 1, 1]
-    half = smoke(tmp_path, method="uniform", method__target=2)
+    half = adapted(tmp_path, method="uniform", method__target=2)
     assert half.method.sizes(half.gate) == [0, 0, 1, 1]  # one layer each of q and v, not two of v
-    assert run_id(rival) == run_id(smoke(tmp_path, method="uniform", method__target=3))
+    assert run_id(rival) == run_id(adapted(tmp_path, method="uniform", method__target=3))
     rival_target.check_target(rival)
-    record = trained(rival)
+    (record,) = trained(rival)
     assert record["config"]["method"] == {"name": "uniform", "target": 3, "like": learned["run_id"]}
     assert record["phases"]["fixed"]["sizes"]["total"] == 3
 
@@ -117,7 +108,7 @@ def test_weights_larger_than_memory_are_refused_before_training():
 @pytest.mark.parametrize("backbone", ["frozen", "updated"])
 def test_a_pruned_model_is_recorded_saved_and_matched_by_a_fixed_model(tmp_path, backbone):
     keys = {"gate__target": "both", "gate__backbone": backbone, "train__lr_boundary": 0.3}
-    record = trained(smoke(tmp_path, gate="prune", save="deployed", task__replay=8, **keys))
+    (record,) = trained(adapted(tmp_path, gate="prune", save="deployed", task__replay=8, **keys))
     assert {name: kind["K"] for name, kind in record["config"]["gate"]["kinds"].items()} == {"heads": 2, "ffn": 4}
     grown = record["phases"]["grown"]
     heads, ffn = grown["count"][::2], grown["count"][1::2]
@@ -130,8 +121,8 @@ def test_a_pruned_model_is_recorded_saved_and_matched_by_a_fixed_model(tmp_path,
     _, task, model = models.load_run(tmp_path / "results" / "wikisql_easy" / f"{record['run_id']}.json")
     assert float(task.evaluate(model)["nats"]) == pytest.approx(grown["truncated"]["nats"], rel=1e-6)
 
-    rival = trained(
-        smoke(tmp_path, gate="prune", method="fixed", method__count=grown["count"], gate__rank_by="random", **keys)
+    (rival,) = trained(
+        adapted(tmp_path, gate="prune", method="fixed", method__count=grown["count"], gate__rank_by="random", **keys)
     )
     fixed = rival["phases"]["fixed"]
     assert (fixed["count"], fixed["kept"]) == (grown["count"], grown["kept"])
@@ -139,9 +130,9 @@ def test_a_pruned_model_is_recorded_saved_and_matched_by_a_fixed_model(tmp_path,
 
 
 def test_the_size_of_a_block_is_part_of_a_fixed_runs_identity(tmp_path):
-    blocks = [smoke(tmp_path, gate="prune", method="fixed", method__count=[1, 1], gate__K=K) for K in (4, 3)]
+    blocks = [adapted(tmp_path, gate="prune", method="fixed", method__count=[1, 1], gate__K=K) for K in (4, 3)]
     assert len({run_id(config) for config in blocks}) == 2
-    assert smoke(tmp_path, gate="prune", gate__round_to=16).gate.K_of(0) == 3  # 48 neurons in three blocks of 16
+    assert adapted(tmp_path, gate="prune", gate__round_to=16).gate.K_of(0) == 3  # 48 neurons in three blocks of 16
     for keys, message in (
         ({"method": "base"}, "gate=prune cannot express"),
         ({"gate__draw": 1}, "nothing is drawn"),
@@ -150,4 +141,4 @@ def test_the_size_of_a_block_is_part_of_a_fixed_runs_identity(tmp_path):
         ({"method": "uniform", "method__target": 4, "gate__target": "both"}, "cannot share one total"),
     ):
         with pytest.raises(ConfigError, match=message):
-            smoke(tmp_path, gate="prune", **keys)
+            adapted(tmp_path, gate="prune", **keys)

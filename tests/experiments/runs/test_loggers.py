@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from whole_runs import smoke
 
-from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.models.trainer import StudyTrainer
 from experiments.runs import loggers
@@ -15,8 +15,7 @@ from experiments.store.records import Store
 
 
 def short(tmp_path, logger, seed=0, **more):
-    keys = {"train.steps": 12, "gate.K": 4, "phases": ["grown"], "seed.value": seed, "logger": logger, **more}
-    return compose({"profile": "smoke"}, {"results": str(tmp_path / "results"), "progress": "never", **keys})
+    return smoke(tmp_path, gate__K=4, phases=["grown"], seed__value=seed, logger=logger, **more)
 
 
 def rows(config, phase="grown"):

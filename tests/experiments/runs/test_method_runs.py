@@ -1,8 +1,7 @@
 """Every method, budget and order as a run: recorded, stacked, and refused where it cannot work."""
 
-import json
-
 import pytest
+from whole_runs import smoke, trained
 
 from experiments.analysis.selection import Selection, fixed_of_learned_count
 from experiments.config.compose import compose
@@ -28,20 +27,11 @@ ORDERS = {
 }
 
 
-def smoke(tmp_path, method="ngn", task="regression1d", gate="mlp", **own):
-    keys = {"results": str(tmp_path / "results"), "progress": "never", "train.steps": 12, "train.epochs": None}
-    return compose({"task": task, "gate": gate, "method": method, "profile": "smoke"}, {**keys, **own})
-
-
-def trained(*configs):
-    return [json.loads(outcome.path.read_text()) for outcome in launch.launch(configs)]
-
-
 @pytest.mark.parametrize("name", METHODS)
 def test_from_configuration_to_record(tmp_path, name):
     method, switches = METHODS[name]
     keys = {**switches, "gate.K": 4, "phases": ["grown", "fixed"]}
-    configs = [smoke(tmp_path, method, **keys, **{"seed.value": seed}) for seed in range(2)]
+    configs = [smoke(tmp_path, method=method, **keys, seed__value=seed) for seed in range(2)]
     for config, record in zip(configs, trained(*configs), strict=True):
         assert (record["run_id"], record["status"]) == (run_id(config), "complete")
         assert record["execution"]["replicas"] == 2
@@ -56,7 +46,7 @@ def test_from_configuration_to_record(tmp_path, name):
 
 def test_every_gate_closed_is_an_empty_model(tmp_path):
     keys = {"gate.K": 4, "method.price": 100.0, "train.lr_boundary": 1.0, "train.clip": None}
-    (record,) = trained(smoke(tmp_path, "l0", **keys, phases=["grown", "fixed"]))
+    (record,) = trained(smoke(tmp_path, method="l0", **keys, phases=["grown", "fixed"]))
     assert record["phases"]["grown"]["count"] == record["phases"]["fixed"]["count"] == [0]
     assert record["phases"]["grown"]["parameters"]["deployed"] <= 1  # the summed last bias
 
@@ -82,7 +72,7 @@ def test_the_fixed_model_of_a_learned_count_is_one_run(name, count):
 )
 def test_a_committed_run_scores_the_same_when_truncated(tmp_path, task, gate, method, score):
     keys = {"schedule.commit": 0.5, "gate.t0": 1.3, "phases": ["grown"]}
-    (record,) = trained(smoke(tmp_path, method, task, gate, **keys))
+    (record,) = trained(smoke(tmp_path, task, gate, method, **keys))
     phase = record["phases"]["grown"]
     assert all(phase["integer"])
     assert phase["truncated"][score] == pytest.approx(phase["soft"][score], rel=1e-5)
@@ -98,7 +88,7 @@ def test_a_committed_run_scores_the_same_when_truncated(tmp_path, task, gate, me
 )
 def test_no_run_deploys_more_than_its_budget(tmp_path, task, gate, limits):
     keys = {"train.steps": 30, "gate.t0": 2.6}
-    records = trained(*(smoke(tmp_path, "budget", task, gate, **keys, **limit) for limit in limits))
+    records = trained(*(smoke(tmp_path, task, gate, "budget", **keys, **limit) for limit in limits))
     for limit, record in zip(limits, records, strict=True):
         phase = record["phases"]["grown"]
         budget = phase["budget"]
@@ -115,7 +105,7 @@ def test_no_run_deploys_more_than_its_budget(tmp_path, task, gate, limits):
 
 
 def test_an_unreachable_budget_does_not_stop_the_other_runs(tmp_path):
-    configs = [smoke(tmp_path, "budget", **{"method.parameters": share}) for share in ("10%", "70%")]
+    configs = [smoke(tmp_path, method="budget", method__parameters=share) for share in ("10%", "70%")]
     done = launch.share(runs_of(configs))
     assert isinstance(done[run_id(configs[0])], ConfigError)
     assert "is too small: the smallest model has" in str(done[run_id(configs[0])])
@@ -126,8 +116,8 @@ def test_what_moves_other_boundaries_changes_no_budget_run(tmp_path):
     moved = {"schedule.lambda0": 0.1, "schedule.alpha_max": 0.3, "schedule.kappa": 2.0, "schedule.beta_start": 1.0,
              "schedule.beta_end": 40.0, "train.lr_boundary": 3.0, "train.clip_scope": "separate"}  # fmt: skip
     keys = {"method.count": 2, "gate.t0": 2.6, "engine": "torch", "force": True}
-    plain, other = (smoke(tmp_path, "budget", **keys, **own) for own in ({}, moved))
-    assert run_id(plain) == run_id(other) != run_id(smoke(tmp_path, "budget", **{**keys, "method.count": 3}))
+    plain, other = (smoke(tmp_path, method="budget", **keys, **own) for own in ({}, moved))
+    assert run_id(plain) == run_id(other) != run_id(smoke(tmp_path, method="budget", **{**keys, "method.count": 3}))
     (first,), (second,) = trained(plain), trained(other)
     assert first["phases"]["grown"]["truncated"] == second["phases"]["grown"]["truncated"]
 
