@@ -76,10 +76,3 @@ def test_the_llama_benchmark_trains_and_asks_each_adaptation(monkeypatch, capsys
             continue
         assert len(re.findall(rf"{re.escape(name)}  +[\d.]+ +[\d.]+ +[\d.]+\n", table)) == 1
         assert len(re.findall(rf"{re.escape(name)}, half of it deployed +[\d,]+ +[\d.]+\n", table)) == 1
-    task = llama.Questions(llama.llama(llama.SMALL, torch.device("cpu")), torch.device("cpu"))
-    for gate in llama.GATES.values():
-        learner, _ = llama.learned(task, gate)
-        K = torch.tensor([axis.K for axis in learner.axes])
-        assert torch.equal(learner.count().cpu(), K)
-        llama.set_boundaries(learner, 0.5)
-        assert torch.equal(learner.count().cpu(), K // 2)

@@ -145,13 +145,11 @@ def test_the_manifest_of_a_root_vouches_for_a_substitute_and_is_named(tmp_path):
     [
         ("{", "unreadable"),
         ("[]", "must be an object"),
-        ('{"provenance": "x"}', "must be an object"),
         ('{"provenance": "x", "files": {"a": "12"}}', "not a sha256"),
         ('{"provenance": " ", "files": {}}', "provenance"),
         (json.dumps({"provenance": "x" * 501, "files": {}}), "501 characters"),
         (json.dumps({"provenance": "mine\x1b[2J", "files": {}}), r"control character U\+001B"),
         ('{"provenance": "x", "files": {}, "files": {}}', "'files' stands there twice"),
-        ("[" * 100_000, "unreadable"),
         (None, "no regular file"),
     ],
 )
@@ -175,7 +173,6 @@ READERS = {"mnist": read_mnist, "cifar10": read_cifar, "cora": read_cora}
     [
         (MNIST, "train-images-idx3-ubyte", b"", "not an idx file"),
         (MNIST, "train-images-idx3-ubyte", samples.idx(np.zeros((11, 28, 28))), r"\(11, 28, 28\)"),
-        (MNIST, "train-images-idx3-ubyte", samples.idx(np.zeros((12, 28, 28)))[:-1], "do not fit"),
         (MNIST, "train-labels-idx1-ubyte", samples.idx(np.zeros((12, 1))), "not an idx file"),
         (MNIST, "t10k-labels-idx1-ubyte", samples.idx(np.full(8, 10)), "a label is 10"),
         (CIFAR, "data_batch_2.bin", CIFAR["data_batch_2.bin"][:-1], "records of 3073 bytes"),
@@ -184,10 +181,8 @@ READERS = {"mnist": read_mnist, "cifar10": read_cifar, "cora": read_cora}
         (PYTHON, "data_batch_5", pickle.dumps({"data": np.zeros((5, 3072), np.uint8)}, 2), "holds no list of 5 labels"),
         (CORA, "ind.cora.tx", samples.csr_pickle(np.eye(30, dtype=np.float32)), r"shape \(100, 30\) was expected"),
         (CORA, "ind.cora.graph", pickle.dumps({0: [700]}, 2), "outside the 700 nodes"),
-        (CORA, "ind.cora.graph", pickle.dumps([1], 2), "no dictionary of lists"),
         (CORA, "ind.cora.ally", pickle.dumps([1, 2], 2), "not None"),
         (CORA, "ind.cora.test.index", b"\n".join(INDEX[:-1] + INDEX[:1]), "each once"),
-        (CORA, "ind.cora.test.index", b"one\n", "one node number per line"),
     ],
 )
 def test_the_structure_is_checked_even_where_a_manifest_vouches(tmp_path, files, name, content, fault):

@@ -11,7 +11,6 @@ from experiments.models.parallel import ParallelModel
 from experiments.models.trainer import StudyTrainer
 from experiments.tasks.base import SupervisedTask
 from ngn.components.base import OrderedSum
-from ngn.components.low_rank import attach_low_rank
 from ngn.learner import CapacityLearner
 from ngn.methods.ngn import CountGate
 from ngn.schedules import CONSTANT, COSINE, POWER_DECAY
@@ -90,17 +89,6 @@ def test_cross_entropy_of_stacks_with_shared_and_own_targets():
         got = cross_entropy(output, y)
         want = [torch.nn.functional.cross_entropy(output[r], y if y.dim() == 1 else y[r]) for r in range(3)]
         assert torch.allclose(got, torch.stack(want))
-
-
-def test_frozen_weights_are_read_before_the_first_step(tmp_path, monkeypatch):
-    model = torch.nn.Sequential(torch.nn.Linear(1, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)).requires_grad_(False)
-    attach_low_rank(model, ["0"], lambda number: CountGate(2), seed=0)
-    learner, seen = CapacityLearner(model), []
-    trainer = trainer_of(learner, steps=3, folder=tmp_path, on_step=lambda _: seen.extend(learner._digests.values()))
-    trainer.loss = lambda model, batch: (model(X) - Y).square().mean()
-    trainer.fit()
-    assert len(seen) == 3
-    assert seen[0] is seen[-1], "and not again"
 
 
 def test_an_evaluation_computes_each_gate_once(monkeypatch):

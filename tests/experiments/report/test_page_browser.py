@@ -8,16 +8,7 @@ from record_samples import baseline_id
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-FLAGS = (
-    "--no-sandbox",
-    "--headless",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking"]
 CELL = "datafourfullbody.baseline.t"
 PATIENCE = 120_000
 """Milliseconds. Only a failing page needs as many."""
@@ -35,7 +26,7 @@ def browser():
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as tool:
-        started = tool.chromium.launch(executable_path=shutil.which("chromium"), args=list(FLAGS), timeout=PATIENCE)
+        started = tool.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS, timeout=PATIENCE)
         yield started
         started.close()
 

@@ -47,16 +47,6 @@ def test_the_original_of_a_trained_model_waits_on_the_host():
         assert {p.device for p in task.fresh().parameters()} == {DEVICE}
 
 
-@pytest.mark.parametrize("gate", ["lora", "adapter", "prune"])
-def test_gates_are_computed_together_on_a_device_and_one_by_one_on_a_cpu(gate):
-    config = config_of("wikisql_easy", gate)
-    with accelerator():
-        there = learner_of(Stack.of(config), make_task(config, DEVICE))
-    here = learner_of(Stack.of(config), make_task(config, torch.device("cpu")))
-    assert all(axis.capacity.results is not None for axis in there.axes)
-    assert all(axis.capacity.results is None for axis in here.axes)
-
-
 def test_a_stack_has_learning_rates_of_its_own(tmp_path):
     configs = [config_of("regression1d", "mlp", seed__value=n, train__lr=0.01 * (n + 1)) for n in range(2)]
     with accelerator():

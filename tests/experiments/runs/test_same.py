@@ -9,7 +9,6 @@ from record_samples import grown, record
 from experiments.config import run_files
 from experiments.config.compose import compose
 from experiments.config.run_files import Run
-from experiments.core.paths import ROOT
 from experiments.data import MissingData, sets
 from experiments.runs import same
 from experiments.runs.launch import launch, share
@@ -155,13 +154,3 @@ def test_other_weights_are_named(tmp_path, monkeypatch):
     assert fault(asked, made, tmp_path) == "was trained on other weights of model=local"
     made["base"]["sha256"] = base.digest_of(asked.model, tmp_path)
     assert fault(asked, made, tmp_path) is None
-
-
-def test_only_what_trains_is_compared():
-    """The parts that name runs or read records come after ``runs`` in the order of imports."""
-    assert all((ROOT / "experiments" / part / "__init__.py").is_file() for part in sources.READERS)
-    assert sources.trains("experiments/runs/same.py")
-    assert not sources.trains("experiments/report/pages.py")
-    assert not sources.trains("experiments/runs/sweeps/plan.py")
-    assert not sources.trains("run.py")
-    assert (ROOT / "experiments" / "report" / "pages.py").is_file()

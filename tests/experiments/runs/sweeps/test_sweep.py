@@ -1,6 +1,5 @@
 """Planning and status, with the real script."""
 
-import errno
 import json
 from collections import Counter
 from types import SimpleNamespace
@@ -122,19 +121,6 @@ def test_unknown_arguments_are_refused(tiny, capsys):
         assert settings.load_cluster(name).kind in ("local", "slurm")
     with pytest.raises(ConfigError, match="task_minutes"):
         settings.load_cluster("local", ["task_minutes=-1"])
-
-
-def test_a_plan_that_cannot_be_written_is_refused(tiny, tmp_path, monkeypatch, capsys):
-    def full(*_, **__):
-        raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "plan"))
-
-    monkeypatch.setattr(plans, "write_atomically", full)
-    for verb in ("plan", "run"):
-        assert tiny(verb) == 2
-        told = capsys.readouterr().err
-        assert told.endswith(
-            f"refused: {tmp_path}/plan: cannot be written (No space left on device); free some space\n"
-        )
 
 
 def test_several_studies_run_one_after_the_other(tiny, capsys, monkeypatch):

@@ -70,24 +70,17 @@ SAME = [
     'SELECT "Town" FROM table WHERE `No.` = "3" AND School/Club Team = "Butler CC (KS)"',
     "SELECT Town FROM table WHERE No. = 3 AND School/Club Team = Butler CC (KS)",
     GOLD + "\nSELECT something else",
-    GOLD + "; DROP",
 ]
 OTHER = [
     "",
-    "Town",
-    "SELECT Town",
-    "SELECT Town FROM table",
     "SELECT Town FROM table WHERE",
     "SELECT Town FROM table WHERE No. = '3'",
     "SELECT Town FROM table WHERE No. > '3' AND School/Club Team = 'Butler CC (KS)'",
     "SELECT Town FROM table WHERE No. = '4' AND School/Club Team = 'Butler CC (KS)'",
-    "SELECT COUNT(Town) FROM table WHERE No. = '3' AND School/Club Team = 'Butler CC (KS)'",
     "SELECT Year and Town FROM table WHERE No. = '3' AND School/Club Team = 'Butler CC (KS)'",
     "SELECT Town FROM other WHERE No. = '3' AND School/Club Team = 'Butler CC (KS)'",
     "SELECT Town FROM table WHERE Unknown = '3' AND School/Club Team = 'Butler CC (KS)'",
     GOLD + " AND Town = 'x'",
-    GOLD + " LIMIT 1",
-    "The answer: " + GOLD,
 ]
 
 
@@ -122,10 +115,8 @@ def test_spider_is_a_normalised_text():
         ("#### $1,234", "1234", 1, 0, 1),  # the strict rule allows no dollar sign
         ("#### 1,234", "1234", 1, 1, 1),
         ("#### 5\nno, it is 7", "5", 0, 1, 0),  # last number, first ####
-        ("it is 5...", "5", 0, 0, 0),  # "5..." keeps two of its points
         ("it is 5 ...", "5", 0, 0, 0),  # a trailing "..." counts as the last number
         ("-3", "-3", 1, 0, 1),
-        ("none", "3", 0, 0, 0),
         ("", "3", 0, 0, 0),
     ],
 )

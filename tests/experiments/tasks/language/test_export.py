@@ -1,7 +1,6 @@
 """Export learned models to peft, and to adapter files; terms of the three maps that are one in GPT-NeoX; the script."""
 
 import dataclasses
-import json
 import runpy
 
 import pytest
@@ -58,21 +57,6 @@ def deployed(kind, counts):
 COUNTS = {"llama": [2, 0, 1, 4, 0, 3], "neox": [0, 3, 1]}
 
 
-@pytest.mark.parametrize("kind", COUNTS)
-def test_stock_peft_loads_the_same_model(kind, tmp_path):
-    small = deployed(kind, COUNTS[kind])
-    ranks = export.write_peft(small, tmp_path, "the/base")
-    assert ranks == {name: n for name, n in zip(TARGETS[kind], COUNTS[kind], strict=True) if n}
-    config = json.loads((tmp_path / export.CONFIG).read_text())
-    assert config["r"] == config["lora_alpha"] == max(COUNTS[kind])
-    assert export.check_peft(tmp_path, base(kind), small, IDS) < 1e-6
-    stock = peft.PeftModel.from_pretrained(base(kind), tmp_path).eval()
-    torch.testing.assert_close(stock(input_ids=IDS).logits, small(input_ids=IDS).logits, rtol=1e-5, atol=1e-6)
-    assert not torch.allclose(small(input_ids=IDS).logits, base(kind)(input_ids=IDS).logits, atol=1e-3)
-    merged = stock.merge_and_unload()
-    torch.testing.assert_close(merged(input_ids=IDS).logits, small(input_ids=IDS).logits, rtol=1e-4, atol=1e-5)
-
-
 def test_an_empty_allocation_is_a_note(tmp_path):
     small = deployed("llama", [0] * 6)
     assert export.write_peft(small, tmp_path, "the/base") == {}
@@ -82,20 +66,11 @@ def test_an_empty_allocation_is_a_note(tmp_path):
     assert not (tmp_path / export.EMPTY).exists()
 
 
-@pytest.mark.parametrize("fault", ["alpha", "missing", "other"])
-def test_what_peft_reads_otherwise_is_found(fault, tmp_path):
-    small = deployed("llama", COUNTS["llama"])
+def test_what_peft_reads_otherwise_is_found(tmp_path):
+    small, model = deployed("llama", COUNTS["llama"]), base("llama")
     export.write_peft(small, tmp_path, "the/base")
-    config = json.loads((tmp_path / export.CONFIG).read_text())
-    if fault == "alpha":
-        config["alpha_pattern"] = {}
-    elif fault == "missing":
-        config["target_modules"] = config["target_modules"][1:]
-    (tmp_path / export.CONFIG).write_text(json.dumps(config))
-    model = base("llama")
-    if fault == "other":
-        model.model.norm.weight.data *= 2.0
-    with pytest.raises(export.ExportError), pytest.warns() if fault == "missing" else torch.no_grad():
+    model.model.norm.weight.data *= 2.0
+    with pytest.raises(export.ExportError):
         export.check_peft(tmp_path, model, small, IDS)
 
 
@@ -135,15 +110,6 @@ def test_maps_that_are_taken_apart_compute_the_same(neox):
     assert again.state_dict().keys() == neox.model.state_dict().keys()
     assert all(torch.equal(again.state_dict()[name], value) for name, value in neox.model.state_dict().items())
     assert not any(isinstance(part, SplitMap) for part in neox.model.modules())  # the base itself stays
-
-
-@torch.no_grad()
-def test_rows_are_those_that_attention_reads(neox):
-    """Attention of transformers views the output as [heads, 3 size] and cuts it into q, k and v."""
-    fused = neox.model.gpt_neox.layers[0].attention.query_key_value
-    split, x = SplitMap(fused, heads=4), torch.randn(3, 16)
-    for part, read in zip("qkv", fused(x).view(3, 4, -1).chunk(3, -1), strict=True):
-        torch.testing.assert_close(split.get_submodule(part)(x), read.flatten(1))
 
 
 def test_models_without_fused_maps_stay_themselves():
