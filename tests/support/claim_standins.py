@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import record_samples as samples
@@ -12,26 +12,18 @@ from experiments.analysis.selection import Selection, base_of, selected_runs
 from experiments.analysis.tables import Table
 from experiments.store.records import Store
 from experiments.studies.peft import ADAPTER, BASELINES, DIAGNOSTICS, LORA, SMALL, TASKS, learned
-from experiments.studies.pruning import FOURTEEN, NUMBERS, TARGETS, THIRTEEN
+from experiments.studies.pruning import FOURTEEN, NUMBERS, THIRTEEN
 from experiments.studies.pruning_small import LADDER_RUNS, MIXED, TASK_ONLY
-from experiments.studies.standins import ASKED_RUNS, PRICED_RUNS, SNAPPED_RUNS, STRONG_RUNS, TRAINED_RUNS, UPDATED_RUNS
 
 PEFT, PRUNING = (LORA, ADAPTER, DIAGNOSTICS, BASELINES), (THIRTEEN, FOURTEEN, *NUMBERS)
 
 
-def adapt_all(store: Store, every: Iterable[Selection], **changes: Any) -> None:
-    for runs in every:
-        for seed in runs.seeds:
-            samples.adapt(store, runs, seed, **changes)
-
-
 def adapted(store: Store, **changes: Any) -> None:
     """Write learned ranks and widths, and their rivals."""
-    adapt_all(store, itertools.starmap(_small, itertools.product(TASKS.values(), ("lora", "adapter"))), **changes)
-
-
-def _small(task: str, gate: str) -> Selection:
-    return learned(task, gate, choices=SMALL)
+    for task, gate in itertools.product(TASKS.values(), ("lora", "adapter")):
+        runs = learned(task, gate, choices=SMALL)
+        for seed in runs.seeds:
+            samples.adapt(store, runs, seed, **changes)
 
 
 def beside_random(store: Store, runs: Selection, score: float) -> None:
@@ -62,41 +54,6 @@ def pruned(store: Store, sign: int = 1, frozen: float = 10.0, ngn: float = 72.0)
     samples.put(store, base, 0, {"fixed": samples.answers([0] * gate.groups, gate, 0.0, 20.0)})
 
 
-def strong(store: Store, ngn: float) -> None:
-    """Write a pruned model with this score beside Wanda with 70 and random neurons with 17."""
-    samples.adapt(store, UPDATED_RUNS["ffn-updated"])
-    samples.adapt(store, STRONG_RUNS["four"], score=ngn, rival=70.0)
-    beside_random(store, STRONG_RUNS["four"], 17.0)
-
-
-def frozen(store: Store, perplexity: float) -> None:
-    """Write frozen models of this perplexity and updated ones of 30."""
-    for target in TARGETS:
-        updated = (UPDATED_RUNS[f"{target}-updated"], LADDER_RUNS[f"{target}-updated-1e-2"])
-        trained = [TRAINED_RUNS[f"{target}-trained-1e-{power}"] for power in (1, 2)]
-        for runs, found in (*((each, 30.0) for each in updated), *((each, perplexity) for each in trained)):
-            made = samples.adapt(store, runs)
-            made["phases"]["grown"]["truncated"]["perplexity"] = found
-            store.write(made, replace=True)
-
-
-def snapped(store: Store, t: float) -> None:
-    """Write adapters whose soft scores are higher by 1; boundaries of the weaker snapping all end at ``t``."""
-    adapt_all(store, SNAPPED_RUNS.values(), questions=20_000)
-    for task in TASKS.values():
-        made = samples.adapt(store, _small(task, "adapter"))
-        made["phases"]["grown"]["t"] = [t] * len(made["phases"]["grown"]["t"])
-        store.write(made, replace=True)
-
-
-def asked(store: Store, score: float) -> None:
-    adapt_all(store, ASKED_RUNS.values(), score=score)
-
-
-def priced(store: Store, third: int) -> None:
-    adapt_all(store, PRICED_RUNS.values(), third=third)
-
-
 OF_STAND_INS: dict[str, tuple[tuple[Table, ...], Callable[..., None], tuple[dict[str, Any], ...]]] = {
     "peft_baselines_small": (PEFT, adapted, ({"score": 80.0}, {"score": 51.0}, {"score": 20.0})),
     "peft_middle_small": (PEFT, adapted, ({}, {"third": 2})),
@@ -105,12 +62,7 @@ OF_STAND_INS: dict[str, tuple[tuple[Table, ...], Callable[..., None], tuple[dict
     "prune_monotone_small": (PRUNING, pruned, ({"ngn": 53.0}, {"sign": -1})),
     "prune_frozen_small": (PRUNING, pruned, ({}, {"frozen": -10.0})),
     "prune_random_small": (PRUNING, pruned, ({"ngn": 70.0}, {"ngn": 60.0}, {"ngn": 30.0})),
-    "prune_random_strong": ((), strong, ({"ngn": 70.0}, {"ngn": 30.0})),
-    "prune_frozen_trained": ((), frozen, ({"perplexity": 29.0}, {"perplexity": 31.0})),
-    "adapter_close_snapped": ((), snapped, ({"t": 0.5}, {"t": 1.0})),
-    "peft_baselines_asked": ((), asked, ({"score": 80.0}, {"score": 20.0})),
-    "peft_middle_prices": ((), priced, ({"third": 1}, {"third": 2})),
 }
 """A claim → its tables, and what is in records that agree with it, that cannot tell (where there are three), and that
 disagree."""
-ON_THE_PAPERS_MODELS = {key.removesuffix("_small") for key, (tables, *_) in OF_STAND_INS.items() if tables}
+ON_THE_PAPERS_MODELS = {key.removesuffix("_small") for key in OF_STAND_INS}

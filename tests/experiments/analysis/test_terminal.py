@@ -1,12 +1,7 @@
 """Tables in the terminal."""
 
-from __future__ import annotations
-
 import io
-from collections.abc import Sequence
-from pathlib import Path
 
-import pytest
 import record_samples as samples
 from rich.console import Console
 
@@ -16,16 +11,14 @@ from experiments.studies.vision import EIGHT
 from scripts.build_paper_data import main
 from scripts.demo import show
 
-SHORT = {"train.steps": 2000}
 
-
-def shown(store: Store, overrides: dict[str, int] | None = None, seeds: Sequence[int] = range(10)) -> str:
+def shown(store, overrides=None, seeds=range(10)):
     console = Console(file=io.StringIO(), width=110)
     show(store, overrides or {}, seeds, console)
     return console.file.getvalue()
 
 
-def test_the_baseline_row_beside_the_published_one(tmp_path: Path) -> None:
+def test_the_baseline_row_beside_the_published_one(tmp_path):
     store = Store(tmp_path)
     for seed in range(9):
         samples.put(store, BASELINE, seed, {"grown": samples.grown([6.0 + seed % 2], 1e-5, 3e-5)}, clean=False)
@@ -36,17 +29,7 @@ def test_the_baseline_row_beside_the_published_one(tmp_path: Path) -> None:
     assert text.count("missing: regression1d-mlp-ngn-s9-") == 1
 
 
-def test_shorter_runs_are_named_as_stand_ins(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    for seed in range(4):
-        samples.put(store, BASELINE.with_overrides(SHORT), seed, {"grown": samples.grown([3.0], 1e-3, 1e-3)})
-    text = shown(store, SHORT, range(4))
-    for expected in ("stand-in: train.steps=2000", "3.00", "100%", "1.00e-03", "4/4"):
-        assert expected in text
-    assert "not run" in shown(store)
-
-
-def test_the_script_prints_a_task_with_its_stand_ins(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_script_prints_a_task_with_its_stand_ins(tmp_path, capsys):
     store, row = Store(tmp_path), EIGHT.row("cifar10-conv")
     shorter = row.runs.with_overrides(row.stand_ins[0].overrides)
     samples.put(store, shorter, 0, {"grown": samples.grown([7.02], 63.21, 63.21, "accuracy")})
@@ -58,7 +41,7 @@ def test_the_script_prints_a_task_with_its_stand_ins(tmp_path: Path, capsys: pyt
     assert list(tmp_path.glob("*.tex")) == []
 
 
-def test_text_of_records_is_no_markup(tmp_path: Path) -> None:
+def test_text_of_records_is_no_markup(tmp_path):
     store = Store(tmp_path)
     text = "[bold]x[/bold]"
     data = {"name": text, "sha256": "0" * 64, "provenance": "made"}

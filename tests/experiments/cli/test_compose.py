@@ -6,14 +6,10 @@ import shlex
 import pytest
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
-from hypothesis import given
-from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from experiments.cli import arguments
 from experiments.cli.app import prepare
-from experiments.cli.overrides import parse, values
-from experiments.cli.rewrite import seed_token, seeds_of
 from experiments.config import compose
 from experiments.core.paths import CONF
 from experiments.tasks import GATES_OF_TASK, TASKS
@@ -50,19 +46,6 @@ def test_the_two_compositions_are_equal_under_overrides():
 
 def test_exactly_the_fitting_pairs_have_a_setting():
     assert list(compose.options("setting")) == sorted(f"{task}-{gate}" for task, gate in PAIRS)
-
-
-@given(first=st.integers(0, 500), length=st.integers(1, 50))
-def test_spans_include_both_ends(first, length):
-    last = first + length - 1
-    assert seeds_of(f"{first}..{last}") == list(range(first, last + 1))
-    assert seeds_of(f"range({first},{last + 1})") == seeds_of(f"{first}..{last}")
-
-
-@given(seeds=st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=30, unique=True))
-def test_lists_keep_their_order_and_tokens_can_be_parsed_again(seeds):
-    assert seeds_of(",".join(map(str, seeds))) == seeds
-    assert values(parse(seed_token(seeds))) == seeds
 
 
 def _commands():

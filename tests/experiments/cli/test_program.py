@@ -33,12 +33,6 @@ def test_cfg_shows_the_first_seed(tmp_path):
 
 
 @pytest.mark.slow
-def test_info_and_hydra_help_are_hydras_own(tmp_path):
-    assert "setting/cora-gcn" in programs.suite("--info", "defaults", "task=cora", cwd=tmp_path).stdout
-    assert "Hydra" in programs.suite("--hydra-help", cwd=tmp_path).stdout
-
-
-@pytest.mark.slow
 def test_runs_work_from_another_folder_and_in_a_path_with_blanks(tmp_path):
     """$NGN_OUTPUT is the folder for all output, including Hydra's folder and plans."""
     project = tmp_path / "a project"

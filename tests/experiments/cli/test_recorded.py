@@ -134,11 +134,3 @@ def test_a_command_ends_with_its_numbers_beside_the_others(committed, tmp_path, 
     assert "published (10)" in text
     assert not any(line.startswith("medians") for line in lines)
     assert max(map(len, lines)) <= 60
-
-
-def test_runs_that_nobody_has_recorded_end_with_medians(committed, tmp_path):
-    own = Store(tmp_path / "runs")
-    jobs = [(f"seed={seed}", made(own, seed, **{"train.steps": 77})) for seed in range(2)]
-    told = recorded.closing(jobs, [own.path(run.id) for _, run in jobs])
-    assert told.splitlines()[0] == "medians:"
-    assert recorded.closing(jobs[:1], [own.path(jobs[0][1].id)]) == ""

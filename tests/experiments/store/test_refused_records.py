@@ -7,7 +7,7 @@ import re
 
 import pytest
 import record_samples as samples
-from table_samples import build, cell, filled, store
+from table_samples import build, filled, store
 
 from experiments.analysis.collect import Reader
 from experiments.studies.one_d import BASELINE
