@@ -147,22 +147,6 @@ def test_more_of_our_seeds_miss_less() -> None:
     assert disagreeing("value", (10, 1), "normal", 50, lambda x: x + 2) == 0, "ranks among ten tell nothing"
 
 
-def test_what_would_reject_too_often() -> None:
-    """Show why docs/verdicts.md rejects the delta method, Welch's test of two sizes and a bootstrap of medians."""
-    draw = np.random.default_rng(0)
-    a, b = draw.lognormal(0, 1.5, (2, TRIALS, 10))
-    error = np.sqrt(a.var(1) / a.mean(1) ** 2 / 9 + b.var(1) / b.mean(1) ** 2 / 9)
-    assert (abs(np.log(a.mean(1) / b.mean(1))) > stats.t.ppf(0.975, 18) * error).mean() > 0.1
-    rare = SHAPES["one bad in ten"]
-    a, b = rare(draw, (TRIALS, 10)), rare(draw, (TRIALS, 50))
-    assert (stats.ttest_ind(a, b, axis=1, equal_var=False).pvalue < 0.05).mean() > 0.15
-    a, b = (SHAPES["two modes"](draw, (100, n)) for n in (10, 50))
-    mine, theirs = (np.median(a[:, draw.integers(0, 10, (300, n))], axis=2) for n in (10, 50))
-    low, high = np.quantile(theirs - mine, [0.025, 0.975], axis=1)
-    apart = np.median(b, axis=1) - np.median(a, axis=1)
-    assert ((apart < low) | (apart > high)).mean() > 0.15
-
-
 @pytest.mark.parametrize("rate", [0.05, 0.5, 0.9])
 @pytest.mark.parametrize(("mine", "theirs"), [(10, 10), (50, 50), (10, 50)])
 def test_false_rates_of_rates_and_outcomes(rate: float, mine: int, theirs: int) -> None:

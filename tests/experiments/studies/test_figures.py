@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import record_samples as samples
 
@@ -14,7 +13,7 @@ from experiments.analysis.figures import Data, Panel, Point
 from experiments.analysis.selection import Selection
 from experiments.config.schema import branch_phase
 from experiments.store.records import Store
-from experiments.studies import FIGURES, study
+from experiments.studies import FIGURES
 from experiments.studies.learners import SEVEN
 from experiments.studies.manifold import FIFTEEN
 from experiments.studies.one_d import BASELINE
@@ -37,24 +36,6 @@ def legend(figure: Figure) -> list[str]:
     return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
-def test_figure_1_shows_curves_and_norms_of_every_seed(store: Store) -> None:
-    found = samples.figure("figure1", store)
-    assert found.notes[0] == "partial: 3 of 10 seeds (7 not run)"
-    figure = style.draw(FIGURES["figure1"], found)
-    losses, boundary, norms = figure.axes
-    assert losses.get_title() == "Loss\nn = 2 runs"
-    assert norms.get_title() == "Norms of the functions\nn = 3 runs"
-    assert (len(losses.lines), len(boundary.lines)) == (4, 2)
-    assert list(boundary.lines[0].get_ydata()) == pytest.approx(list(samples.curves()["grown.t"][:, 0]))
-    shown = {line.get_label(): line for line in norms.lines}
-    assert list(shown["seed 0"].get_ydata()) == [1.0, 0.5, 0.25]
-    assert set(shown["boundary t of seed 0"].get_xdata()) == {6.0}
-    assert legend(figure) == [
-        "total loss", "task MSE", "boundary t", "seed 0", "each run", "boundary t of seed 0",
-    ]  # fmt: skip
-    assert figure.legends[0].get_title().get_text() == FIGURES["figure1"].title
-
-
 def test_diverged_dirty_and_strange_seeds_are_counted_and_not_drawn(store: Store) -> None:
     samples.put(store, BASELINE, 1, {"grown": samples.diverged()})
     samples.put_grown(store, BASELINE, 2, 6.0, 1e-5, clean=False)
@@ -64,28 +45,6 @@ def test_diverged_dirty_and_strange_seeds_are_counted_and_not_drawn(store: Store
     found = samples.figure("figure1", store)
     assert found.notes[0] == "partial: 2 of 10 seeds (5 not run, 1 diverged, 2 refused)"
     assert "n = 1 run" in style.draw(FIGURES["figure1"], found).axes[0].get_title()
-
-
-def test_figure_3_pools_by_count_and_prints_n(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    frontier = study("fixed_frontier").make()
-    for seed, mse in enumerate((1e-5, 1e-4, 1e-2)):
-        samples.put(store, frontier[4], seed, {"fixed": samples.fixed(5, mse)})
-    for place, t in ((12, 4.0), (13, 4.0), (14, 2.0)):
-        samples.put_grown(store, frontier[place], 7, t, 10.0**-place)
-    found = samples.figure("figure3", store)
-    (fixed,) = found.of("", "fixed")
-    logs = np.array([-5.0, -4.0, -2.0])
-    sd = np.sqrt(((logs - logs.mean()) ** 2).mean())
-    assert (fixed.x, fixed.y) == (5, pytest.approx(10 ** logs.mean()))
-    assert found.of("", "grown")[0].low is None, "one run has no deviation"
-    assert (fixed.low, fixed.high) == pytest.approx((10 ** (logs.mean() - sd), 10 ** (logs.mean() + sd)))
-    small, pooled = found.of("", "grown")
-    assert (small.x, small.y, len(small.runs)) == (3, pytest.approx(1e-14), 1)
-    assert (pooled.x, pooled.y, len(pooled.runs)) == (5, pytest.approx(10**-12.5), 2)
-    assert len(found.of("", "fixed (each run)")) == 3
-    (axes,) = style.draw(FIGURES["figure3"], found).axes
-    assert [text.get_text() for text in axes.texts] == ["3", "1", "2"]
 
 
 def test_figure_7_names_the_methods_that_were_not_run(tmp_path: Path) -> None:
@@ -104,30 +63,6 @@ def test_figure_7_names_the_methods_that_were_not_run(tmp_path: Path) -> None:
         "L₀ (hard concrete) (not run)",
         "STE (straight-through)",
     ]
-
-
-def test_a_frontier_counts_a_seed_of_a_fixed_count_once(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    learned = Selection.of({"task": "cora", "gate": "gcn"})
-    for seed in range(2):
-        phases = {
-            "grown": samples.grown([1.0], 80.0, 79.0 + seed, "accuracy"),
-            "fixed": samples.fixed(2, 81.0, "accuracy"),
-            "from_high": samples.from_high(2.0, "partial", 82.0),
-        }
-        samples.put(store, learned, seed, phases)
-    alone = Selection.of({"task": "cora", "gate": "gcn", "method": "fixed"}, {"method.count": 2})
-    run = samples.put(store, alone, 0, {"fixed": samples.fixed(2, 83.0, "accuracy")})
-    found = samples.figure("frontier_cora_gcn", store)
-    (fixed,) = found.of("", "fixed")
-    assert (fixed.x, fixed.y, fixed.low, fixed.shift) == (2, 82.0, None, 0.0)
-    assert run in fixed.runs
-    assert [(p.x, p.y) for p in found.of("", "learned from low")] == [(2, 79.0), (2, 80.0)]
-    assert [(p.x, p.y) for p in found.of("", "learned from high")] == [(3, 82.0), (3, 82.0)]
-    assert found.found == 3
-    figure = style.draw(FIGURES["frontier_cora_gcn"], found)
-    assert legend(figure) == ["fixed", "learned from low", "learned from high", "published, from low"]
-    assert [text.get_text() for text in figure.axes[0].texts] == ["2"]
 
 
 def test_panels_whose_curves_are_not_kept_say_so(tmp_path: Path) -> None:

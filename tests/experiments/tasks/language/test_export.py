@@ -1,10 +1,14 @@
-"""Export learned models to peft, and to adapter files; terms of the three maps that are one in GPT-NeoX; the script."""
+"""Export learned models to peft, and to adapter files; terms of the maps that are one in GPT-NeoX; folders; the script."""
 
 import dataclasses
+import resource
 import runpy
+import signal
 
 import pytest
 import torch
+from faulty import child
+from safetensors.torch import save_file
 from torch import nn
 
 import ngn
@@ -12,7 +16,8 @@ from experiments.cli import app
 from experiments.core.paths import ROOT
 from experiments.models.adapter import attach_adapters
 from experiments.tasks.language import export
-from experiments.tasks.language.base import tiny_base
+from experiments.tasks.language.base import byte_tokenizer, tiny_base
+from experiments.tasks.language.folders import SUMS, check_sums, new_folder
 from experiments.tasks.language.fused import FUSED, SplitMap, join_maps
 
 peft = pytest.importorskip("peft")
@@ -161,3 +166,34 @@ def test_a_run_is_exported(name, tmp_path, monkeypatch, capsys):
     assert "out: exists and is not an empty folder" in capsys.readouterr().err
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
     assert export([str(tmp_path / "none.json"), str(out)]) == 2
+
+
+def test_a_folder_has_its_name_once_all_is_there(tmp_path):
+    with new_folder(tmp_path / "deep" / "out") as folder:
+        (folder / "a").write_text("x")
+        assert not (tmp_path / "deep" / "out").exists()
+    assert sorted(path.name for path in (tmp_path / "deep").iterdir()) == ["out"]
+    assert sorted(path.name for path in (tmp_path / "deep" / "out").iterdir()) == [SUMS, "a"]
+    check_sums(tmp_path / "deep" / "out")
+
+
+WRITERS = {
+    "safetensors": lambda folder: save_file({"a": torch.zeros(9999)}, folder / "x.safetensors"),
+    "tokenizers": lambda folder: byte_tokenizer().save_pretrained(folder),
+    "python": lambda folder: (folder / "x").write_bytes(bytes(9999)),
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_full_disk_is_named_and_leaves_nothing(tmp_path, writer):
+    def starved():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+        try:
+            with new_folder(tmp_path / "out") as folder:
+                WRITERS[writer](folder)
+        except OSError as fault:
+            raise SystemExit(7 if str(fault.filename) == str(tmp_path / "out") else 8) from None
+
+    assert child(starved) == 7
+    assert not list(tmp_path.iterdir())
