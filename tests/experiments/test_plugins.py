@@ -5,8 +5,6 @@ tests/project/test_walkthroughs.py adds one of each, as docs/extending.md says.
 
 import json
 import os
-import shutil
-from pathlib import Path
 
 import programs
 import pytest
@@ -17,18 +15,10 @@ from experiments.core.plugins import discover_values
 from experiments.studies.model import Study
 
 EXAMPLE = ROOT / "examples" / "plugin"
-WITH = {**os.environ, "NGN_PLUGINS": str(EXAMPLE)}
 
 
 def ngn(plugin, *arguments):
     return programs.run(ROOT / "run.py", *arguments, cwd=plugin.parent, env={**os.environ, "NGN_PLUGINS": str(plugin)})
-
-
-def said(code):
-    """What code prints in a process that knows the example."""
-    done = programs.run_code(code, cwd=ROOT, env={**WITH, "PYTHONPATH": str(ROOT)})
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
 
 
 @pytest.mark.slow
@@ -60,23 +50,3 @@ def test_a_folder_of_the_former_layout_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("NGN_PLUGINS", str(tmp_path))
     with pytest.raises(ConfigError, match=r"tables: is read no more; move its files to .*/studies"):
         discover_values("experiments.studies", [], Study)
-
-
-@pytest.mark.parametrize("key", ["lambda0", "alpha_max", "beta_start", "beta_end"])
-def test_a_schedule_without_a_value_names_the_file_to_write(tmp_path, key):
-    plugin = Path(shutil.copytree(EXAMPLE, tmp_path / "mine"))
-    setting = plugin / "conf" / "setting" / "sine-waves.yaml"
-    lines = [line for line in setting.read_text().splitlines(True) if f" {key}:" not in line]
-    setting.write_text("".join(lines))
-    refused = ngn(plugin, "task=sine")
-    assert refused.returncode == 2
-    assert refused.stderr == f"refused: schedule.{key}: has no value; set it in {setting}\n"
-
-
-def test_the_report_lists_the_files_of_settings_from_outside():
-    lines = said(
-        "from experiments.analysis.selection import Selection; from experiments.report.content import settings_of;"
-        "(one,) = settings_of([Selection.of({'task': 'sine', 'gate': 'waves'})]);"
-        "print(*(f'{file.parent.name}/{file.name}' for file in one.files), sep='\\n')"
-    )
-    assert {"task/sine.yaml", "gate/waves.yaml", "setting/sine-waves.yaml"} <= set(lines)

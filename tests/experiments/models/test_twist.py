@@ -131,20 +131,3 @@ def test_each_group_has_its_own_price_and_weights():
     same = compose({"task": "twist"})
     groups = learner_of(Stack.of(same), make_task(same, torch.device("cpu"))).axes
     assert {(float(g.capacity.lambda0), float(g.capacity.r)) for g in groups} == {(1e-3, 0.5)}
-
-
-def test_a_fixed_model_has_the_count_of_each_layer_and_its_weights():
-    counts = [1, 3, 1, 2]
-    overrides = {**SMALL["layers"], "method.count": counts, "gate.r_last": 0.75}
-    config = compose({"task": "twist", "method": "fixed", "profile": "smoke"}, overrides)
-    task = make_task(config, torch.device("cpu"))
-    learner = learner_of(Stack.of(config), task, count=counts)
-    assert learner.count().tolist() == counts
-    assert [group.bank.K for group in learner.axes] == counts
-    assert learner.axes[1].capacity.w.tolist() == pytest.approx([1, (0.5 + 0.25 / 3), (0.5 + 0.25 / 3) ** 2])
-    trainer = StudyTrainer(
-        learner, task.batches(config.train, 0), task.loss, plan_of(Stack.of(config), 64), progress="never"
-    )
-    losses = trainer.fit().curves["loss"]
-    assert losses[-1] < losses[0]
-    assert task.describe(learner.deploy()) == {"depth": 2}

@@ -4,7 +4,6 @@ import re
 import shutil
 
 import pytest
-from record_samples import baseline_id
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -78,15 +77,6 @@ def test_the_filter_selects_rows(page):
     # waiting for a JavaScript expression would need eval, which the page forbids
     page.locator("#filter-status").filter(has_text=re.compile(r"^\s*519 rows\s*$")).wait_for()
     assert shown(page) == ran
-
-
-def test_a_row_opens_to_its_runs(page):
-    row = page.locator(f"tbody:has(tr[data-cell='{CELL}']) details")
-    row.locator("summary").focus()
-    page.keyboard.press("Enter")
-    text = row.inner_text()
-    assert "mean of grown.t: (" in text
-    assert baseline_id(1) in text
 
 
 def test_the_page_works_by_keyboard(page):

@@ -1,4 +1,4 @@
-"""Export learned models to peft, and to adapter files; terms of the maps that are one in GPT-NeoX; folders; the script."""
+"""Export to peft and to adapter files; terms of the maps that are one in GPT-NeoX; whole folders; the script."""
 
 import dataclasses
 import resource

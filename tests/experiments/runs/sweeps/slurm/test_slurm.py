@@ -197,18 +197,6 @@ def checkpoints(plan, task):
     return Stack(tuple(runs)).checkpoints
 
 
-def test_hydras_launcher_for_slurm_runs_each_job_as_an_array_task(cluster, tmp_path):
-    """From another folder than the project's, and with a log in the folder of each job."""
-    line = ["profile=smoke", "train.steps=5", "gate.K=3", "seed=0..1", f"results={tmp_path}/results"]
-    own = [f"hydra.sweep.dir={tmp_path}/sweep", "hydra/launcher=submitit_slurm", "hydra.launcher.timeout_min=10"]
-    done = subprocess.run([sys.executable, ROOT / "run.py", *line, *own], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "medians:\n" in done.stdout, "the lines of the jobs are in their logs"
-    assert len([*(tmp_path / "results").rglob("regression1d-*.json")]) == 2
-    for number in range(2):
-        assert f"[{number + 1}/2] seed={number}: grown" in (tmp_path / "sweep" / str(number) / "run.log").read_text()
-
-
 def test_slurm_grants_what_a_study_needs_and_starts_what_follows(cluster, tmp_path):
     """The node has one GPU, made up. A job that follows starts after success, and leaves the queue after a failure."""
     plan = frozen(tmp_path, 1, 3, Needs(memory_gb=1, hours=0.5), **LONG | {"train.steps": 300})
