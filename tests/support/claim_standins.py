@@ -1,16 +1,10 @@
 """Made-up records of SmolLM2-135M that agree or disagree with the claims on it. No training."""
 
-from __future__ import annotations
-
 import itertools
-from collections.abc import Callable
-from typing import Any
 
 import record_samples as samples
 
-from experiments.analysis.selection import Selection, base_of, selected_runs
-from experiments.analysis.tables import Table
-from experiments.store.records import Store
+from experiments.analysis.selection import base_of, selected_runs
 from experiments.studies.peft import ADAPTER, BASELINES, DIAGNOSTICS, LORA, SMALL, TASKS, learned
 from experiments.studies.pruning import FOURTEEN, NUMBERS, THIRTEEN
 from experiments.studies.pruning_small import LADDER_RUNS, MIXED, TASK_ONLY
@@ -18,7 +12,7 @@ from experiments.studies.pruning_small import LADDER_RUNS, MIXED, TASK_ONLY
 PEFT, PRUNING = (LORA, ADAPTER, DIAGNOSTICS, BASELINES), (THIRTEEN, FOURTEEN, *NUMBERS)
 
 
-def adapted(store: Store, **changes: Any) -> None:
+def adapted(store, **changes):
     """Write learned ranks and widths, and their rivals."""
     for task, gate in itertools.product(TASKS.values(), ("lora", "adapter")):
         runs = learned(task, gate, choices=SMALL)
@@ -26,7 +20,7 @@ def adapted(store: Store, **changes: Any) -> None:
             samples.adapt(store, runs, seed, **changes)
 
 
-def beside_random(store: Store, runs: Selection, score: float) -> None:
+def beside_random(store, runs, score):
     """Write the random neurons of pruned runs that are there, with this score."""
     (run,) = selected_runs(runs)
     record = store.get(run.id)
@@ -37,7 +31,7 @@ def beside_random(store: Store, runs: Selection, score: float) -> None:
             samples.put(store, beside, 0, {"fixed": samples.answers(counts, gate, score, 30.0)})
 
 
-def pruned(store: Store, sign: int = 1, frozen: float = 10.0, ngn: float = 72.0) -> None:
+def pruned(store, sign=1, frozen=10.0, ngn=72.0):
     """Write pruned models: lower prices keep and score more for ``sign`` 1, a frozen one's perplexity is less by
     ``frozen``, and ``ngn`` is the score beside rivals."""
     for key, runs in LADDER_RUNS.items():
@@ -54,7 +48,7 @@ def pruned(store: Store, sign: int = 1, frozen: float = 10.0, ngn: float = 72.0)
     samples.put(store, base, 0, {"fixed": samples.answers([0] * gate.groups, gate, 0.0, 20.0)})
 
 
-OF_STAND_INS: dict[str, tuple[tuple[Table, ...], Callable[..., None], tuple[dict[str, Any], ...]]] = {
+OF_STAND_INS = {
     "peft_baselines_small": (PEFT, adapted, ({"score": 80.0}, {"score": 51.0}, {"score": 20.0})),
     "peft_middle_small": (PEFT, adapted, ({}, {"third": 2})),
     "lora_close_small": (PEFT, adapted, ({"questions": 20_000}, {}, {"soft": 40.0})),
