@@ -4,10 +4,8 @@ import dataclasses
 import functools
 import importlib
 import importlib.util
-import os
 import re
 
-import programs
 import pytest
 import torch
 
@@ -22,18 +20,6 @@ def load(name):
 def folder(monkeypatch):
     """The folder from which the benchmarks import each other, as they do as scripts."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-
-
-@pytest.mark.slow
-def test_scripts_with_paths_of_their_own_find_what_they_import(tmp_path):
-    """Import them from another folder, with only the installed packages, as users call them."""
-    scripts = [path for path in ROOT.glob("benchmarks/*.py") if '"support"' in path.read_text()]
-    assert len(scripts) == 2
-    bare = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    code = "import os, runpy, sys; sys.path[0] = os.path.dirname(sys.argv[1]); runpy.run_path(sys.argv[1])"
-    for script in scripts:
-        done = programs.run_code(code, script, cwd=tmp_path, env=bare)
-        assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow(seconds=10)

@@ -1,19 +1,25 @@
-"""What a run writes: records separate from those of the suite, and models that load again."""
+"""What a run writes beside its record: records apart from the suite's, models that load again, curves of loggers."""
 
+import csv
 import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from record_samples import grown, record
+from whole_runs import smoke
 
 from experiments.config import run_files
 from experiments.config.compose import compose
+from experiments.config.identity import run_id
 from experiments.core.paths import ROOT
 from experiments.core.reading import contents_digest, digest
-from experiments.runs import models
+from experiments.models.trainer import StudyTrainer
+from experiments.runs import loggers, models
 from experiments.runs.launch import launch
 from experiments.runs.models import load_model
 from experiments.store import provenance
@@ -104,3 +110,57 @@ def test_a_command_whose_runs_have_records_imports_no_torch(tmp_path, seeds):
     )
     assert (done.stderr, done.stdout.splitlines()[-1]) == ("", "False")
     assert "already in" in done.stdout
+
+
+def logged(tmp_path, logger, seed=0, **more):
+    return smoke(tmp_path, gate__K=4, phases=["grown"], seed__value=seed, logger=logger, **more)
+
+
+def rows(config, phase="grown"):
+    path = Store(Path(config.results or "")).path(run_id(config)).with_suffix(f".{phase}.csv")
+    return list(csv.DictReader(path.read_text().splitlines()))
+
+
+@pytest.mark.parametrize("engine", ["auto", "torch"])
+def test_csv_holds_the_points_of_the_record_for_every_run_of_a_stack(tmp_path, engine):
+    configs = [logged(tmp_path, "csv", seed, engine=engine) for seed in (0, 1)]
+    assert run_id(configs[0]) == run_id(logged(tmp_path, "none", engine=engine)), "no part of the identity"
+    launch(configs)
+    for config in configs:
+        curves, written = Store(tmp_path / "results").curves(run_id(config)), rows(config)
+        assert [int(row["step"]) for row in written] == curves["grown.step"].tolist()
+        np.testing.assert_allclose([float(row["t"]) for row in written], curves["grown.t"][:, 0], rtol=1e-6)
+        np.testing.assert_allclose([float(row["loss"]) for row in written], curves["grown.loss"], rtol=1e-6)
+
+
+def test_after_an_interruption_no_point_is_missing_or_twice(tmp_path, monkeypatch):
+    config = logged(tmp_path, "csv", engine="torch", checkpoint_seconds=1e-9)
+    real = StudyTrainer._step
+
+    def dies(self, step, *rest):
+        if step == 7:
+            raise KeyboardInterrupt
+        return real(self, step, *rest)
+
+    monkeypatch.setattr(StudyTrainer, "_step", dies)
+    with pytest.raises(KeyboardInterrupt):
+        launch([config])
+    monkeypatch.setattr(StudyTrainer, "_step", real)
+    assert launch([config])[0].status == "complete"
+    assert [int(row["step"]) for row in rows(config)] == list(range(12))
+
+
+@pytest.mark.parametrize("where", ["opening", "writing", "closing"])
+def test_a_failing_logger_does_not_stop_training(tmp_path, monkeypatch, caplog, where):
+    def fails(*_):
+        raise OSError("no space left")
+
+    def sink(run, phase, ends):
+        if where == "opening":
+            fails()
+        ends.callback(fails if where == "closing" else lambda: None)
+        return fails if where == "writing" else lambda *_: None
+
+    monkeypatch.setitem(loggers.SINKS, "csv", sink)
+    assert launch([logged(tmp_path, "csv")])[0].status == "complete"
+    assert caplog.text.count("logger=csv failed (OSError: no space left); training continues without it") == 1

@@ -199,27 +199,6 @@ def test_calls_at_chunk_ends_and_chunks_do_not_matter(case):
     assert history.curves["step"].tolist() == list(range(50))
 
 
-@learned
-def test_evaluations_equal_those_of_the_plain_trainer(case):
-    """Evaluations come at the same steps, with the schedules of that step, and restore the mode afterwards."""
-    x, wanted = case.batches().at(0)
-
-    def evaluations(kind):
-        seen = []
-
-        def report(step, model):
-            seen.append((step, float(mean_squared_error(model(x), wanted).sum())))
-
-        learner = case.learner([1, 2])
-        case.train(kind, learner, plan(50), on_evaluate=report, evaluate_every=20)
-        assert not learner.training
-        return seen
-
-    plain, fast = evaluations(StudyTrainer), evaluations(KernelTrainer)
-    assert [step for step, _ in fast] == [step for step, _ in plain] == [20, 40, 50]
-    np.testing.assert_allclose([value for _, value in fast], [value for _, value in plain], rtol=1e-4)
-
-
 pytestmark = needs_kernel
 
 
