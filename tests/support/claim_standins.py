@@ -1,23 +1,29 @@
 """Made-up records of SmolLM2-135M that agree or disagree with the claims on it. No training."""
 
 import itertools
+from functools import partial
 
 import record_samples as samples
 
 from experiments.analysis.selection import base_of, selected_runs
 from experiments.studies.peft import ADAPTER, BASELINES, DIAGNOSTICS, LORA, SMALL, TASKS, learned
-from experiments.studies.pruning import FOURTEEN, NUMBERS, THIRTEEN
+from experiments.studies.pruning import FOURTEEN, NUMBERS, TARGETS, THIRTEEN
 from experiments.studies.pruning_small import LADDER_RUNS, MIXED, TASK_ONLY
+from experiments.studies.standins import ASKED_RUNS, PRICED_RUNS, SNAPPED_RUNS, STRONG_RUNS, TRAINED_RUNS, UPDATED_RUNS
 
 PEFT, PRUNING = (LORA, ADAPTER, DIAGNOSTICS, BASELINES), (THIRTEEN, FOURTEEN, *NUMBERS)
 
 
-def adapted(store, **changes):
-    """Write learned ranks and widths, and their rivals."""
-    for task, gate in itertools.product(TASKS.values(), ("lora", "adapter")):
-        runs = learned(task, gate, choices=SMALL)
+def adapt_all(store, every, **changes):
+    for runs in every.values():
         for seed in runs.seeds:
             samples.adapt(store, runs, seed, **changes)
+
+
+def adapted(store, **changes):
+    """Write learned ranks and widths, and their rivals."""
+    pairs = itertools.product(TASKS.values(), ("lora", "adapter"))
+    adapt_all(store, {pair: learned(*pair, choices=SMALL) for pair in pairs}, **changes)
 
 
 def beside_random(store, runs, score):
@@ -48,6 +54,33 @@ def pruned(store, sign=1, frozen=10.0, ngn=72.0):
     samples.put(store, base, 0, {"fixed": samples.answers([0] * gate.groups, gate, 0.0, 20.0)})
 
 
+def strong(store, ngn):
+    """Write a pruned model with this score beside Wanda with 70 and random neurons with 17."""
+    samples.adapt(store, UPDATED_RUNS["ffn-updated"])
+    samples.adapt(store, STRONG_RUNS["four"], score=ngn, rival=70.0)
+    beside_random(store, STRONG_RUNS["four"], 17.0)
+
+
+def frozen(store, perplexity):
+    """Write frozen models of this perplexity and updated ones of 30."""
+    for target in TARGETS:
+        updated = (UPDATED_RUNS[f"{target}-updated"], LADDER_RUNS[f"{target}-updated-1e-2"])
+        trained = [TRAINED_RUNS[f"{target}-trained-1e-{power}"] for power in (1, 2)]
+        for runs, found in (*((each, 30.0) for each in updated), *((each, perplexity) for each in trained)):
+            made = samples.adapt(store, runs)
+            made["phases"]["grown"]["truncated"]["perplexity"] = found
+            store.write(made, replace=True)
+
+
+def snapped(store, t):
+    """Write adapters whose soft scores are higher by 1; boundaries of the weaker snapping all end at ``t``."""
+    adapt_all(store, SNAPPED_RUNS, questions=20_000)
+    for task in TASKS.values():
+        made = samples.adapt(store, learned(task, "adapter", choices=SMALL))
+        made["phases"]["grown"]["t"] = [t] * len(made["phases"]["grown"]["t"])
+        store.write(made, replace=True)
+
+
 OF_STAND_INS = {
     "peft_baselines_small": (PEFT, adapted, ({"score": 80.0}, {"score": 51.0}, {"score": 20.0})),
     "peft_middle_small": (PEFT, adapted, ({}, {"third": 2})),
@@ -56,7 +89,12 @@ OF_STAND_INS = {
     "prune_monotone_small": (PRUNING, pruned, ({"ngn": 53.0}, {"sign": -1})),
     "prune_frozen_small": (PRUNING, pruned, ({}, {"frozen": -10.0})),
     "prune_random_small": (PRUNING, pruned, ({"ngn": 70.0}, {"ngn": 60.0}, {"ngn": 30.0})),
+    "prune_random_strong": ((), strong, ({"ngn": 70.0}, {"ngn": 30.0})),
+    "prune_frozen_trained": ((), frozen, ({"perplexity": 29.0}, {"perplexity": 31.0})),
+    "adapter_close_snapped": ((), snapped, ({"t": 0.5}, {"t": 1.0})),
+    "peft_baselines_asked": ((), partial(adapt_all, every=ASKED_RUNS), ({"score": 80.0}, {"score": 20.0})),
+    "peft_middle_prices": ((), partial(adapt_all, every=PRICED_RUNS), ({"third": 1}, {"third": 2})),
 }
 """A claim → its tables, and what is in records that agree with it, that cannot tell (where there are three), and that
 disagree."""
-ON_THE_PAPERS_MODELS = {key.removesuffix("_small") for key in OF_STAND_INS}
+ON_THE_PAPERS_MODELS = {key.removesuffix("_small") for key, (tables, *_) in OF_STAND_INS.items() if tables}

@@ -72,7 +72,6 @@ def test_a_rival_takes_its_total_from_the_named_record(tmp_path):
     ("choices", "overrides", "message"),
     [
         ({"task": "cora", "model": "llama3_8b"}, {}, "task=cora adapts no pretrained model"),
-        ({"task": "cora", "budget": "cpu"}, {}, "task=cora adapts no pretrained model"),
         ({"task": "gsm8k", "model": "none"}, {}, "add one, such as model=smollm2_135m"),
         ({"task": "gsm8k", "profile": "smoke", "model": "llama3_8b"}, {}, "has its own small model"),
         ({"task": "gsm8k", "model": "local"}, {}, "model.path=FOLDER"),

@@ -69,11 +69,12 @@ def test_claims_on_the_model_that_stands_in(key, tmp_path):
         found = judged(key, store, items)
         assert found.word == word, found.interval
         assert found.runs
-        assert "SmolLM2-135M" in found.text
-        assert judged(key.removesuffix("_small"), store, items).word == UNTESTED
+        if tables:
+            assert "SmolLM2-135M" in found.text
+            assert judged(key.removesuffix("_small"), store, items).word == UNTESTED
     lacking = judged(key, Memory(), compare_all(Reader(Memory()), tables))
     assert (lacking.word, lacking.runs) == (UNTESTED, ())
-    assert "is not run" in lacking.because
+    assert ("is not run" if tables else " of ") in lacking.because
 
 
 def test_ties_are_no_losses(tmp_path):
@@ -104,10 +105,7 @@ def test_a_learner_unlike_the_published_one_is_no_evidence_about_it():
 
 
 def test_every_claim_is_tested_here():
-    """Or by the verdict on the committed records, which docs/results.md shows."""
-    on_records = {"prune_random_strong", "prune_frozen_trained", "adapter_close_snapped"}
-    on_records |= {"peft_baselines_asked", "peft_middle_prices"}
-    assert set(BY_KEY) == {*OF_CELLS, *OF_RUNS, *OF_STAND_INS, *ON_THE_PAPERS_MODELS, "overshoot", *on_records}
+    assert set(BY_KEY) == {*OF_CELLS, *OF_RUNS, *OF_STAND_INS, *ON_THE_PAPERS_MODELS, "overshoot"}
 
 
 def test_half_of_the_runs_have_to_be_there():

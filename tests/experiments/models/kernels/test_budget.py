@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from kernel_cases import LEARNED, assert_close_committed, assert_same, learned, needs_kernel, plan, state
+from kernel_cases import LEARNED, assert_close_committed, learned, needs_kernel, plan
 from stopping import resumed
 
 from experiments.models.kernels.trainer import KernelTrainer
@@ -67,24 +67,3 @@ def test_resuming_changes_nothing(case, cut, tmp_path):
         return case.trainer(KernelTrainer, budgeted(case, [0.3, 0.6]), plan(75), chunk=3, **settings)
 
     resumed(trainer, tmp_path, cut)
-
-
-@pytest.mark.parametrize("t0", [1e-4, 6.0])
-def test_without_a_preset_number(t0):
-    """Components are allocated as the limit rises to the budget, or are all there from the start."""
-    case, how = LEARNED["bank"], plan(60)
-    plain, fast = (budgeted(case, [0.9, 0.3], K=None, t0=t0) for _ in range(2))
-    case.train(StudyTrainer, plain, how)
-    case.train(KernelTrainer, fast, how)
-    assert plain.axes[0].K == fast.axes[0].K > 12
-    assert fast.count().tolist() == plain.count().tolist() == [[10], [3]]
-    assert_close_committed(plain, fast, 1e-5)
-
-
-def test_no_replica_depends_on_the_others():
-    case, how = LEARNED["bank"], plan(60)
-    stack, alone = budgeted(case, [0.3, 0.5]), budgeted(case, [0.3])
-    case.train(KernelTrainer, stack, how)
-    case.train(KernelTrainer, alone, how)
-    assert_same({name: value[0] for name, value in state(alone).items()},
-                {name: value[0] for name, value in state(stack).items()})  # fmt: skip
