@@ -37,10 +37,10 @@ from experiments.tasks.regression1d.task import inputs, target
 from ngn.components.base import OrderedSum
 from ngn.gate import active_components, gates, ordering_weights, snapping
 from ngn.learner import CapacityLearner
+from ngn.losses import Supervised, mean_squared_error
 from ngn.methods.ngn import CountGate
 from ngn.schedules import COSINE, shape_at
 from ngn.train.batches import FullBatches, Split
-from ngn.train.losses import Supervised, mean_squared_error
 from ngn.train.plan import TrainPlan
 
 K, H, SAMPLES, STACK = 32, 16, 512, 10

@@ -27,9 +27,9 @@ from experiments.runs.stack import Stack
 from experiments.tasks import make_task
 from ngn.gate import active_components
 from ngn.learner import CapacityLearner
+from ngn.losses import Loss
 from ngn.methods.ngn import CountGate
 from ngn.train.batches import Batches
-from ngn.train.losses import Loss
 from ngn.train.plan import TrainPlan
 
 BOUNDARY = 3.0

@@ -27,11 +27,11 @@ from experiments.models.trainer import StudyTrainer
 from experiments.runs import host
 from ngn.components.base import Bank, OrderedSum
 from ngn.learner import CapacityLearner
+from ngn.losses import Loss, Supervised, cross_entropy
 from ngn.methods.base import Capacity
 from ngn.methods.fixed import FixedCount
 from ngn.methods.ngn import CountGate
 from ngn.train.batches import Batches, FullBatches, Split
-from ngn.train.losses import Loss, Supervised, cross_entropy
 from ngn.train.plan import TrainPlan
 
 Run = Callable[[int], object]

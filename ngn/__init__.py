@@ -9,14 +9,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # for editors and type checkers
-    from ngn.allocation import BudgetLearner as BudgetLearner
     from ngn.axis import OrderedAxis as OrderedAxis
     from ngn.budget import Budget as Budget
+    from ngn.budget.allocation import BudgetLearner as BudgetLearner
     from ngn.components.base import Bank as Bank
     from ngn.components.base import OrderedSum as OrderedSum
     from ngn.components.low_rank import LowRankLinear as LowRankLinear
     from ngn.components.low_rank import attach_low_rank as attach_low_rank
     from ngn.components.low_rank import merge as merge
+    from ngn.cut.truncation import deploy as deploy
     from ngn.cuts import Cut as Cut
     from ngn.cuts import Stacked as Stacked
     from ngn.cuts import inputs as inputs
@@ -24,11 +25,12 @@ if TYPE_CHECKING:  # for editors and type checkers
     from ngn.integrations.peft import to_peft as to_peft
     from ngn.learner import CapacityLearner as CapacityLearner
     from ngn.learner import Learner as Learner
+    from ngn.losses import Supervised as Supervised
     from ngn.methods.base import Capacity as Capacity
     from ngn.methods.fixed import FixedCount as FixedCount
     from ngn.methods.fixed import Retained as Retained
     from ngn.methods.ngn import CountGate as CountGate
-    from ngn.orders import Order as Order
+    from ngn.methods.orders import Order as Order
     from ngn.programs import export as export
     from ngn.schedules import Shape as Shape
     from ngn.shapes import load as load
@@ -42,10 +44,8 @@ if TYPE_CHECKING:  # for editors and type checkers
     from ngn.sizes.rank import Rank as Rank
     from ngn.tracing.groups import find_sizes as find_sizes
     from ngn.train.fit import fit as fit
-    from ngn.train.losses import Supervised as Supervised
     from ngn.train.plan import TrainPlan as TrainPlan
     from ngn.train.trainer import Trainer as Trainer
-    from ngn.truncation import deploy as deploy
 
 __version__ = "0.1.0"
 
@@ -57,22 +57,22 @@ _NAMES = {
     "ngn.methods.base": "Capacity",
     "ngn.axis": "OrderedAxis",
     "ngn.cuts": "Cut Stacked inputs outputs",
-    "ngn.truncation": "deploy",
+    "ngn.cut.truncation": "deploy",
     "ngn.sizes.attach": "learn_sizes",
     "ngn.tracing.groups": "find_sizes",
     "ngn.sizes.base": "Size",
     "ngn.sizes.named": "Width Heads Channels",
     "ngn.sizes.rank": "Rank",
     "ngn.sizes.depth": "Depth",
-    "ngn.orders": "Order",
+    "ngn.methods.orders": "Order",
     "ngn.schedules": "Shape",
     "ngn.shapes": "save load",
     "ngn.programs": "export",
     "ngn.integrations.peft": "to_peft",
     "ngn.learner": "Learner CapacityLearner",
     "ngn.budget": "Budget",
-    "ngn.allocation": "BudgetLearner",
-    "ngn.train.losses": "Supervised",
+    "ngn.budget.allocation": "BudgetLearner",
+    "ngn.losses": "Supervised",
     "ngn.train.plan": "TrainPlan",
     "ngn.train.trainer": "Trainer",
     "ngn.train.fit": "fit",

@@ -2,7 +2,7 @@
 
 K components lie along one dimension of some tensors, ``width`` entries each. They can be heads, slices of a
 feed-forward layer, channels, the terms of a low rank, or blocks of a bank. Training multiplies the activation on that
-axis by w_k g_k. Truncation (``ngn/truncation.py``) cuts every tensor that has the axis.
+axis by w_k g_k. Truncation (``ngn/cut/truncation.py``) cuts every tensor that has the axis.
 """
 
 from __future__ import annotations

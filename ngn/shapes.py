@@ -13,16 +13,16 @@ from torch import Tensor, nn
 from ngn.axis import OrderedAxis
 from ngn.checks import axes_of, is_frozen, tensors_of
 from ngn.components.low_rank import Bottleneck
-from ngn.copying import duplicate
 from ngn.cut import cut_copy, distinct
-from ngn.cut_modules import update_adapters, value_of, with_stock_attention, without_parametrizations
+from ngn.cut.copying import duplicate
+from ngn.cut.modules import update_adapters, value_of, with_stock_attention, without_parametrizations
+from ngn.cut.truncation import without_tensors
 from ngn.cuts import Choice, is_stack, owned
 from ngn.differences import own_sizes, resize
 from ngn.files import FileError
 from ngn.learner import Learner
 from ngn.tensor_files import read_checked, tensors_digest, write_checked
 from ngn.tracing.found import listed
-from ngn.truncation import without_tensors
 
 FROZEN, TIED, SIZES = "frozen_sha256", "tied", "sizes"
 """Metadata of a file: the digest of frozen parameters left out; as JSON, further names of tensors, and what was cut."""

@@ -28,7 +28,7 @@ from zoo.models import Model
 import ngn
 from ngn.checks import arguments, copied, floating
 from ngn.gate import softplus_inverse
-from ngn.hooked import HookedAxis
+from ngn.learner.hooked import HookedAxis
 from ngn.tracing.found import FoundSizes
 
 STEPS, RATE, KEPT = 20, 1e-4, 4

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from experiments.core.task import Seeds, Task
     from ngn.learner import Learner
     from ngn.methods.base import Capacity, Scalar
-    from ngn.orders import Order
+    from ngn.methods.orders import Order
 
 
 class Component(GroupedSettings):
@@ -178,7 +178,7 @@ class OrderedGroup:
     @property
     def order(self) -> Order:
         """The law of the ordering weights."""
-        from ngn.orders import Order
+        from ngn.methods.orders import Order
 
         gate = self.stack.first.gate
         ranks = None if gate.order_ranks is None else tuple(gate.order_ranks)

@@ -19,7 +19,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from ngn.checks import is_frozen, tensors_of
 from ngn.comparison import check_equal
 from ngn.components.low_rank import LowRankLinear, replace
-from ngn.cut_modules import LAYERS, WHOLE
+from ngn.cut.modules import LAYERS, WHOLE
 from ngn.shapes import check_deployed
 from ngn.tensor_files import write_checked
 from ngn.tracing.found import listed

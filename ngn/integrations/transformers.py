@@ -166,8 +166,8 @@ class SizesCallback(BoundaryOptimizer, TrainerCallback, ExportableState):
         learner: the learner of the trained model.
         lr: learning rate of the boundaries.
         shrink: False keeps fixed sizes masked. For an optimiser that cannot be cut (Adafactor) it silences the warning.
-        by_importance: sort the units before the first step by this score (:mod:`ngn.importance`), from the first 32
-            batches of the training data.
+        by_importance: sort the units before the first step by this score (:mod:`ngn.learner.importance`), from the
+            first 32 batches of the training data.
         loss: ``loss(model, batch)`` for the scores; None: that of the model's output.
 
     Raises:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ngn.gate import prefix
-from ngn.orders import KINDS, Order
+from ngn.methods.orders import KINDS, Order
 
 Mode = Literal["soft", "kept", "hard"]
 """soft: all candidates with their gates. kept: the retained components with their gates. hard: the retained components
@@ -194,7 +194,7 @@ class Capacity(nn.Module, ABC):
 
 
 class Weighted(Capacity):
-    """A capacity with the ordering weights of an :class:`~ngn.orders.Order`."""
+    """A capacity with the ordering weights of an :class:`~ngn.methods.orders.Order`."""
 
     all_or_nothing = True
     order: Order

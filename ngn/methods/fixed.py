@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ngn.gate import prefix
 from ngn.methods.base import Mode, Scalar, Weighted
-from ngn.orders import Order
+from ngn.methods.orders import Order
 
 
 class FixedCount(Weighted):

@@ -21,7 +21,7 @@ from ngn.gate import (
 )
 from ngn.methods.base import CapacityExceeded, Mode, Scalar, Weighted, on_host, setting
 from ngn.methods.batch import coefficients, scaled
-from ngn.orders import Order
+from ngn.methods.orders import Order
 from ngn.schedules import DELAYED_LINEAR, LINEAR, POWER_DECAY, Shape, require_shapes, shape_at
 
 NOMINAL_ZERO = 1e-4

@@ -10,14 +10,14 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from ngn.allocation import BudgetLearner
 from ngn.axis import OrderedAxis
 from ngn.budget import BUDGET_COMMIT, Budget
+from ngn.budget.allocation import BudgetLearner
 from ngn.checks import axes_of, snapshot
 from ngn.cuts import kind_of
-from ngn.hooked import HookedAxis, divided
-from ngn.importance import Importance, check, sort
 from ngn.learner import CapacityLearner
+from ngn.learner.hooked import HookedAxis, divided
+from ngn.learner.importance import Importance, check, sort
 from ngn.methods.base import Capacity
 from ngn.methods.batch import GateBatch
 from ngn.methods.fixed import Retained
@@ -62,7 +62,7 @@ def learn_sizes(
             ``ngn.Channels``, ``ngn.Rank``, ``ngn.Depth``, or None for modules that other patterns are to leave out.
             ``*`` matches anything within one part of a name, ``**`` any number of parts, "" the model. Every matched
             module learns its own size; modules that can only be cut together share one.
-        budget: limit on what the deployed model costs, instead of a price: :class:`~ngn.allocation.BudgetLearner`.
+        budget: limit on what the deployed model costs, instead of a price: :mod:`ngn.budget.allocation`.
         at_least, at_most: bounds of every size, in its components: a number, a share of all such as "25%", or a pattern
             over names of sizes → one of both. A size with fewer components than ``at_least`` keeps them all.
         example: an input: a tuple for several arguments, a dictionary for keyword arguments. Default: that of the
@@ -72,8 +72,8 @@ def learn_sizes(
         also: further inputs to trace and to try, as for :func:`~ngn.tracing.groups.find_sizes`.
         frozen: freeze the present parameters; only sizes, and the terms of ranks, are learned.
         capacity: makes the capacity of (name, K), instead of a :class:`~ngn.methods.ngn.CountGate`.
-        by_importance: the score of units (:mod:`ngn.importance`), the best of which stay: "magnitude", or "taylor" or
-            "wanda" from ``calibration``. None: the units in front stay. No weight moves.
+        by_importance: the score of units (:mod:`ngn.learner.importance`), the best of which stay: "magnitude", or
+            "taylor" or "wanda" from ``calibration``. None: the units in front stay. No weight moves.
         calibration: batches of training data, such as the ``DataLoader`` of the training; the first 32 are read.
         loss: how to use a batch, as for ``ngn.fit``. None: batches are as ``example``, and the output has its ``loss``.
         gate: settings of every gate, such as ``lambda0``, ``alpha_max``, ``beta``; those of a size come first. Sizes

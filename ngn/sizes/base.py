@@ -17,7 +17,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from ngn.cuts import Counts, Cut
-from ngn.hooked import HookedAxis
+from ngn.learner.hooked import HookedAxis
 from ngn.methods.base import Capacity
 from ngn.methods.ngn import COMMIT, CountGate
 

@@ -13,8 +13,8 @@ from torch import nn
 
 from ngn.axis import OrderedAxis
 from ngn.checks import ExampleError, evaluating, outputs_on
-from ngn.cut_modules import use_cuttable_attention
-from ngn.hooked import HookedAxis
+from ngn.cut.modules import use_cuttable_attention
+from ngn.learner.hooked import HookedAxis
 from ngn.sizes.base import Maker, Size
 from ngn.sizes.named import TracedSize
 from ngn.tracing.found import FoundSizes, SizeGroup, Uncut, pattern_of

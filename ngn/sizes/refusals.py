@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ngn.axis import OrderedAxis
 from ngn.checks import snapshot
 from ngn.components.low_rank import Bottleneck
-from ngn.cut_modules import value_of
+from ngn.cut.modules import value_of
 from ngn.cuts import owned
 
 

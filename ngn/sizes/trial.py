@@ -24,12 +24,12 @@ from ngn.comparison import (
     in_training,
     rounding_bounds,
 )
-from ngn.copying import CopyError
+from ngn.cut.copying import CopyError
+from ngn.cut.truncation import deploy_axes
 from ngn.cuts import is_stack, owned
-from ngn.hooked import taken_by
+from ngn.learner.hooked import taken_by
 from ngn.methods.base import Capacity
 from ngn.methods.fixed import Retained
-from ngn.truncation import deploy_axes
 
 Pairs = Callable[[], list[tuple[str, Tensor, Tensor]]]  # activations by name, of the model and of its cut copy
 Also = Mapping[str, Sequence[Any]]  # further inputs, by the method that takes them

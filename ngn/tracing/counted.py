@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from ngn.cut_modules import SIZES
+from ngn.cut.modules import SIZES
 from ngn.cuts import is_conv1d
 from ngn.tracing.dims import Dim, Leaf, Product, resolved
 

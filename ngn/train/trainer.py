@@ -23,12 +23,12 @@ from torch.nn import Parameter
 
 from ngn.checks import evaluating
 from ngn.learner import Learner
+from ngn.losses import Loss
 from ngn.methods.base import Mode
 from ngn.schedules import warmed_up
 from ngn.train import checkpoint
 from ngn.train.batches import Batches
 from ngn.train.checkpoint import Newest
-from ngn.train.losses import Loss
 from ngn.train.optim import clip_gradients, groups_of, load_moments, moments, pad_moments
 from ngn.train.plan import History, TrainPlan
 from ngn.train.progress import ProgressLine, ProgressMode

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 import ngn
-from ngn.allocation import BLIND, SPEED, BudgetLearner
-from ngn.evidence import AVERAGE, PARTS, BoundaryEvidence, Confirmation
+from ngn.budget.allocation import BLIND, SPEED, BudgetLearner
+from ngn.budget.evidence import AVERAGE, PARTS, BoundaryEvidence, Confirmation
 from ngn.methods.batch import boundary_slopes
 
 RANKS, WIDTH = (1, 1, 2, 10), 16

@@ -17,7 +17,7 @@ from experiments.models.mlp import MLPBank
 from ngn.axis import OrderedAxis
 from ngn.comparison import check_equal
 from ngn.components.base import OrderedSum
-from ngn.copying import reached
+from ngn.cut.copying import reached
 from ngn.cuts import inputs, outputs
 from ngn.methods.ngn import CountGate
 

@@ -11,7 +11,7 @@ from torch import nn
 
 import ngn
 from experiments.models.parallel import ParallelModel
-from ngn.cost import Cost
+from ngn.budget.cost import Cost
 from ngn.measuring import multiply_adds
 
 B, L, D = 2, 7, 16

@@ -11,10 +11,10 @@ from experiments.core.blocks import ConfigError
 from experiments.models.parallel import ParallelModel
 from ngn.components.base import OrderedSum
 from ngn.learner import CapacityLearner
+from ngn.losses import Supervised
 from ngn.methods.base import CapacityExceeded
 from ngn.methods.ngn import CountGate
 from ngn.train.batches import FullBatches, Split
-from ngn.train.losses import Supervised
 from ngn.train.plan import TrainPlan
 from ngn.train.trainer import Trainer
 

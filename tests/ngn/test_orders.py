@@ -11,7 +11,7 @@ from structures import STRUCTURES, awake
 import ngn
 from experiments.methods.gates.decay import DecayGate
 from experiments.models.kernels.supported import unsupported
-from ngn.train.losses import Supervised, mean_squared_error
+from ngn.losses import Supervised, mean_squared_error
 from ngn.train.trainer import Trainer
 
 K, R = 6, 0.7

@@ -18,7 +18,7 @@ from traceable import AttentionUNet, C2f, DenseNet, Inception, UNet, example_of,
 import ngn
 from experiments.models.optim import ReplicaAdam
 from ngn.gate import softplus_inverse
-from ngn.shrinking import shrink
+from ngn.learner.shrinking import shrink
 from ngn.train.optim import groups_of
 
 

@@ -16,11 +16,11 @@ from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel
 from ngn.components.base import OrderedSum
 from ngn.learner import CapacityLearner
+from ngn.losses import Supervised, mean_squared_error
 from ngn.methods.fixed import FixedCount
 from ngn.methods.ngn import CountGate
 from ngn.schedules import COSINE
 from ngn.train.batches import FullBatches, Split
-from ngn.train.losses import Supervised, mean_squared_error
 from ngn.train.plan import TrainPlan
 
 needs_kernel = pytest.mark.skipif(library("bank1d") is None, reason="no C++ compiler that can build the kernels")

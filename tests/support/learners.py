@@ -7,12 +7,12 @@ from experiments.methods.gates.decay import DecayGate
 from experiments.methods.gates.l0 import HardConcrete
 from experiments.methods.gates.ste import StraightThrough
 from experiments.methods.low_rank.sora import SoRA
-from ngn.allocation import BudgetLearner
 from ngn.budget import Budget
+from ngn.budget.allocation import BudgetLearner
 from ngn.learner import CapacityLearner
 from ngn.methods.fixed import FixedCount, Retained
 from ngn.methods.ngn import CountGate
-from ngn.orders import Order
+from ngn.methods.orders import Order
 
 K = 4
 

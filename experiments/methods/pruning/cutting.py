@@ -15,8 +15,8 @@ from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
 from experiments.core.task import ModuleTask, Task
 from experiments.methods.pruning import HALF, CutOnce
+from ngn.learner.shrinking import Averages, Optimizers
 from ngn.measuring import multiply_adds
-from ngn.shrinking import Averages, Optimizers
 
 STEP, COARSE = 512, 64
 """Widths and kept fractions are multiples of 1 / STEP; the search begins with multiples of COARSE / STEP."""

@@ -25,7 +25,7 @@ from experiments.methods.pruning.cutting import (
     largest,
     retained,
 )
-from ngn.cost import Cost
+from ngn.budget.cost import Cost
 
 MORPHNET, ALIVE = 1e-2, 1e-2
 """MorphNet's strength, for costs as shares of the whole, and the scale above which a channel counts as alive."""

@@ -10,14 +10,14 @@ from experiments.models.kernels import WIDEST, training_problem
 from experiments.models.kernels.libraries import library
 from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel
-from ngn.allocation import BudgetLearner
+from ngn.budget.allocation import BudgetLearner
 from ngn.components.base import OrderedSum
 from ngn.learner import CapacityLearner
+from ngn.losses import Loss, Supervised, mean_squared_error
 from ngn.methods.base import Weighted
 from ngn.methods.fixed import FixedCount
 from ngn.methods.ngn import CountGate
 from ngn.train.batches import Batches, FullBatches
-from ngn.train.losses import Loss, Supervised, mean_squared_error
 from ngn.train.plan import TrainPlan
 
 

@@ -19,7 +19,7 @@ from experiments.models.kernels.array_layout import Layout, layout_of
 from experiments.models.kernels.libraries import library
 from experiments.models.kernels.supported import unsupported
 from experiments.models.trainer import StudyTrainer
-from ngn.allocation import BudgetLearner
+from ngn.budget.allocation import BudgetLearner
 from ngn.gate import COMMITTED, GATE_CUTOFF, active_components
 from ngn.learner import CapacityLearner
 from ngn.methods.base import Weighted

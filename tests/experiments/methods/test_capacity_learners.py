@@ -18,9 +18,9 @@ from experiments.models.parallel import ParallelModel
 from experiments.models.trainer import StudyTrainer
 from ngn.components.base import OrderedSum
 from ngn.learner import CapacityLearner
+from ngn.losses import Supervised, mean_squared_error
 from ngn.streams import generator
 from ngn.train.batches import FullBatches, Split
-from ngn.train.losses import Supervised, mean_squared_error
 from ngn.train.plan import TrainPlan
 
 MLP = STRUCTURES[0]

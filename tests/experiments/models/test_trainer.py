@@ -13,10 +13,10 @@ from experiments.tasks.base import SupervisedTask
 from ngn.components.base import OrderedSum
 from ngn.components.low_rank import attach_low_rank
 from ngn.learner import CapacityLearner
+from ngn.losses import Supervised, cross_entropy, mean_squared_error
 from ngn.methods.ngn import CountGate
 from ngn.schedules import CONSTANT, COSINE, POWER_DECAY
 from ngn.train.batches import FullBatches, Split
-from ngn.train.losses import Supervised, cross_entropy, mean_squared_error
 from ngn.train.plan import TrainPlan
 
 X = torch.linspace(-2, 2, 33).unsqueeze(-1)

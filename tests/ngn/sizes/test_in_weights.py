@@ -10,7 +10,7 @@ from torch.nn.utils import parametrizations
 from torch.utils.checkpoint import checkpoint
 
 import ngn
-from ngn.hooked import HookedAxis
+from ngn.learner.hooked import HookedAxis
 
 X, IMAGES = torch.randn(64, 5, 8, dtype=torch.float64), torch.randn(4, 3, 4, 4, dtype=torch.float64)
 CASES = {

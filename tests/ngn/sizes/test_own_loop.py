@@ -11,7 +11,7 @@ import ngn
 from experiments.models.mlp import MLPBank
 from ngn.checks import axes_of
 from ngn.gate import softplus_inverse
-from ngn.report import SizeReport
+from ngn.learner.report import SizeReport
 
 X = torch.linspace(-2, 2, 64).unsqueeze(-1)
 
@@ -272,7 +272,7 @@ def test_the_report_says_what_changes(capsys, monkeypatch):
     ]
     assert "medians, this machine" in str(report)
     timed = []
-    monkeypatch.setattr(ngn.sized, "latencies_of", lambda *given: timed.extend(given[:2]) or (1.0, 1.0))
+    monkeypatch.setattr(ngn.learner.sized, "latencies_of", lambda *given: timed.extend(given[:2]) or (1.0, 1.0))
     small = learner.deploy()
     learner.report(latency=X, deployed=small)
     whole, after = timed

@@ -11,10 +11,10 @@ import ngn
 from experiments.models.mlp import MLPBank
 from ngn.components.base import OrderedSum
 from ngn.learner import CapacityLearner
+from ngn.losses import Supervised, mean_squared_error
 from ngn.methods.ngn import CountGate
 from ngn.train.batches import IteratedBatches, ShuffledBatches
 from ngn.train.fit import fit
-from ngn.train.losses import Supervised, mean_squared_error
 from ngn.train.plan import TrainPlan
 
 X = torch.linspace(-2, 2, 32).unsqueeze(-1)

@@ -9,8 +9,8 @@ from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel
 from ngn.components.base import OrderedSum
 from ngn.learner import CapacityLearner
+from ngn.losses import Supervised, mean_squared_error
 from ngn.methods.ngn import CountGate
-from ngn.train.losses import Supervised, mean_squared_error
 from ngn.train.plan import TrainPlan
 from ngn.train.trainer import Trainer
 

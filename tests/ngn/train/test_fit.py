@@ -15,12 +15,12 @@ from experiments.models.mlp import MLPBank
 from ngn.components.base import OrderedSum
 from ngn.files import write_tensors
 from ngn.learner import CapacityLearner
+from ngn.losses import Supervised, mean_squared_error
 from ngn.methods.ngn import CountGate
 from ngn.schedules import COSINE
 from ngn.tensor_files import read_checked
 from ngn.train.batches import FullBatches, Split
 from ngn.train.fit import fit
-from ngn.train.losses import Supervised, mean_squared_error
 from ngn.train.plan import TrainPlan
 from ngn.train.trainer import Trainer
 

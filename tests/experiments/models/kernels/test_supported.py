@@ -20,10 +20,10 @@ from experiments.models.parallel import ParallelModel, StackedLinear
 from experiments.tasks.base import MiniBatches
 from ngn.components.base import OrderedSum
 from ngn.learner import CapacityLearner
+from ngn.losses import Supervised
 from ngn.methods.ngn import CountGate
 from ngn.schedules import COSINE
 from ngn.train.batches import FullBatches, Split
-from ngn.train.losses import Supervised
 
 
 class OwnSum(OrderedSum):

@@ -23,11 +23,11 @@ from torch import Tensor, distributed, nn
 
 from ngn.axis import OrderedAxis
 from ngn.checks import arguments, evaluating, having
-from ngn.cut_modules import value_of
+from ngn.cut.modules import value_of
 from ngn.cuts import Cut, by_place, inputs_first, is_stack, owned
-from ngn.hooked import HookedAxis, divided, taken_by
+from ngn.learner.hooked import HookedAxis, divided, taken_by
+from ngn.losses import Loss, as_loss
 from ngn.tracing.found import listed
-from ngn.train.losses import Loss, as_loss
 
 Importance = Literal["magnitude", "taylor", "wanda"]
 BATCHES = 32

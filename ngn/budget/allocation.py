@@ -5,7 +5,7 @@
     n_g    continuous counts: n_g = f e_g exp(a_g), clipped to [low_g, K_g]; e_g: initial counts;
            f: the one factor for which C(n) = B(q)
     z_g    the evidence that g deserves more of the budget, in standard errors: the mean importance of a component
-           over about fifty steps, where the slope at the boundary does not contradict it (``ngn/evidence.py``)
+           over about fifty steps, where the slope at the boundary does not contradict it (``ngn/budget/evidence.py``)
     a_g   += SPEED dq sign(z_g) clip(|z_g| - z_min, 0, 1)
 
 Boundaries follow the limit together. They part from one another only where an importance differs from the mean by more
@@ -30,15 +30,15 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 
-from ngn.allowance import Allowance
 from ngn.budget import Budget
-from ngn.cost import NOISY
-from ngn.evidence import BoundaryEvidence, Confirmation
+from ngn.budget.allowance import Allowance
+from ngn.budget.cost import NOISY
+from ngn.budget.evidence import BoundaryEvidence, Confirmation
 from ngn.learner import CapacityLearner
+from ngn.learner.report import SizeReport
+from ngn.learner.watching import refuse_diverged
 from ngn.methods.batch import boundary_slopes, place
 from ngn.methods.ngn import NOMINAL_ZERO, CountGate
-from ngn.report import SizeReport
-from ngn.watching import refuse_diverged
 
 SPEED = 4.0
 """Largest change of log n_g, in units of the time before the commit, by evidence alone."""
@@ -72,7 +72,7 @@ def same(one: Tensor, other: Tensor) -> bool:
 
 
 class BudgetLearner(CapacityLearner):
-    """Learn sizes under a budget by exchange on evidence; equations in :mod:`ngn.allocation`.
+    """Learn sizes under a budget by exchange on evidence; equations in :mod:`ngn.budget.allocation`.
 
     The optimiser does not decide the sizes, so boundaries need no learning rate and the loss no penalty. Gradients of
     the boundaries are read after each backward pass and cleared. Sizes are fixed at the gates' ``commit``, else at
@@ -281,7 +281,7 @@ class BudgetLearner(CapacityLearner):
         return None if blind or step % JUDGED or self.gates[0].committed else step // JUDGED
 
     def judge(self, loss: Callable[[int], Tensor], number: int) -> None:
-        """Learn from held-out data whether training and capacity help (:mod:`ngn.evidence`), and how to round.
+        """Learn from held-out data whether training and capacity help (:mod:`ngn.budget.evidence`), and how to round.
 
         Call it every few steps before the commit, with the model in eval mode. The weights' gradients stay as they are.
 

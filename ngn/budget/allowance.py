@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from ngn.budget import BUDGET_COMMIT, Budget, Reach
-from ngn.cost import Cost, refuse_changing
+from ngn.budget.cost import Cost, refuse_changing
+from ngn.budget.rounding import largest
+from ngn.learner.sized import SizedModel
 from ngn.methods.ngn import CountGate
-from ngn.rounding import largest
-from ngn.sized import SizedModel
 
 STEP = 0.98
 """Factor by which the limit of the formula falls at least, where the model is slower than the formula says."""
@@ -28,7 +28,7 @@ class Allowance:
         growing: whether components are allocated as sizes grow.
 
     Raises:
-        ValueError: if the budget cannot be kept to (:class:`~ngn.allocation.BudgetLearner`).
+        ValueError: if the budget cannot be kept to (:class:`~ngn.budget.allocation.BudgetLearner`).
     """
 
     def __init__(self, sized: SizedModel, budget: Budget) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ngn.axis import OrderedAxis
 from ngn.checks import axes_of
 from ngn.cut import cut_copy
-from ngn.cut_modules import with_stock_attention
+from ngn.cut.modules import with_stock_attention
 from ngn.cuts import Choice, Stacked
 
 

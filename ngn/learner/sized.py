@@ -1,4 +1,4 @@
-"""A model with learned sizes: what it counts, saves, reports and leaves; a learner (``ngn/learner.py``) trains it."""
+"""A model with learned sizes: what it counts, saves, reports and leaves; a learner (``ngn/learner``) trains it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
 from ngn.checks import axes_of, digest_of, having, is_frozen, tensors_of
-from ngn.importance import Importance, Loss, sort
-from ngn.methods.base import Mode
-from ngn.methods.batch import sizes
-from ngn.report import (
+from ngn.cut.truncation import deploy
+from ngn.learner.importance import Importance, Loss, sort
+from ngn.learner.report import (
     Report,
     SizeReport,
     distance_of,
@@ -25,10 +24,11 @@ from ngn.report import (
     size_reports,
     whole_of,
 )
-from ngn.shrinking import InPlaceCut, load_cut_states, shrink
+from ngn.learner.shrinking import InPlaceCut, load_cut_states, shrink
+from ngn.learner.watching import LoopWatch
+from ngn.methods.base import Mode
+from ngn.methods.batch import sizes
 from ngn.tracing.found import listed
-from ngn.truncation import deploy
-from ngn.watching import LoopWatch
 
 
 class SizedModel(nn.Module):

@@ -19,8 +19,8 @@ from torch.utils._pytree import tree_map
 from ngn.axis import OrderedAxis
 from ngn.checks import is_frozen
 from ngn.components.low_rank import Bottleneck, replace
-from ngn.copying import duplicate
-from ngn.cut_modules import (
+from ngn.cut.copying import duplicate
+from ngn.cut.modules import (
     keep_layers,
     noted,
     remove_idle_axes,

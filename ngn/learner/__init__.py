@@ -10,11 +10,10 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.optim import Optimizer
 
-from ngn.boundaries import LR, adam_step, moved_elsewhere
 from ngn.comparison import check_equal
-from ngn.methods.batch import penalty as of_gates
-from ngn.report import distance_of
-from ngn.shrinking import (
+from ngn.learner.boundaries import LR, adam_step, moved_elsewhere
+from ngn.learner.report import distance_of
+from ngn.learner.shrinking import (
     Averages,
     InPlaceCut,
     Optimizers,
@@ -25,8 +24,9 @@ from ngn.shrinking import (
     uncuttable,
     warn_of_masks,
 )
-from ngn.sized import SizedModel
-from ngn.watching import refuse_diverged, warn_of_rounding, warn_of_unlearned
+from ngn.learner.sized import SizedModel
+from ngn.learner.watching import refuse_diverged, warn_of_rounding, warn_of_unlearned
+from ngn.methods.batch import penalty as of_gates
 
 
 class Learner(SizedModel):
@@ -122,8 +122,8 @@ class Learner(SizedModel):
         """Call ``callback`` whenever training has cut parameters in place, after optimisers and averages.
 
         Its argument cuts what you keep beside the model: ``learner.on_cut(lambda cut: cut(ema))``, where ``ema`` is a
-        dictionary of tensors by name, or a copy of the model (:class:`~ngn.shrinking.InPlaceCut`). Loading a state
-        calls nothing, as an average comes with its own. Copies of the learner have no callbacks.
+        dictionary of tensors by name, or a copy of the model (:class:`~ngn.learner.shrinking.InPlaceCut`). Loading a
+        state calls nothing, as an average comes with its own. Copies of the learner have no callbacks.
         """
         self._followers.append(callback)
 

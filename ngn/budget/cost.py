@@ -30,8 +30,8 @@ from ngn.axis import OrderedAxis
 from ngn.checks import FAULTS, arguments, called, is_frozen, own_randomness
 from ngn.comparison import varied
 from ngn.components.low_rank import Bottleneck
-from ngn.copying import duplicate
 from ngn.cut import cut_to
+from ngn.cut.copying import duplicate
 from ngn.cuts import is_stack, owned
 from ngn.measuring import AGREED, multiply_adds, shortest
 from ngn.tracing.lengths import Polynomial

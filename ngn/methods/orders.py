@@ -36,7 +36,7 @@ KINDS: tuple[OrderKind, ...] = get_args(OrderKind)
 
 @dataclass(frozen=True)
 class Order:
-    """Choose the rule by which earlier components count for more; see :mod:`ngn.orders`.
+    """Choose the rule by which earlier components count for more; see :mod:`ngn.methods.orders`.
 
     Attributes:
         kind: the order.
