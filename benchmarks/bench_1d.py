@@ -35,9 +35,10 @@ from experiments.runs import host
 from experiments.tasks.regression1d import Regression1D
 from experiments.tasks.regression1d.task import inputs, target
 from ngn.components.base import OrderedSum
-from ngn.gate import active_components, gates, ordering_weights, snapping
+from ngn.gate import gates, ordering_weights, snapping
 from ngn.learner import CapacityLearner
 from ngn.losses import Supervised, mean_squared_error
+from ngn.methods.base import active_components
 from ngn.methods.ngn import CountGate
 from ngn.schedules import COSINE, shape_at
 from ngn.train.batches import FullBatches, Split

@@ -25,9 +25,9 @@ from experiments.models.trainer import StudyTrainer
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task
-from ngn.gate import active_components
 from ngn.learner import CapacityLearner
 from ngn.losses import Loss
+from ngn.methods.base import active_components
 from ngn.methods.ngn import CountGate
 from ngn.train.batches import Batches
 from ngn.train.plan import TrainPlan

@@ -38,11 +38,11 @@ if TYPE_CHECKING:  # for editors and type checkers
     from ngn.sizes.attach import learn_sizes as learn_sizes
     from ngn.sizes.base import Size as Size
     from ngn.sizes.depth import Depth as Depth
+    from ngn.sizes.find import find_sizes as find_sizes
     from ngn.sizes.named import Channels as Channels
     from ngn.sizes.named import Heads as Heads
     from ngn.sizes.named import Width as Width
     from ngn.sizes.rank import Rank as Rank
-    from ngn.tracing.groups import find_sizes as find_sizes
     from ngn.train.fit import fit as fit
     from ngn.train.plan import TrainPlan as TrainPlan
     from ngn.train.trainer import Trainer as Trainer
@@ -59,7 +59,7 @@ _NAMES = {
     "ngn.cuts": "Cut Stacked inputs outputs",
     "ngn.cut.truncation": "deploy",
     "ngn.sizes.attach": "learn_sizes",
-    "ngn.tracing.groups": "find_sizes",
+    "ngn.sizes.find": "find_sizes",
     "ngn.sizes.base": "Size",
     "ngn.sizes.named": "Width Heads Channels",
     "ngn.sizes.rank": "Rank",

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from ngn.axis import OrderedAxis
-from ngn.components.attention import Attention
+from ngn.components.attention import Attention, use_cuttable_attention
 from ngn.components.low_rank import Bottleneck, LowRankLinear, replace
-from ngn.cut.modules import LAYERS, WHOLE, keep_layers, noted, numbers_of, use_cuttable_attention
+from ngn.cut.modules import LAYERS, WHOLE, keep_layers, noted, numbers_of
 from ngn.cuts import is_stack, kind_of
 from ngn.files import FileError
 from ngn.methods.fixed import FixedCount

@@ -11,12 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
-from ngn.checks import axes_of, is_frozen, tensors_of
+from ngn.checks import is_frozen, tensors_of, value_of
+from ngn.components.attention import with_stock_attention
 from ngn.components.low_rank import Bottleneck
 from ngn.cut import cut_copy, distinct
 from ngn.cut.copying import duplicate
-from ngn.cut.modules import update_adapters, value_of, with_stock_attention, without_parametrizations
-from ngn.cut.truncation import without_tensors
+from ngn.cut.modules import update_adapters, without_parametrizations
+from ngn.cut.truncation import axes_of, without_tensors
 from ngn.cuts import Choice, is_stack, owned
 from ngn.differences import own_sizes, resize
 from ngn.files import FileError

@@ -99,8 +99,8 @@ class Budgeted(Method):
     def _limited(self, model: nn.Module, stack: Replicas, task: Task[Any]) -> Budget:
         from ngn.budget import Budget
         from ngn.budget.cost import frozen_base
-        from ngn.checks import axes_of
         from ngn.cut import cut_to
+        from ngn.cut.truncation import axes_of
 
         if self.macs is not None:
             if task.timed_samples is None:

@@ -24,9 +24,8 @@ from experiments.runs.host import peak_mib
 from experiments.runs.result import CURVE_TYPES, SCORES
 from experiments.store.result import CostBlock, Result
 from ngn.budget.allocation import BudgetLearner
-from ngn.checks import axes_of
 from ngn.components.base import OrderedSum
-from ngn.cut.truncation import deploy
+from ngn.cut.truncation import axes_of, deploy
 from ngn.learner import Learner
 from ngn.measuring import in_turns, multiply_adds
 from ngn.methods.base import Mode

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, TrainerCallback
 from transformers.trainer_callback import ExportableState
 
-import ngn
 from ngn.comparison import check_equal
 from ngn.components.low_rank import LowRankLinear
 from ngn.differences import own_sizes, resize
 from ngn.integrations import BoundaryOptimizer
+from ngn.integrations.peft import to_peft
 from ngn.integrations.stock import fits, fitted, on_meta, only, padded_to
 from ngn.shapes import check_deployed
 from ngn.tracing.found import listed
@@ -215,7 +215,7 @@ class SizesCallback(BoundaryOptimizer, TrainerCallback, ExportableState):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the caller's own deploy() warns
                 small = self.learner.deploy()
-            write: Any = ngn.to_peft if ranks else save
+            write: Any = to_peft if ranks else save
             write(small, folder)
         except (ValueError, ImportError) as fault:  # a finished training does not fail
             warnings.warn(f"{folder} was not written: {fault}. learner.deploy() gives the model", stacklevel=2)

@@ -22,8 +22,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from ngn.axis import OrderedAxis
-from ngn.checks import arguments, evaluating, having
-from ngn.cut.modules import value_of
+from ngn.checks import arguments, evaluating, having, value_of
 from ngn.cuts import Cut, by_place, inputs_first, is_stack, owned
 from ngn.learner.hooked import HookedAxis, divided, taken_by
 from ngn.losses import Loss, as_loss

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
-from ngn.checks import axes_of, digest_of, having, is_frozen, tensors_of
-from ngn.cut.truncation import deploy
+from ngn.checks import digest_of, having, is_frozen, tensors_of
+from ngn.cut.truncation import axes_of, deploy
 from ngn.learner.importance import Importance, Loss, sort
 from ngn.learner.report import (
     Report,

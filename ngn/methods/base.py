@@ -7,6 +7,7 @@ collects all axes of a model. A new method is one subclass.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Self, Union, get_args
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 
 from ngn.gate import prefix
 from ngn.methods.orders import KINDS, Order
+from ngn.schedules import GATE_CUTOFF
 
 Mode = Literal["soft", "kept", "hard"]
 """soft: all candidates with their gates. kept: the retained components with their gates. hard: the retained components
@@ -46,6 +48,17 @@ def on_host(value: Tensor) -> bool:
     If not, all K gates are computed, not only those above the cutoff.
     """
     return value.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def active_components(t: Tensor, K: int, beta: Tensor, delta: float) -> int:
+    """The number of leading components with a gate of at least :data:`GATE_CUTOFF` in some replica; at least 1.
+
+    A replica with a boundary that is not finite has diverged and counts as 0. Copies the boundary to the host.
+    """
+    reach = -math.log(GATE_CUTOFF)
+    furthest = t + delta + reach / beta
+    furthest = torch.where(torch.isfinite(furthest), furthest, 0.0)
+    return max(1, min(K, math.floor(float(furthest.max())) + 1))
 
 
 class CapacityExceeded(RuntimeError):

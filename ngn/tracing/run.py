@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from ngn.checks import Written, arguments, calls_of, copied, enter, outputs_on, uncompiled, untouched
 from ngn.comparison import varied
-from ngn.cut.modules import use_cuttable_attention
+from ngn.components.attention import use_cuttable_attention
 from ngn.tracing import mixing, movement, products
 from ngn.tracing.counted import AttributeInt, counting
 from ngn.tracing.dims import new

@@ -20,11 +20,11 @@ from experiments.models.kernels.libraries import library
 from experiments.models.kernels.supported import unsupported
 from experiments.models.trainer import StudyTrainer
 from ngn.budget.allocation import BudgetLearner
-from ngn.gate import COMMITTED, GATE_CUTOFF, active_components
+from ngn.gate import COMMITTED
 from ngn.learner import CapacityLearner
-from ngn.methods.base import Weighted
+from ngn.methods.base import Weighted, active_components
 from ngn.methods.ngn import CountGate
-from ngn.schedules import CONSTANT, Shape, shape_at
+from ngn.schedules import CONSTANT, GATE_CUTOFF, Shape, shape_at
 from ngn.train.batches import Batches
 from ngn.train.optim import pad_moments
 from ngn.train.plan import History, TrainPlan

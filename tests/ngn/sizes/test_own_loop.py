@@ -9,7 +9,7 @@ from torch import nn
 
 import ngn
 from experiments.models.mlp import MLPBank
-from ngn.checks import axes_of
+from ngn.cut.truncation import axes_of
 from ngn.gate import softplus_inverse
 from ngn.learner.report import SizeReport
 
