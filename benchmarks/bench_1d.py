@@ -36,7 +36,7 @@ from experiments.tasks.regression1d import Regression1D
 from experiments.tasks.regression1d.task import inputs, target
 from ngn.components.base import OrderedSum
 from ngn.gate import gates, ordering_weights, snapping
-from ngn.learner import CapacityLearner
+from ngn.learner import Learner
 from ngn.losses import Supervised, mean_squared_error
 from ngn.methods.base import active_components
 from ngn.methods.ngn import CountGate
@@ -96,7 +96,7 @@ def fused() -> bool:
 def fit(compiled: bool, seeds: int | list[int], course: TimedSteps, chunk: int, **settings: Any) -> None:
     """Train the model of the baseline setting, by the kernel ``chunk`` steps at a time."""
     bank = MLPBank([1, H, H, 1], K, seeds)
-    learner = CapacityLearner(ParallelModel(OrderedSum(bank, CountGate(K, replicas=bank.replicas))))
+    learner = Learner(ParallelModel(OrderedSum(bank, CountGate(K, replicas=bank.replicas))))
     plan = TrainPlan(steps=course.steps, lr_shape=COSINE, clip=0.003)
     settings |= {"progress": "never"} | ({"chunk": chunk} if compiled else {})
     (KernelTrainer if compiled else StudyTrainer)(learner, data(), LOSS, plan, **settings).fit()

@@ -44,9 +44,10 @@ class OrderedAxis(nn.Module):
             ``by_importance`` is not a permutation of 0 ... n K - 1.
 
     >>> import torch, ngn
+    >>> from ngn.cuts import inputs, outputs
     >>> up, down = torch.nn.Linear(3, 8), torch.nn.Linear(8, 2)
-    >>> axis = ngn.OrderedAxis(ngn.CountGate(4, t0=1.0), [*ngn.outputs(up, 2), *ngn.inputs(down, 2)])  # the neurons
-    >>> learner = ngn.CapacityLearner(torch.nn.Sequential(up, torch.nn.Tanh(), axis, down))
+    >>> axis = ngn.OrderedAxis(ngn.CountGate(4, t0=1.0), [*outputs(up, 2), *inputs(down, 2)])  # the neurons
+    >>> learner = ngn.Learner(torch.nn.Sequential(up, torch.nn.Tanh(), axis, down))
     >>> learner.deploy(example=torch.randn(5, 3))[0]
     Linear(in_features=3, out_features=4, bias=True)
     """

@@ -92,9 +92,11 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
             the file leaves out are not those of ``model``, cut in the same order of importance.
 
     >>> import tempfile, torch, ngn
-    >>> def model(): return ngn.LowRankLinear(torch.nn.Linear(6, 6), ngn.CountGate(8, t0=2.1), seed=0, name="map")
+    >>> from ngn.components.low_rank import LowRankLinear
+    >>> from ngn.cut.truncation import deploy
+    >>> def model(): return LowRankLinear(torch.nn.Linear(6, 6), ngn.CountGate(8, t0=2.1), seed=0, name="map")
     >>> with tempfile.NamedTemporaryFile() as file:
-    ...     ngn.save(ngn.deploy(model()), file.name)
+    ...     ngn.save(deploy(model()), file.name)
     ...     ngn.load(model(), file.name).down.shape
     torch.Size([3, 6])
     """

@@ -17,7 +17,7 @@ from ngn.train.trainer import Trainer
 
 @dataclass
 class StudyTrainer(Trainer):
-    """Train a learner as :class:`ngn.Trainer` does; the plan's rates may be one per replica.
+    """Train a learner as :class:`~ngn.train.trainer.Trainer` does; the plan's rates may be one per replica.
 
     Args:
         weight: returns the weight of a micro-batch: the number of items that its loss averages, such as tokens. The

@@ -34,7 +34,7 @@ from ngn.budget import Budget
 from ngn.budget.allowance import Allowance
 from ngn.budget.cost import NOISY
 from ngn.budget.evidence import BoundaryEvidence, Confirmation
-from ngn.learner import CapacityLearner
+from ngn.learner import Learner
 from ngn.learner.report import SizeReport
 from ngn.learner.watching import refuse_diverged
 from ngn.methods.batch import boundary_slopes, place
@@ -71,7 +71,7 @@ def same(one: Tensor, other: Tensor) -> bool:
     return one.device == other.device and torch.equal(one, other)
 
 
-class BudgetLearner(CapacityLearner):
+class BudgetLearner(Learner):
     """Learn sizes under a budget by exchange on evidence; equations in :mod:`ngn.budget.allocation`.
 
     The optimiser does not decide the sizes, so boundaries need no learning rate and the loss no penalty. Gradients of
@@ -95,8 +95,10 @@ class BudgetLearner(CapacityLearner):
             preset K, and for axes with other capacities or different commits.
 
     >>> import torch, ngn
-    >>> layer = ngn.LowRankLinear(torch.nn.Linear(1, 1), ngn.CountGate(8, t0=6.0), seed=0, name="map")
-    >>> learner = ngn.BudgetLearner(layer, ngn.Budget(parameters=10))
+    >>> from ngn.budget.allocation import BudgetLearner
+    >>> from ngn.components.low_rank import LowRankLinear
+    >>> layer = LowRankLinear(torch.nn.Linear(1, 1), ngn.CountGate(8, t0=6.0), seed=0, name="map")
+    >>> learner = BudgetLearner(layer, ngn.Budget(parameters=10))
     >>> print(learner.reach)
                   parameters  of the largest
     smallest               4          22.2 %
@@ -261,7 +263,7 @@ class BudgetLearner(CapacityLearner):
         place(self.gates, *self._places[1:])
 
     def wanted_components(self) -> list[int] | None:
-        """As in :class:`~ngn.learner.CapacityLearner`; on the way, the components whose gates are not closed."""
+        """As in :class:`~ngn.learner.Learner`; on the way, the components whose gates are not closed."""
         if self.gates[0].committed or not self._cutting or self.growing:
             return super().wanted_components()
         sizes = torch.maximum(self.sizes, self.scaled(self.limit.to(self.sizes.device)))  # growth has them before it

@@ -38,7 +38,7 @@ class Bank(Stacked, ABC):
     ...     last = ("a",)
     ...     def draw(self, source): return {"a": torch.zeros(1)}
     ...     def components(self, x, count=None): return self.a[:count, :, None] * x
-    >>> learner = ngn.CapacityLearner(ngn.OrderedSum(Scales(4, seeds=0), ngn.CountGate(4, t0=1.0)))
+    >>> learner = ngn.Learner(ngn.OrderedSum(Scales(4, seeds=0), ngn.CountGate(4, t0=1.0)))
     >>> learner.deploy(example=torch.ones(5, 1)).bank.a.shape
     torch.Size([2, 1])
     """
@@ -196,7 +196,7 @@ class OrderedSum(OrderedAxis):
         """Return sum_k c_k f_k / rms_k, with rms_k = sqrt(mean f_k^2 + eps) over the batch and the output's entries.
 
         Training uses the rms of the current batch, and gradients pass through it. After
-        :meth:`CapacityLearner.calibrate` the rms is a constant, which truncation folds into the last maps.
+        :meth:`Learner.calibrate` the rms is a constant, which truncation folds into the last maps.
         """
         k = c.shape[-1]
         if self._calibrating:

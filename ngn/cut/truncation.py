@@ -34,9 +34,11 @@ def deploy(
             copied faithfully.
 
     >>> import torch, ngn
+    >>> from ngn.cut.truncation import deploy
+    >>> from ngn.cuts import inputs, outputs
     >>> up, down = torch.nn.Linear(3, 8), torch.nn.Linear(8, 2)
-    >>> axis = ngn.OrderedAxis(ngn.CountGate(8, t0=4.2), [*ngn.outputs(up), *ngn.inputs(down)])
-    >>> small = ngn.deploy(torch.nn.Sequential(up, torch.nn.Tanh(), axis, down))
+    >>> axis = ngn.OrderedAxis(ngn.CountGate(8, t0=4.2), [*outputs(up), *inputs(down)])
+    >>> small = deploy(torch.nn.Sequential(up, torch.nn.Tanh(), axis, down))
     >>> small[0], small[3]
     (Linear(in_features=3, out_features=5, bias=True), Linear(in_features=5, out_features=2, bias=True))
     """

@@ -126,7 +126,7 @@ def _trained(model: nn.Module, terms: dict[str, LowRankLinear]) -> list[str]:
     if moved := [path for path, part in terms.items() if not all(map(is_frozen, part.base.parameters()))]:
         raise ValueError(
             f"{listed(moved)}: the map beside the terms was trained, too, so an adapter alone is not the model. Call "
-            "ngn.learn_sizes with frozen=True, or write the whole: ngn.merge"
+            "ngn.learn_sizes with frozen=True, or write the whole: ngn.components.low_rank.merge"
         )
     own = {id(part) for each in terms.values() for part in each.modules()}
     found = []

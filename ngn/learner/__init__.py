@@ -54,8 +54,9 @@ class Learner(SizedModel):
         ValueError: if the model has no axis, if axes differ in their replicas, or if two banks share seed and name.
 
     >>> import ngn, torch
+    >>> from ngn.components.low_rank import attach_low_rank
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
-    >>> _ = ngn.attach_low_rank(model, ["0", "2"], lambda number: ngn.CountGate(8, t0=(2.0, 6.0)[number]), seed=0)
+    >>> _ = attach_low_rank(model, ["0", "2"], lambda number: ngn.CountGate(8, t0=(2.0, 6.0)[number]), seed=0)
     >>> ngn.Learner(model).count()
     tensor([3, 7])
     """
@@ -273,6 +274,3 @@ class Learner(SizedModel):
         if verbose:
             print(self.report(deployed=small if self.replicas is None else None))
         return small
-
-
-CapacityLearner = Learner

@@ -47,7 +47,7 @@ def check(by_importance: str, calibration: Any) -> None:
 def sort(
     model: nn.Module, axes: Sequence[OrderedAxis], by_importance: str, calibration: Any = None, loss: Loss | None = None
 ) -> None:
-    """Sort the units of the ``axes`` of ``model`` whose order the user has not given, as ``CapacityLearner.sort``."""
+    """Sort the units of the ``axes`` of ``model`` whose order the user has not given, as ``Learner.sort``."""
     check(by_importance, calibration)
     if any(axis.whole is not None for axis in axes):
         raise ValueError(

@@ -276,7 +276,8 @@ class SizedModel(nn.Module):
                 mode: as trained (soft), retained components with their gates (kept), as deployed (hard).
 
         >>> import torch, ngn
-        >>> learner = ngn.CapacityLearner(ngn.LowRankLinear(torch.nn.Linear(3, 3), ngn.CountGate(4, t0=1.25), 0, "map"))
+        >>> from ngn.components.low_rank import LowRankLinear
+        >>> learner = ngn.Learner(LowRankLinear(torch.nn.Linear(3, 3), ngn.CountGate(4, t0=1.25), 0, "map"))
         >>> learner.report()
         Report(size=[1.25], count=[2], distance=[0.25], parameters=36, deployed=24, milliseconds=None, scores={})
         """

@@ -1,7 +1,7 @@
 """The contract of a capacity: how the size of one axis is learned.
 
 A :class:`Capacity` turns a learned (or given) size into one coefficient per component. An
-:class:`~ngn.axis.OrderedAxis` multiplies components by these coefficients. A :class:`~ngn.learner.CapacityLearner`
+:class:`~ngn.axis.OrderedAxis` multiplies components by these coefficients. A :class:`~ngn.learner.Learner`
 collects all axes of a model. A new method is one subclass.
 """
 
@@ -69,6 +69,7 @@ class Capacity(nn.Module, ABC):
     """Say how many of K ordered components are in use. In shapes, ``*R`` is nothing or one replica axis.
 
     >>> import torch, ngn
+    >>> from ngn.components.low_rank import LowRankLinear
     >>> class EveryOther(ngn.Capacity):
     ...     K, replicas = 4, None
     ...     def gates(self, mode): return torch.tensor([1.0, 0.0, 1.0, 0.0], dtype=torch.float64)
@@ -77,8 +78,8 @@ class Capacity(nn.Module, ABC):
     ...     def penalty(self): return torch.zeros((), dtype=torch.float64)
     ...     def count(self): return self.kept().sum()
     ...     def size(self): return self.count().double()
-    >>> layer = ngn.LowRankLinear(torch.nn.Linear(6, 6), EveryOther(), seed=0, name="map")
-    >>> ngn.CapacityLearner(layer).deploy().down.shape
+    >>> layer = LowRankLinear(torch.nn.Linear(6, 6), EveryOther(), seed=0, name="map")
+    >>> ngn.Learner(layer).deploy().down.shape
     torch.Size([2, 6])
     """
 
@@ -226,7 +227,7 @@ class Weighted(Capacity):
     def put_in_order(self, order: Order | None, r: Scalar) -> None:
         """Set the weights of the K components from an order (None for geometric) and its ratio ``r``."""
         if not isinstance(order, Order | None):
-            raise TypeError(f"order must be an order, such as ngn.Order('power'), not {order!r}")
+            raise TypeError(f"order must be an order, such as ngn.methods.orders.Order('power'), not {order!r}")
         self.order = Order() if order is None else order
         self.register_buffer("r", setting(r, self.replicas), persistent=False)
         if self.order.by_ratio and self.order.kind != "geometric" and bool((self.r == 1).any()):

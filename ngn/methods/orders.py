@@ -48,7 +48,8 @@ class Order:
         ValueError: if the kind is unknown, or a number is out of range.
 
     >>> import ngn
-    >>> ngn.CountGate(4, order=ngn.Order("power"), t0=9.0).weights().tolist()
+    >>> from ngn.methods.orders import Order
+    >>> ngn.CountGate(4, order=Order("power"), t0=9.0).weights().tolist()
     [1.0, 0.5, 0.3333333333333333, 0.25]
     """
 

@@ -14,7 +14,7 @@ from ngn.budget import BUDGET_COMMIT, Budget
 from ngn.budget.allocation import BudgetLearner
 from ngn.cut.truncation import axes_of
 from ngn.cuts import kind_of
-from ngn.learner import CapacityLearner
+from ngn.learner import Learner
 from ngn.learner.hooked import HookedAxis, divided
 from ngn.learner.importance import Importance, check, sort
 from ngn.methods.base import Capacity
@@ -44,7 +44,7 @@ def learn_sizes(
     calibration: Iterable[Any] | None = None,
     loss: Callable[..., Any] | None = None,
     **gate: Any,
-) -> CapacityLearner:
+) -> Learner:
     """Make sizes of ``model`` learnable, in place; no weight is copied.
 
     Training starts from your model unchanged: every gate is open (1 - 1e-7), without ordering weights. With ``t0=``
@@ -171,7 +171,7 @@ def learn_sizes(
             given = example.example if isinstance(example, FoundSizes) else example
             budget = replace(budget, example=given)
         found = _attach(model, sizes, maker, example, also, settle)
-        learner = CapacityLearner(model) if budget is None else BudgetLearner(model, budget)
+        learner = Learner(model) if budget is None else BudgetLearner(model, budget)
     learner.found, learner.also = found, also
     learner.watch.closely = capacity is None
     if capacity is None:  # other capacities may have recorded results, which should stay, to the last bit

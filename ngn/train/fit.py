@@ -84,8 +84,7 @@ def fit(
     """
     if not isinstance(learner, Learner):
         raise TypeError(
-            "the first argument of fit must be a learner, such as ngn.CapacityLearner(model), not "
-            f"{type(learner).__name__}"
+            f"the first argument of fit must be a learner, such as ngn.Learner(model), not {type(learner).__name__}"
         )
     plan = _checked(inputs, targets, loss, plan, settings)
     if commit is not None:

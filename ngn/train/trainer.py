@@ -62,12 +62,13 @@ class Trainer:
             for a wrapped ``model``.
 
     >>> import torch, ngn
+    >>> from ngn.train.trainer import Trainer
     >>> model = torch.nn.Sequential(torch.nn.Linear(1, 12), torch.nn.Tanh(), torch.nn.Linear(12, 1))
     >>> learner = ngn.learn_sizes(model, {"": ngn.Width(3)}, example=torch.ones(8, 1), lambda0=1e-3)
     >>> class Noise:
     ...     def at(self, index): return torch.full((8, 1), 0.1 * index)
     >>> def loss(model, batch): return (model(batch) - batch).square().mean()
-    >>> ngn.Trainer(learner, Noise(), loss, ngn.TrainPlan(steps=5, clip=0.1), progress="never").fit().curves["t"].shape
+    >>> Trainer(learner, Noise(), loss, ngn.TrainPlan(steps=5, clip=0.1), progress="never").fit().curves["t"].shape
     (5, 1, 1)
     """
 
