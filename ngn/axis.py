@@ -79,7 +79,8 @@ class OrderedAxis(nn.Module):
                 raise ValueError("replicas, growth and normalised components need a bank: use OrderedSum")
         self.capacity = capacity  # type: ignore[assignment]
         self._K = 0 if capacity is None else capacity.K
-        self._cuts: tuple[Cut, ...] = tuple(cuts)
+        self.cuts: tuple[Cut, ...] = tuple(cuts)
+        """All tensors that have the axis; empty after truncation."""
         self.counts, self.dim, self.name, self.unit = tuple(counts), dim, name, unit
         self.register_buffer("scale", None)
         self.mode: Mode = "soft"
@@ -116,7 +117,7 @@ class OrderedAxis(nn.Module):
         per = len(ranks) // max(1, self.K)
         if any(cut.width * self.per % per or (cut.start < 0 and per > 1) for cut in self.cuts):
             raise ValueError(f"{self.name}: by_importance orders {len(ranks)} units, which its tensors do not have")
-        self._cuts = tuple(replace(cut, width=cut.width * self.per // per) for cut in self.cuts)
+        self.cuts = tuple(replace(cut, width=cut.width * self.per // per) for cut in self.cuts)
         self.per, self.ranks, self._ranks, self.order = per, ranks, ranks, ranks
 
     def take_order(self, order: Tensor) -> None:
@@ -147,23 +148,12 @@ class OrderedAxis(nn.Module):
             self.take_order(order)
         super()._load_from_state_dict(state_dict, prefix, *args)
 
-    @property
-    def origin(self) -> tuple[str, str | int] | None:
-        """The seeds and the name that the components were drawn from; None if their values were given."""
-        return None
-
-    @property
-    def cuts(self) -> tuple[Cut, ...]:
-        """All tensors that have the axis; empty after truncation."""
-        return self._cuts
-
     def extra_repr(self) -> str:
         return "" if self.capacity is None else f"K={self.K}"
 
     def in_place(self, values: Tensor) -> Tensor:
         """Reorder values, [*R, K], from the order of components to the places along the axis, [*R, places]."""
-        ranks = self._ranks_on(values.device)
-        return values if ranks is None else values[..., ranks]
+        return values if self.ranks is None else values[..., self._ranks_on(values.device)]
 
     def _ranks_on(self, device: torch.device) -> Tensor | None:
         if self.ranks is not None and (self._ranks is None or self._ranks.device != device):
@@ -262,7 +252,7 @@ class OrderedAxis(nn.Module):
 
     def closed(self, scale: Tensor | None) -> None:
         """In a deployed copy without capacity: have no tensors any more, and multiply by ``scale``."""
-        self._cuts, self.counts, self.scale, self.ranks = (), (), scale, None
+        self.cuts, self.counts, self.scale, self.ranks = (), (), scale, None
         self._ranks, self.per = None, 1
         self._modules.pop(GONE, None)
 
@@ -271,7 +261,7 @@ class OrderedAxis(nn.Module):
 
     def start_at(self, start: Callable[[Cut], int]) -> None:
         """Let each cut start where ``start`` says, before its tensor is cut in place."""
-        self._cuts = tuple(replace(cut, start=start(cut)) for cut in self._cuts)
+        self.cuts = tuple(replace(cut, start=start(cut)) for cut in self.cuts)
 
     def note_whole(self, whole: Any) -> None:
         """Keep the model before its first cut, for reports."""
@@ -279,7 +269,7 @@ class OrderedAxis(nn.Module):
 
     def without_tensors(self) -> None:
         """Have no tensor any more, as the layer around them is removed."""
-        self._cuts, self.counts = (), ()
+        self.cuts, self.counts = (), ()
 
     def keep_capacities(self, gone: Sequence[Capacity]) -> None:
         """Keep the capacities of removed layers, whose sizes are still reported."""
@@ -287,8 +277,3 @@ class OrderedAxis(nn.Module):
             if GONE not in self._modules:
                 self.add_module(GONE, nn.ModuleList())
             self.get_submodule(GONE).extend(gone)  # type: ignore[operator]
-
-    def without_capacity(self) -> dict[int, Any]:
-        """What is only needed to learn, by its id, for a ``deepcopy`` that leaves it out."""
-        parts = (self.capacity, self._modules.get(GONE), self.whole)
-        return dict.fromkeys(id(part) for part in parts if part is not None)

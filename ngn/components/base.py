@@ -172,10 +172,6 @@ class OrderedSum(OrderedAxis):
     def K(self) -> int:
         return self.bank.K
 
-    @property
-    def origin(self) -> tuple[str, str | int] | None:
-        return (str(self.bank.seeds), self.bank.name) if self.bank.drawn else None
-
     def component_parameters(self) -> Iterator[Tensor]:
         return self.bank.parameters()
 

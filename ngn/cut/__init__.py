@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils._pytree import tree_map
 
-from ngn.axis import OrderedAxis
+from ngn.axis import GONE, OrderedAxis
 from ngn.checks import is_frozen
 from ngn.components.low_rank import Bottleneck, replace
 from ngn.cut.copying import duplicate
@@ -96,7 +96,8 @@ def cut_copy(
     stacked = _stacked_tensors(model)
     memo: dict[int, Any] = {}
     for axis in choices:
-        memo |= axis.without_capacity()
+        only_to_learn = (axis.capacity, axis._modules.get(GONE), axis.whole)
+        memo |= dict.fromkeys(id(part) for part in only_to_learn if part is not None)
 
     def of_replica(value: Tensor) -> Tensor:
         return value.detach()[replica] if id(value) in stacked else value.detach()

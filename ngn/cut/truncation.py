@@ -145,4 +145,4 @@ def _held(value: Any) -> Iterator[nn.Module]:
 
 def _has_axis(module: nn.Module) -> bool:
     """Whether ``module`` has an axis; a learner also lists those of removed layers, which cut nothing any more."""
-    return any(isinstance(part, OrderedAxis) and part._cuts != () for part in module.modules())
+    return any(isinstance(part, OrderedAxis) and part.cuts != () for part in module.modules())

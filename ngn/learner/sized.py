@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
 from ngn.checks import digest_of, having, is_frozen, tensors_of
+from ngn.components.base import OrderedSum
 from ngn.cut.truncation import axes_of, deploy
 from ngn.learner.importance import Importance, Loss, sort
 from ngn.learner.report import (
@@ -59,14 +60,14 @@ class SizedModel(nn.Module):
         if len(replicas) != 1:
             raise ValueError(f"all axes of a model need the same replicas=, not {sorted(map(str, replicas))}")
         self.replicas = replicas.pop()
-        origins = [axis.origin for axis in self.axes if axis.origin is not None]
+        banks = [axis.bank for axis in self.axes if isinstance(axis, OrderedSum) and axis.bank.drawn]
         held = [axis.capacity for axis in self.axes if not axis.capacity.shared]
         if twice := [n for n, axis in zip(self.names, self.axes, strict=True) if held.count(axis.capacity) > 1]:
             raise ValueError(
                 f"{listed(twice)} share one {type(gates[0]).__name__}, but every size needs its own: return a new one "
                 "at each call of capacity=, or give a size shared=True"
             )
-        if len({*origins}) < len(origins):
+        if len({(str(bank.seeds), bank.name) for bank in banks}) < len(banks):
             raise ValueError(
                 "two banks have the same seed and name, so the same initial values: give each bank a name of its own"
             )

@@ -230,7 +230,8 @@ class Weighted(Capacity):
             raise TypeError(f"order must be an order, such as ngn.methods.orders.Order('power'), not {order!r}")
         self.order = Order() if order is None else order
         self.register_buffer("r", setting(r, self.replicas), persistent=False)
-        if self.order.by_ratio and self.order.kind != "geometric" and bool((self.r == 1).any()):
+        by_ratio = self.order.kind == "annealed" or (self.order.drawn and not self.order.ranks)
+        if by_ratio and bool((self.r == 1).any()):
             raise ValueError(
                 f"with r = 1 the order {self.order.kind} gives all components the same weight: set r below 1, or ranks"
             )

@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from ngn import gate as equations
 from ngn.gate import softplus_inverse
-from ngn.methods.base import Capacity, Weighted
+from ngn.methods.base import Capacity, Mode, Weighted
 from ngn.schedules import GATE_CUTOFF, Shape, shape_at
 
 Computed = tuple[Tensor, Tensor, dict[Any, tuple[Tensor, Tensor, Tensor | None]]]
@@ -67,6 +67,41 @@ class BoundaryGate(Weighted):
 
     def penalty(self) -> Tensor:
         return equations.penalty(self.t(), self.price, self.alpha)
+
+    def _result(self) -> Computed:
+        """The soft coefficients in this pass, without gradients."""
+        result = None if self.results is None else self.results.get(self)
+        return values_and_slopes([self])[0] if result is None else result
+
+    def batched(self, mode: Mode) -> bool:
+        if torch.compiler.is_compiling() or self.results is None or mode != "soft" or self.law is not None:
+            return False
+        return not torch._C._are_functorch_transforms_active()  # its functions have no rules for them
+
+    def coefficients(self, mode: Mode) -> Tensor:
+        if not self.batched(mode):
+            return super().coefficients(mode)
+        row: Tensor = (_of_tau if _transformed() else _Coefficients.apply)(*self._result()[:2], self.tau)
+        return row
+
+    def scaled(self, x: Tensor, dim: int, ranks: Tensor | None) -> Tensor:
+        values, slopes, expanded = self._result()
+        key = (x.shape[dim], x.dtype, x.device, id(ranks))
+        here = expanded.get(key)
+        if here is None or here[2] is not ranks:
+            values = values.to(x.device, x.dtype)
+            slopes = slopes.to(x.device, torch.promote_types(x.dtype, torch.float32))
+            if ranks is not None:
+                values, slopes = values[ranks], slopes[ranks]
+            if (width := x.shape[dim] // len(values)) > 1:
+                values, slopes = values.repeat_interleave(width), slopes.repeat_interleave(width)
+            here = values, slopes, ranks
+            if not torch.is_inference_mode_enabled():
+                expanded[key] = here
+        if _transformed():
+            return x * _of_tau(*here[:2], self.tau).view(-1, *[1] * (x.dim() - 1 - dim % x.dim()))
+        result: Tensor = _Scaled.apply(x, *here[:2], dim % x.dim(), self.tau)
+        return result
 
 
 class _Coefficients(torch.autograd.Function):
@@ -164,39 +199,6 @@ class GateBatch:
         """End a forward pass, also after an error."""
         if not torch.compiler.is_compiling():
             self.results.clear()
-
-
-def result_of(gate: BoundaryGate) -> Computed:
-    """The soft coefficients of a gate in this pass, without gradients."""
-    result = None if gate.results is None else gate.results.get(gate)
-    return values_and_slopes([gate])[0] if result is None else result
-
-
-def coefficients(gate: BoundaryGate) -> Tensor:
-    """The soft coefficients of a gate, float64 [K]."""
-    row: Tensor = (_of_tau if _transformed() else _Coefficients.apply)(*result_of(gate)[:2], gate.tau)
-    return row
-
-
-def scaled(x: Tensor, gate: BoundaryGate, dim: int, ranks: Tensor | None) -> Tensor:
-    """``x`` times the soft coefficients along ``dim``, a multiple of K long, in the order of ``ranks``."""
-    values, slopes, expanded = result_of(gate)
-    key = (x.shape[dim], x.dtype, x.device, id(ranks))
-    here = expanded.get(key)
-    if here is None or here[2] is not ranks:
-        values = values.to(x.device, x.dtype)
-        slopes = slopes.to(x.device, torch.promote_types(x.dtype, torch.float32))
-        if ranks is not None:
-            values, slopes = values[ranks], slopes[ranks]
-        if (width := x.shape[dim] // len(values)) > 1:
-            values, slopes = values.repeat_interleave(width), slopes.repeat_interleave(width)
-        here = values, slopes, ranks
-        if not torch.is_inference_mode_enabled():
-            expanded[key] = here
-    if _transformed():
-        return x * _of_tau(*here[:2], gate.tau).view(-1, *[1] * (x.dim() - 1 - dim % x.dim()))
-    result: Tensor = _Scaled.apply(x, *here[:2], dim % x.dim(), gate.tau)
-    return result
 
 
 def _all(gates: Sequence[BoundaryGate], name: str) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ngn.gate import COMMITTED, gates, prefix, retained_count, softplus_inverse
 from ngn.methods.base import CapacityExceeded, Mode, Scalar, active_components, on_host, setting
-from ngn.methods.batch import BoundaryGate, coefficients, scaled
+from ngn.methods.batch import BoundaryGate
 from ngn.methods.orders import Order
 from ngn.schedules import DELAYED_LINEAR, LINEAR, POWER_DECAY, Shape, require_shapes, shape_at
 
@@ -253,17 +253,6 @@ class CountGate(BoundaryGate):
         k = active_components(t.detach(), self.K, self.beta, self.delta) if on_host(t) else self.K
         soft = gates(t, k, self.beta, self.delta)
         return soft if mode == "soft" else soft * prefix(self.count(), k)
-
-    def batched(self, mode: Mode) -> bool:
-        if torch.compiler.is_compiling() or self.results is None or mode != "soft" or self.law is not None:
-            return False
-        return not torch._C._are_functorch_transforms_active()  # its functions have no rules for them
-
-    def coefficients(self, mode: Mode) -> Tensor:
-        return coefficients(self) if self.batched(mode) else super().coefficients(mode)
-
-    def scaled(self, x: Tensor, dim: int, ranks: Tensor | None) -> Tensor:
-        return scaled(x, self, dim, ranks)
 
     def ceiling(self, progress: float) -> float:
         """The largest continuous count; it falls to ``most`` in the first half of the time before the commit."""
