@@ -66,12 +66,7 @@ _MOVED = {
 }
 """Names that ``ngn`` itself had before."""
 
-
-def _by_name(names: dict[str, str]) -> dict[str, str]:
-    return {name: module for module, held in names.items() for name in held.split()}
-
-
-_WHERE, _ELSEWHERE = _by_name(_NAMES), _by_name(_MOVED)
+_WHERE, _ELSEWHERE = ({name: to for to, held in each.items() for name in held.split()} for each in (_NAMES, _MOVED))
 __all__ = ["__version__", *_WHERE]
 
 

@@ -7,7 +7,8 @@ axis by w_k g_k. Truncation (``ngn/cut/truncation.py``) cuts every tensor that h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -84,7 +85,6 @@ class OrderedAxis(nn.Module):
         self.counts, self.dim, self.name, self.unit = tuple(counts), dim, name, unit
         self.register_buffer("scale", None)
         self.mode: Mode = "soft"
-        self.held: dict[Mode, Tensor] | None = None  # coefficients by mode, while sizes do not move
         self.called = False  # whether a forward pass has ever used the axis
         self.whole: Any = None  # the model before its first cut, for reports
         self.per = 1  # places of one component; ``width`` of a cut counts the entries of one place
@@ -168,16 +168,8 @@ class OrderedAxis(nn.Module):
             self.called = True
         if self.capacity.all_open:
             return None
-        c = self.of_capacity()
+        c = self.capacity.coefficients(self.mode)
         return self.in_place(c if c.shape[-1] == self.K else F.pad(c, (0, self.K - c.shape[-1])))
-
-    def of_capacity(self) -> Tensor:
-        """The capacity's coefficients in the current mode, [*R, k <= K] in the order of components."""
-        if self.held is None:
-            return self.capacity.coefficients(self.mode)
-        if self.mode not in self.held:
-            self.held[self.mode] = self.capacity.coefficients(self.mode)
-        return self.held[self.mode]
 
     def forward(self, h: Tensor) -> Tensor:
         """h [..., K width, ...] → h c_k."""
@@ -277,3 +269,18 @@ class OrderedAxis(nn.Module):
             if GONE not in self._modules:
                 self.add_module(GONE, nn.ModuleList())
             self.get_submodule(GONE).extend(gone)  # type: ignore[operator]
+
+
+@contextmanager
+def having(axes: Iterable[Any], **values: Callable[[Any], Any]) -> Iterator[None]:
+    """Give attributes of each of ``axes``, such as its capacity, other values within the context: functions of it."""
+    before = [(axis, {name: getattr(axis, name) for name in values}) for axis in axes]
+    try:
+        for axis, _ in before:
+            for name, value in values.items():
+                setattr(axis, name, value(axis))
+        yield
+    finally:
+        for axis, own in before:
+            for name, value in own.items():
+                setattr(axis, name, value)

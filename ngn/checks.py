@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import hashlib
 import random
 import sys
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -29,34 +28,9 @@ def arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (example if isinstance(example, tuple) else (example,)), {}
 
 
-def tensors_of(model: nn.Module) -> dict[str, Tensor]:
-    """The tensors of ``state_dict``, a tied one once."""
-    seen: set[int] = set()
-    tensors = {}
-    for name, value in model.state_dict(keep_vars=True).items():
-        if id(value) not in seen:
-            seen.add(id(value))
-            tensors[name] = value
-    return tensors
-
-
 def is_frozen(value: Tensor) -> bool:
     """Whether ``value`` is a parameter that does not require gradients."""
     return isinstance(value, nn.Parameter) and not value.requires_grad
-
-
-def digest_of(tensors: Mapping[str, Tensor], known: dict[Any, Tensor]) -> Tensor:
-    """SHA-256 of tensors by name, uint8 [32]; ``known`` holds that of the last call until one of them changes."""
-    versions = tuple((name, id(p), p._version, p.data_ptr(), p.dtype) for name, p in tensors.items())
-    if versions not in known:
-        known.clear()
-        digest = hashlib.sha256()
-        for name, p in tensors.items():
-            digest.update(f"{name} {tuple(p.shape)} {p.dtype}".encode())
-            p = p.full_tensor() if hasattr(p, "full_tensor") else p
-            digest.update(p.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-        known[versions] = torch.tensor(list(digest.digest()), dtype=torch.uint8)
-    return known[versions]
 
 
 def floating(outputs: Any) -> list[Tensor]:
@@ -248,21 +222,6 @@ def untouched(model: nn.Module) -> Iterator[Written]:
             set_modes(modes)
         put_back()
         written.put_back()
-
-
-@contextmanager
-def having(axes: Iterable[Any], **values: Callable[[Any], Any]) -> Iterator[None]:
-    """Give attributes of each of ``axes``, such as its capacity, other values within the context: functions of it."""
-    before = [(axis, {name: getattr(axis, name) for name in values}) for axis in axes]
-    try:
-        for axis, _ in before:
-            for name, value in values.items():
-                setattr(axis, name, value(axis))
-        yield
-    finally:
-        for axis, own in before:
-            for name, value in own.items():
-                setattr(axis, name, value)
 
 
 def calls_of(example: Any, also: Mapping[str, Sequence[Any]]) -> list[tuple[str, Any]]:

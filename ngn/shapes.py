@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
-from ngn.checks import is_frozen, tensors_of, value_of
+from ngn.checks import is_frozen, value_of
 from ngn.components.attention import with_stock_attention
 from ngn.components.low_rank import Bottleneck
 from ngn.cut import cut_copy, distinct
@@ -22,7 +22,7 @@ from ngn.cuts import Choice, is_stack, owned
 from ngn.differences import own_sizes, resize
 from ngn.files import FileError
 from ngn.learner import Learner
-from ngn.tensor_files import read_checked, tensors_digest, write_checked
+from ngn.tensor_files import read_checked, tensors_digest, tensors_of, write_checked
 from ngn.tracing.found import listed
 
 FROZEN, TIED, SIZES = "frozen_sha256", "tied", "sizes"

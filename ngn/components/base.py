@@ -182,7 +182,7 @@ class OrderedSum(OrderedAxis):
             return y
         if not self.called:
             self.called = True
-        c = self.of_capacity()
+        c = self.capacity.coefficients(self.mode)
         if self.capacity.rms_eps is None:
             y = self.bank(x, c)
             return y

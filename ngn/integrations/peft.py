@@ -16,12 +16,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from ngn.checks import is_frozen, tensors_of
+from ngn.checks import is_frozen
 from ngn.comparison import check_equal
 from ngn.components.low_rank import LowRankLinear, replace
 from ngn.cut.modules import LAYERS, WHOLE
 from ngn.shapes import check_deployed
-from ngn.tensor_files import write_checked
+from ngn.tensor_files import tensors_of, write_checked
 from ngn.tracing.found import listed
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"

@@ -10,8 +10,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from ngn.axis import OrderedAxis
-from ngn.checks import digest_of, having, is_frozen, tensors_of
+from ngn.axis import OrderedAxis, having
+from ngn.checks import is_frozen
 from ngn.components.base import OrderedSum
 from ngn.cut.truncation import axes_of, deploy
 from ngn.learner.importance import Importance, Loss, sort
@@ -29,6 +29,7 @@ from ngn.learner.shrinking import InPlaceCut, load_cut_states, shrink
 from ngn.learner.watching import LoopWatch
 from ngn.methods.base import Mode
 from ngn.methods.batch import sizes
+from ngn.tensor_files import digest_of, tensors_of
 from ngn.tracing.found import listed
 
 
@@ -118,12 +119,6 @@ class SizedModel(nn.Module):
         "soft": as trained; "kept": the retained components with their gates; "hard": as deployed.
         """
         with having(self.axes, mode=lambda axis: mode):
-            yield
-
-    @contextmanager
-    def steady(self) -> Iterator[None]:
-        """Declare that no size moves within the context, so that each gate may be computed once."""
-        with having(self.axes, held=lambda axis: {}):
             yield
 
     def count(self) -> Tensor:

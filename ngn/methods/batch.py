@@ -234,6 +234,8 @@ def boundaries(gates: Sequence[BoundaryGate]) -> Tensor:
 
 def sizes(capacities: Sequence[Capacity]) -> Tensor:
     """The continuous size of each capacity, float64 [*R, G]."""
+    if not capacities:
+        return torch.zeros(0)
     if all(capacity.results is not None for capacity in capacities):
         return boundaries(capacities).detach()  # type: ignore[arg-type]
     return torch.stack([capacity.size() for capacity in capacities], -1)

@@ -205,7 +205,9 @@ class CountGate(BoundaryGate):
             raise ValueError(f"commit must be a fraction of training in (0, 1), not {progress}")
         self.commit = progress
         self.commits.fill_(torch.inf if progress is None else progress)
-        self._release()
+        self.committed = False
+        self.settled.zero_()
+        self.rounded.zero_()
 
     @torch.no_grad()
     def _commit(self, progress: float) -> None:
@@ -220,12 +222,7 @@ class CountGate(BoundaryGate):
             self.beta = torch.full_like(self.beta, COMMITTED)
         elif before:
             self.tau.copy_(self.settled_tau())
-            self._release()
-
-    def _release(self) -> None:
-        self.committed = False
-        self.settled.zero_()
-        self.rounded.zero_()
+            self.commit_at(self.commit)
 
     def settle(self, count: Tensor) -> None:
         """Fix the count from the commit on, int64 [*R], in place of the learned one.

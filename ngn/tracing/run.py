@@ -151,15 +151,9 @@ def _calls(seen: Trace) -> Iterator[None]:
             seen.set(output, held.dims, held)
             seen.reached.add(held)
 
-    handles = (
-        nn.modules.module.register_module_forward_pre_hook(enter),
-        nn.modules.module.register_module_forward_hook(leave, always_call=True),
-    )
-    try:
+    every = nn.modules.module
+    with every.register_module_forward_pre_hook(enter), every.register_module_forward_hook(leave, always_call=True):
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 class _Operations(TorchDispatchMode):
