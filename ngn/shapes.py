@@ -17,9 +17,9 @@ from ngn.components.low_rank import Bottleneck
 from ngn.cut import cut_copy, distinct
 from ngn.cut.copying import duplicate
 from ngn.cut.modules import update_adapters, without_parametrizations
-from ngn.cut.truncation import axes_of, without_tensors
+from ngn.cut.truncation import without_tensors
 from ngn.cuts import Choice, is_stack, owned
-from ngn.differences import own_sizes, resize
+from ngn.differences import check_deployed, own_sizes, resize
 from ngn.files import FileError
 from ngn.learner import Learner
 from ngn.tensor_files import read_checked, tensors_digest, tensors_of, write_checked
@@ -28,16 +28,6 @@ from ngn.tracing.found import listed
 FROZEN, TIED, SIZES = "frozen_sha256", "tied", "sizes"
 """Metadata of a file: the digest of frozen parameters left out; as JSON, further names of tensors, and what was cut."""
 AS_TRAINED = "Build the model, and call ngn.learn_sizes, as for the training"
-
-
-def check_deployed(model: nn.Module, call: str) -> None:
-    """Raise an error that names the function ``call`` if ``model`` is not a deployed model."""
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"{call} takes a model, then a file; the model is a {type(model).__name__}")
-    if isinstance(model, Learner):
-        raise TypeError(f"{call} takes a deployed model, not a learner: write {call}(learner.deploy(), ...)")
-    if axes_of(model):
-        raise ValueError(f"{call} takes a deployed model, but this one still learns its sizes: deploy it first")
 
 
 def save(model: nn.Module, path: str | Path, frozen: bool = True) -> None:

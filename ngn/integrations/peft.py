@@ -20,7 +20,7 @@ from ngn.checks import is_frozen
 from ngn.comparison import check_equal
 from ngn.components.low_rank import LowRankLinear, replace
 from ngn.cut.modules import LAYERS, WHOLE
-from ngn.shapes import check_deployed
+from ngn.differences import check_deployed
 from ngn.tensor_files import tensors_of, write_checked
 from ngn.tracing.found import listed
 

@@ -17,11 +17,10 @@ from transformers.trainer_callback import ExportableState
 
 from ngn.comparison import check_equal
 from ngn.components.low_rank import LowRankLinear
-from ngn.differences import own_sizes, resize
+from ngn.differences import check_deployed, own_sizes, resize
 from ngn.integrations import BoundaryOptimizer
 from ngn.integrations.peft import to_peft
 from ngn.integrations.stock import fits, fitted, on_meta, only, padded_to
-from ngn.shapes import check_deployed
 from ngn.tracing.found import listed
 
 SIZES = "ngn_sizes"

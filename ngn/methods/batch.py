@@ -266,3 +266,9 @@ def place(gates: Sequence[BoundaryGate], t: Tensor, beta: Tensor) -> None:
     for gate, value, sharpness in zip(gates, tau.unbind(-1), beta.to(tau).unbind(-1), strict=True):
         gate.tau.copy_(value)
         gate.beta = sharpness
+
+
+def benefits(gates: Sequence[BoundaryGate], gradients: Sequence[Tensor | None]) -> Tensor:
+    """-dL/dt of each gate, from dL/dtau: float64 [*R, G]."""
+    each = [torch.zeros_like(gate.tau) if d is None else -d for gate, d in zip(gates, gradients, strict=True)]
+    return (torch.stack(each, -1) / boundary_slopes(gates)).detach()
