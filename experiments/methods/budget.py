@@ -9,7 +9,8 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from experiments.core.blocks import ConfigError, NonNegativeInt
-from experiments.core.config import Config, Method, OrderedGroup, Quantity, Replicas
+from experiments.core.config import Config, Method, Quantity
+from experiments.core.groups import OrderedGroup, Replicas
 from experiments.core.source import Source
 from experiments.core.training import Schedule
 from experiments.methods.fixed import Fixed

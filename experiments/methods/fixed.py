@@ -9,7 +9,8 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from experiments.core.blocks import NonNegativeInt
-from experiments.core.config import PLAIN, Component, Config, Method, OrderedGroup, Replicas
+from experiments.core.config import PLAIN, Component, Config, Method
+from experiments.core.groups import OrderedGroup, Replicas
 from experiments.core.source import Source
 
 if TYPE_CHECKING:

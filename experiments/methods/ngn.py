@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
-from experiments.core.config import Config, Method, OrderedGroup, Replicas
+from experiments.core.config import Config, Method
+from experiments.core.groups import OrderedGroup, Replicas
 from experiments.core.source import Source
 
 if TYPE_CHECKING:

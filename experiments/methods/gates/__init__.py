@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 from pydantic import Field, StrictBool, model_validator
 
 from experiments.core.blocks import Fraction, NonNegative, Positive
-from experiments.core.config import Config, Method, OrderedGroup, Replicas
+from experiments.core.config import Config, Method
+from experiments.core.groups import OrderedGroup, Replicas
 from experiments.core.source import Source
 
 if TYPE_CHECKING:

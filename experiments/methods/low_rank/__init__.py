@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from experiments.core.blocks import Count, Fraction, NonNegative, Positive
-from experiments.core.config import PLAIN, Config, OrderedGroup, Replicas
+from experiments.core.config import PLAIN, Config
+from experiments.core.groups import OrderedGroup, Replicas
 from experiments.core.source import Source
 from experiments.methods.rival import Rival
 
