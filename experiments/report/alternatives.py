@@ -15,7 +15,7 @@ from experiments.analysis.collect import Alternative, AlternativeReader, Reader
 from experiments.analysis.compare import Comparison, compare_cell, words_of_facts
 from experiments.analysis.reduce import Cell, reduce_row
 from experiments.analysis.selection import Selection, selected_runs
-from experiments.analysis.tables import OwnTable, Row, Table
+from experiments.analysis.tables import OwnTable, Row
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN, SETTING
 from experiments.studies import OWN, STUDIES, judge_all, macros
 from experiments.studies.model import Study
@@ -30,9 +30,13 @@ class Pair(NamedTuple, Generic[T]):
     other: T
 
 
+def _words(pair: Pair[Judged]) -> Pair[str]:
+    return Pair(pair.stated.word, pair.other.word)
+
+
 def _counted(pairs: Iterable[Pair[str]]) -> Pair[Counter[str]]:
     pairs = list(pairs)
-    return Pair(Counter(pair.stated for pair in pairs), Counter(pair.other for pair in pairs))
+    return Pair(*(Counter(pair[at] for pair in pairs) for at in (0, 1)))
 
 
 @dataclass(frozen=True)
@@ -66,24 +70,19 @@ class BothSettings:
     def counts(self) -> Mapping[str, Pair[Counter[str]]]:
         """By verdict, the numbers of cells, of facts that both settings can judge, and of statements."""
         cells = _counted(Pair(pair.stated.verdict.word, pair.other.verdict.word) for pair in self.cells)
-        claims = _counted(Pair(pair.stated.word, pair.other.word) for pair in self.claims)
-        return {"cells": cells, "facts": self.fact_counts(), "statements": claims}
+        return {"cells": cells, "facts": self.fact_counts(), "statements": _counted(map(_words, self.claims))}
 
     @cached_property
     def _test(self) -> tuple[list[tuple[str, Pair[str]]], int]:
-        rows = self.alternative.test
         named = {
             pair.stated.fact
             for pair in self.cells
-            if f"{pair.stated.table.name}.{pair.stated.row.key}" in rows and pair.stated.verdict.word != SETTING
+            if f"{pair.stated.table.name}.{pair.stated.row.key}" in self.alternative.test
+            and pair.stated.verdict.word != SETTING
         }
-        claims = [pair for pair in self.claims if pair.stated.where in rows]
+        claims = [pair for pair in self.claims if pair.stated.where in self.alternative.test]
         judged = [(f"`{pair.stated.name}`", words) for pair, words in self.facts if pair.stated.fact in named]
-        judged += [
-            (pair.stated.text.rstrip("."), Pair(pair.stated.word, pair.other.word))
-            for pair in claims
-            if pair.other.word != UNTESTED
-        ]
+        judged += [(pair.stated.text.rstrip("."), _words(pair)) for pair in claims if pair.other.word != UNTESTED]
         return judged, len(named) + len(claims) - len(judged)
 
     @property
@@ -126,12 +125,6 @@ def _same(stated: Cell, other: Cell) -> bool:
     )
 
 
-def _compared(reader: Reader, of: Alternative, table: Table, row: Row, column: str) -> Comparison:
-    item = compare_cell(reader, table, row, table.column(column), among=macros())
-    found = f"{table.name}.{row.key}" in of.found_by
-    return replace(item, verdict=replace(item.verdict, calibrated=item.verdict.calibrated or found))
-
-
 def _beside(
     reader: Reader, study: Study, of: Alternative, items: Sequence[Comparison], claims: Sequence[Judged]
 ) -> BothSettings:
@@ -141,15 +134,16 @@ def _beside(
     def covers(row: Row) -> bool:
         return row.runs is not None and _first(of.runs(row.runs)) in names
 
-    pairs = [
-        Pair(item, _compared(under, of, item.table, item.row, item.column.key))
-        for item in items
-        if not item.stand_in and covers(item.row)
-    ]
+    def beside(item: Comparison) -> Comparison:
+        other = compare_cell(under, item.table, item.row, item.column, among=macros())
+        found = f"{item.table.name}.{item.row.key}" in of.found_by
+        return replace(other, verdict=replace(other.verdict, calibrated=other.verdict.calibrated or found))
+
+    pairs = [Pair(item, beside(item)) for item in items if not item.stand_in and covers(item.row)]
     own = [
         (table, tuple((row, Pair(reduce_row(reader, table, row), reduce_row(under, table, row))) for row in table.rows))
         for table in OWN.values()
-        if all(covers(row) for row in table.rows)
+        if all(map(covers, table.rows))
     ]
     judged = {claim.key: claim for claim in judge_all(under, [*items, *(pair.other for pair in pairs)])}
     cells = tuple(pair for pair in pairs if not _same(pair.stated.cell, pair.other.cell))

@@ -19,7 +19,7 @@ from experiments.analysis.compute import costs, hardware
 from experiments.analysis.figures import Data
 from experiments.analysis.reduce import Cell, reduce_row
 from experiments.analysis.selection import Selection, selected_runs
-from experiments.analysis.tables import OwnTable, Row, Table
+from experiments.analysis.tables import OwnTable, Row
 from experiments.config.compose import folders, options
 from experiments.config.identity import identity_keys
 from experiments.core.blocks import ConfigError
@@ -90,34 +90,13 @@ class OwnContent:
 
 
 @dataclass(frozen=True)
-class Section:
-    """A study of the paper: its text, its tables, and the names of its figures.
-
-    A table has one comparison per number. Stand-ins follow the rows that they stand for.
-    """
-
-    key: str
-    title: str
-    paragraphs: Sequence[str]
-    tables: tuple[tuple[Table, tuple[Comparison, ...]], ...]
-    figures: tuple[str, ...]
-
-    @property
-    def items(self) -> tuple[Comparison, ...]:
-        """Every comparison of its tables."""
-        return tuple(chain(*(items for _, items in self.tables)))
-
-    @property
-    def counts(self) -> Counter[str]:
-        """Cells by verdict, without stand-ins."""
-        return verdict_counts(self.items)
-
-
-@dataclass(frozen=True)
 class ReportContent:
     """Everything that a renderer needs.
 
     Attributes:
+        sections: the entries of the file of sections, each with its ``tables`` (one comparison per number; stand-ins
+            follow the rows that they stand for), all their ``comparisons``, the names of its ``figures``, and its
+            cells by verdict without stand-ins (``counts``).
         alternatives: the alternative settings beside the stated one.
         problems: the records that were skipped and the runs that diverged, each with the cells that it concerns. Runs
             that do not exist yet are not among them.
@@ -130,7 +109,7 @@ class ReportContent:
         kernel_notes: ``macro.row`` → which seeds a kernel of which commit trained, for rows of several commits.
     """
 
-    sections: tuple[Section, ...]
+    sections: Sequence[Mapping[str, Any]]
     truncation: tuple[TwoWays, ...]
     own: tuple[OwnContent, ...]
     settings: tuple[Settings, ...]
@@ -149,7 +128,7 @@ class ReportContent:
     @property
     def items(self) -> tuple[Comparison, ...]:
         """Every comparison of every section."""
-        return tuple(chain(*(section.items for section in self.sections)))
+        return tuple(chain(*(section["comparisons"] for section in self.sections)))
 
     @property
     def counts(self) -> Counter[str]:
@@ -162,26 +141,20 @@ class ReportContent:
         return totals(self.items)
 
 
-def _sections(items: Sequence[Comparison]) -> tuple[Section, ...]:
-    figures: dict[str, list[str]] = {entry["key"]: [] for entry in TEXTS["sections"]}
+def _sections(items: Sequence[Comparison]) -> list[dict[str, Any]]:
+    sections = {entry["key"]: {"paragraphs": (), **entry, "figures": []} for entry in TEXTS["sections"]}
     for spec in FIGURES.values():
-        if spec.section not in figures:
+        if spec.section not in sections:
             raise ConfigError(
-                f"figure {spec.name}: no section '{spec.section}'. The sections are: {', '.join(figures)}"
+                f"figure {spec.name}: no section '{spec.section}'. The sections are: {', '.join(sections)}"
             )
-        figures[spec.section].append(spec.name)
-    tables = {table.name: (table, tuple(item for item in items if item.table is table)) for table in macros()}
-    return tuple(
-        Section(
-            entry["key"],
-            entry["title"],
-            entry.get("paragraphs", ()),
-            tuple(tables[name] for name in entry["macros"]),
-            tuple(figures[entry["key"]]),
-        )
-        for entry in TEXTS["sections"]
-        if entry["macros"] or figures[entry["key"]]
-    )
+        sections[spec.section]["figures"].append(spec.name)
+    of = {table.name: (table, [item for item in items if item.table is table]) for table in macros()}
+    for section in sections.values():
+        section["tables"] = [of[name] for name in section["macros"]]
+        section["comparisons"] = [item for _, own in section["tables"] for item in own]
+        section["counts"] = verdict_counts(section["comparisons"])
+    return [section for section in sections.values() if section["macros"] or section["figures"]]
 
 
 def _studied() -> dict[str, list[Selection]]:
@@ -229,7 +202,7 @@ def build_content(reader: Reader) -> ReportContent:
     sections, studied = _sections(items), _studied()
     claims = judge_all(reader, items)
     truncation, beside = two_ways(reader, items), alternatives(reader, items, claims)
-    figures = {name: FIGURES[name].data(reader) for section in sections for name in section.figures}
+    figures = {name: FIGURES[name].data(reader) for section in sections for name in section["figures"]}
     compute = costs(reader, {name: STUDIES[name].make() for name in studied})
     used = {name: run.record for name, run in reader.seen.items() if isinstance(run, RecordedRun)}
     return ReportContent(

@@ -241,7 +241,11 @@ def render(report: ReportContent, reader: Reader) -> str:
     )
     body = made.get_template("body.html").render(
         of_the_paper=of_the_paper(report.claims),
-        stand_ins=[s.title for s in report.sections if {*s.counts} <= {NOT_RUN} and any(i.stand_in for i in s.items)],
+        stand_ins=[
+            section["title"]
+            for section in report.sections
+            if {*section["counts"]} <= {NOT_RUN} and any(item.stand_in for item in section["comparisons"])
+        ],
         damaged=damaged(reader),
         dirty=reader.allow_dirty,
         pictures={name: f"data:image/svg+xml;base64,{encoded(picture.encode())}" for name, picture in drawn.items()},

@@ -13,6 +13,7 @@ import numpy as np
 
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import MOST_SEEDS, Comparison
+from experiments.analysis.estimates import Interval
 from experiments.analysis.formats import parse_format
 from experiments.analysis.reduce import sample
 from experiments.analysis.statistics import Array, statistic
@@ -21,28 +22,13 @@ SAME = 0.01
 """Relative difference of two ratios below which they are called the same."""
 
 
-class ErrorRatio(NamedTuple):
-    """Truncated over soft error of our runs: the ratio of the published statistic, and the range over seeds."""
-
-    value: float
-    low: float
-    high: float
-
-    def allows(self, published: float) -> bool:
-        """Return whether a published ratio lies in the range over seeds."""
-        return self.low * (1 - SAME) <= published <= self.high * (1 + SAME)
-
-    def __str__(self) -> str:
-        return f"{self.value:.4g} [{self.low:.4g}, {self.high:.4g}]"
-
-
 class TwoWays(NamedTuple):
-    """A row with the published ratio of truncated to soft error, and ours both ways."""
+    """A row with the published ratio of truncated to soft error, and ours both ways with the range over seeds."""
 
     item: Comparison
     published: float
-    equation: ErrorRatio
-    kept: ErrorRatio
+    equation: Interval
+    kept: Interval
 
     @property
     def nearer(self) -> str:
@@ -52,12 +38,19 @@ class TwoWays(NamedTuple):
         apart = [abs(math.log(ratio.value / self.published)) for ratio in (self.equation, self.kept)]
         return "equation" if apart[0] <= apart[1] else "gates kept"
 
+    @property
+    def allowed(self) -> tuple[bool, ...]:
+        """Whether the published ratio lies in the range over seeds, each way."""
+        return tuple(
+            ratio.low * (1 - SAME) <= self.published <= ratio.high * (1 + SAME) for ratio in (self.equation, self.kept)
+        )
 
-def _ratio(name: str, truncated: Array, soft: Array) -> ErrorRatio:
+
+def _ratio(name: str, truncated: Array, soft: Array) -> Interval:
     each = truncated / soft
     # of single runs there is one published ratio, so ours is that of the median seed
     value = np.median(each) if name == "value" else statistic(name, truncated) / statistic(name, soft)
-    return ErrorRatio(float(value), float(each.min()), float(each.max()))
+    return Interval(float(value), float(each.min()), float(each.max()))
 
 
 def two_ways(reader: Reader, items: Sequence[Comparison]) -> tuple[TwoWays, ...]:
@@ -71,21 +64,18 @@ def two_ways(reader: Reader, items: Sequence[Comparison]) -> tuple[TwoWays, ...]
         other = by_name.get(f"{item.table.name}.{item.row.key}.soft")
         if item.column.key != "truncated" or item.row.runs is None or other is None:
             continue
-        quantity, soft_quantity = (one.table.quantity(one.row, one.column.key) for one in (item, other))
-        if not (".truncated." in quantity and quantity.endswith("mse") and ".soft." in soft_quantity):
+        soft, truncated = (one.table.quantity(one.row, one.column.key) for one in (other, item))
+        if not (".truncated." in truncated and truncated.endswith("mse") and ".soft." in soft):
             continue
+        names = [soft, truncated, truncated.replace(".truncated.", ".gates_kept.")]
         runs = item.row.runs.with_seeds(range(MOST_SEEDS)) if item.row.seeds == 1 else item.row.runs
-        names = [soft_quantity, quantity, quantity.replace(".truncated.", ".gates_kept.")]
-        found_runs = sample(reader.collect(runs), names)
+        ours = sample(reader.collect(runs), names)
         slot = parse_format(item.table.formats(item.row, item.column.key)[0]).slots[0].name
-        published, soft_published = (one.published and one.published[1].get(slot) for one in (item, other))
-        if not found_runs.n or not isinstance(published, float | int) or not isinstance(soft_published, float | int):
-            continue
-        soft, equation, kept = map(found_runs.of, names)
-        ratios = (_ratio(slot, truncated, soft) for truncated in (equation, kept))
-        ratio = published / soft_published
-        # table 7 is printed twice
-        found.setdefault((item.fact, ratio), TwoWays(item, ratio, *ratios))
+        published = [one.published and one.published[1].get(slot) for one in (item, other)]
+        if ours.n and isinstance(published[0], float | int) and isinstance(published[1], float | int):
+            ratio = published[0] / published[1]
+            ways = (_ratio(slot, ours.of(name), ours.of(soft)) for name in names[1:])
+            found.setdefault((item.fact, ratio), TwoWays(item, ratio, *ways))  # table 7 is printed twice
     return tuple(found.values())
 
 
@@ -93,7 +83,7 @@ def evidence(ways: Sequence[TwoWays]) -> str:
     """Say what the ratios show."""
     apart = [way for way in ways if way.nearer != "same"]
     kept = sum(way.nearer == "gates kept" for way in apart)
-    allowed = [(way.equation.allows(way.published), way.kept.allows(way.published)) for way in ways]
+    allowed = [way.allowed for way in ways]
     return (
         f"In {len(apart)} of {len(ways)} rows the two ways differ by more than a hundredth. There the published ratio "
         f"is nearer to the one with gates kept in {kept}, to the equation's in {len(apart) - kept}. In "
