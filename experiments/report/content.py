@@ -1,4 +1,4 @@
-"""Build the content of the report from records alone: tables, claims, alternatives, settings, licences, compute."""
+"""Build the content of the report from records: tables, claims, alternatives, disagreements, settings, compute."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import yaml
@@ -20,12 +21,11 @@ from experiments.analysis.figures import Data
 from experiments.analysis.reduce import Cell, reduce_row
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.analysis.tables import OwnTable, Row
+from experiments.analysis.verdict import CANNOT_TELL, DISAGREES
 from experiments.config.compose import folders, options
 from experiments.config.identity import identity_keys
 from experiments.core.blocks import ConfigError
-from experiments.report.alternatives import BothSettings, alternatives
-from experiments.report.disagreements import groups
-from experiments.report.truncation import TwoWays, two_ways
+from experiments.report.alternatives import BothSettings, TwoWays, alternatives, two_ways
 from experiments.studies import FIGURES, OWN, STUDIES, judge_all, macros
 
 _HERE = Path(__file__).parent
@@ -33,6 +33,8 @@ LICENCES: list[dict[str, str | None]] = yaml.safe_load((_HERE / "licences.yaml")
 """The data sets and the terms of their distributors, as the paper's appendix records them."""
 TEXTS: dict[str, Any] = yaml.safe_load((_HERE / "sections.yaml").read_text())
 """What a reader needs first, and the sections of the report: which tables of the paper each holds, and its text."""
+DISAGREEMENTS: dict[str, Any] = yaml.safe_load((_HERE / "disagreements.yaml").read_text())
+"""What disagrees with the paper, and why; ``claims`` are the reasons for statements."""
 
 
 @dataclass(frozen=True)
@@ -222,3 +224,49 @@ def build_content(reader: Reader) -> ReportContent:
         data_notes=reader.data_notes,
         kernel_notes=_kernel_notes(reader, items),
     )
+
+
+def groups(items: Sequence[Comparison]) -> list[dict[str, Any]]:
+    """Return the entries of the file, each with the comparisons of its ``cells`` in place of their names.
+
+    Each has a ``title``, ``cells``, a ``text`` on all of them, and ``explanations``. These have a ``heading``, one
+    ``line``, a ``text``, a ``standing`` (shown, likely, in part, open or empty), ``cells``, and whether one of these
+    ``differs`` under the rule. A single run outside the range of our seeds does not.
+
+    Args:
+        items: every comparison of the paper's tables.
+    """
+    by_name = {item.name: item for item in items if not item.stand_in}
+    found = totals(items)
+    numbers = {"outside": found.outside, "placed": found.placed, "expected": f"{found.expected_outside:.1f}"}
+    apart = {
+        item.fact: item
+        for item in by_name.values()
+        if item.row.seeds == 1 and not all(part.inside for part in item.verdict.parts)
+    }
+
+    def cells(entry: Mapping[str, Any]) -> list[Comparison]:
+        names = entry.get("cells", ())
+        return [*apart.values()] if names == "outside" else [by_name[name] for name in names]
+
+    def explained(entry: Mapping[str, Any]) -> dict[str, Any]:
+        own = cells(entry)
+        differs = any(item.verdict.word == DISAGREES for item in own)
+        return {"standing": "", "line": "", **entry, "cells": own, "differs": differs}
+
+    return [
+        {
+            **entry,
+            "cells": cells(entry),
+            "explanations": [explained(one) for one in entry["explanations"]],
+            "text": Template(entry.get("text", "")).substitute(numbers),
+        }
+        for entry in DISAGREEMENTS["sections"]
+    ]
+
+
+def reasons(claims: Iterable[Judged]) -> Mapping[str, str]:
+    """Return the reason, as far as known, for each claim that disagrees or that our runs cannot tell."""
+    known: dict[str, str] = DISAGREEMENTS["claims"]
+    words = {claim.key: claim.word for claim in claims}
+    return {key: text for key, text in known.items() if words[key] in (DISAGREES, CANNOT_TELL)}

@@ -29,11 +29,9 @@ from experiments.analysis.terminal import interval_text, tex_to_text
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL, NOT_PUBLISHED, NOT_RUN, SETTING
 from experiments.core.source import Source
 from experiments.methods import METHODS
-from experiments.report.alternatives import BEYOND, judged_words, of_the_paper
-from experiments.report.content import TEXTS, ReportContent
-from experiments.report.disagreements import reasons
+from experiments.report.alternatives import BEYOND, evidence, judged_words, of_the_paper
+from experiments.report.content import TEXTS, ReportContent, reasons
 from experiments.report.drawing import style, svg
-from experiments.report.truncation import evidence
 from experiments.store.records import RecordError, read_record
 from experiments.studies import FIGURES, STUDIES
 

@@ -13,8 +13,8 @@ from experiments.analysis.evidence import Evidence
 from experiments.analysis.selection import Selection
 from experiments.analysis.statistics import Array
 from experiments.analysis.tables import MEAN_T, MEDIAN_MSE, OwnTable, Row, column, row
-from experiments.studies.decay import DECAY
 from experiments.studies.depth import NINE, TEN
+from experiments.studies.learners import DECAY
 from experiments.studies.manifold import FIFTEEN
 from experiments.studies.model import study_of
 from experiments.studies.one_d import BASELINE

@@ -23,15 +23,13 @@ from experiments.store.records import Store
 from experiments.studies import macro
 from experiments.studies.budgets import BUDGETS
 from experiments.studies.commit import COMMITTED, TIED
-from experiments.studies.decay import DECAY
 from experiments.studies.depth import NINE, SEEDS_OF_DEPTH, TEN
 from experiments.studies.frontier import FIXED_FRONTIER
-from experiments.studies.learners import SEVEN
-from experiments.studies.one_d import BASELINE
+from experiments.studies.learners import DECAY, SEVEN
+from experiments.studies.one_d import BASELINE, start
 from experiments.studies.orders import ORDERED
 from experiments.studies.prices import CONTINUED, SWEEP
 from experiments.studies.schedules import FOUR
-from experiments.studies.starts import start
 from experiments.studies.vision import EIGHT
 
 Phases = Mapping[str, Any]

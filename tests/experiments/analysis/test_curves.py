@@ -13,7 +13,7 @@ from experiments.analysis.collect import Reader
 from experiments.core.paths import RESULTS
 from experiments.store.records import CURVES, Store
 from experiments.studies import CLAIMS, FIGURES, STUDIES
-from experiments.studies.decay import DECAY
+from experiments.studies.learners import DECAY
 from experiments.studies.model import Study
 from experiments.studies.schedules import FOUR
 

@@ -15,8 +15,8 @@ from experiments.analysis.selection import fixed_of_learned_count
 from experiments.config.identity import run_id
 from experiments.store.records import Store
 from experiments.studies import OWN, STUDIES
-from experiments.studies.decay import DECAY
 from experiments.studies.depth import DEPTH
+from experiments.studies.learners import DECAY
 from experiments.studies.one_d import BASELINE, SENSITIVITY
 from experiments.studies.orders import ORDERED
 from experiments.studies.prices import PRICES, SWEEP, Price, plateaus, staircase, width

@@ -15,11 +15,10 @@ from experiments.report.alternatives import BothSettings, Pair
 from experiments.report.content import build_content
 from experiments.store.records import Store
 from experiments.studies import STUDIES, macros
-from experiments.studies.alternatives import GATES_KEPT, INFERRED, constant_rate, inferred
-from experiments.studies.decay import DECAY
-from experiments.studies.learners import SEVEN
+from experiments.studies.learners import DECAY, SEVEN
 from experiments.studies.one_d import BASELINE
 from experiments.studies.schedules import FOUR
+from experiments.studies.several import GATES_KEPT, INFERRED, constant_rate, inferred
 from experiments.studies.vision import EIGHT
 
 ROWS = {f"{table.name}.{row.key}" for table in macros() for row in table.rows}

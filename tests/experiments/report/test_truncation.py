@@ -9,7 +9,7 @@ import record_samples as samples
 
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import compare_all
-from experiments.report.truncation import evidence, two_ways
+from experiments.report.alternatives import evidence, two_ways
 from experiments.store.records import Store
 from experiments.studies.manifold import FIFTEEN
 
