@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 
 from experiments.analysis.collect import Problem, Reader
-from experiments.analysis.formats import DASH, Number, parse_format
 from experiments.analysis.reduce import Cell, reduce_cell
-from experiments.analysis.tables import Row, Table
+from experiments.analysis.tables import DASH, Number, Row, Table, parse_format
 
 HEADER = (
     "% Made by scripts/build_paper_data.py from the records of the runs. Do not edit: run the script again.",

@@ -54,7 +54,6 @@ class Collected:
     ``companion_problems`` affect only the numbers that need that companion.
     """
 
-    wanted: int
     runs: tuple[RecordedRun, ...]
     problems: tuple[Problem, ...]
     companion_problems: Mapping[str, tuple[Problem, ...]]
@@ -181,7 +180,7 @@ class Reader:
             return replace(found, runs=tuple(replace(run, phase=name) for run in found.runs))
         runs = tuple(replace(r.companions[name], companions=r.companions) for r in found.runs if name in r.companions)
         problems = (*found.problems, *found.companion_problems[name])
-        return Collected(found.wanted, runs, problems, found.companion_problems)
+        return Collected(runs, problems, found.companion_problems)
 
     def _collect(self, selection: Selection) -> Collected:
         runs: list[RecordedRun] = []
@@ -209,12 +208,8 @@ class Reader:
                     companions[name] = beyond.runs[0]
             runs.append(RecordedRun(seed, run.id, found.record, companions))
         runs, strangers = alike(runs, "data", "engine")
-        return Collected(
-            len(selection.seeds),
-            tuple(runs),
-            tuple(problems + strangers),
-            {name: tuple(found) for name, found in beside.items()},
-        )
+        lacking = {name: tuple(found) for name, found in beside.items()}
+        return Collected(tuple(runs), tuple(problems + strangers), lacking)
 
 
 Phases = Mapping[str, Any]

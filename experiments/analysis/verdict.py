@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.analysis.formats import Format, Number, Slot, Value, half_unit
 from experiments.analysis.reduce import Cell, RunSample
 from experiments.analysis.statistics import (
     NO,
@@ -25,6 +24,7 @@ from experiments.analysis.statistics import (
     median_interval,
     rank_interval,
 )
+from experiments.analysis.tables import Format, Number, Slot, Value, half_unit
 
 LEVEL = 0.05
 

@@ -31,7 +31,7 @@ from experiments.core.source import Source
 from experiments.methods import METHODS
 from experiments.report.alternatives import BEYOND, evidence, judged_words, of_the_paper
 from experiments.report.content import TEXTS, ReportContent, reasons
-from experiments.report.drawing import style, svg
+from experiments.report.drawing import style
 from experiments.store.records import RecordError, read_record
 from experiments.studies import FIGURES, STUDIES
 
@@ -227,7 +227,7 @@ def render(report: ReportContent, reader: Reader) -> str:
     Args:
         reader: the reader that built ``report``.
     """
-    drawn = {n: svg.text(style.draw(FIGURES[n], data)) for n, data in report.figures.items() if not data.empty}
+    drawn = {n: style.svg(style.draw(FIGURES[n], data)) for n, data in report.figures.items() if not data.empty}
     made = _environment(report, autoescape=True)
     made.filters.update(prose=prose, key=key_of, label=row_label)
     made.globals.update(

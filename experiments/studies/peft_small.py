@@ -12,7 +12,7 @@ import numpy as np
 from experiments.analysis.collect import Reader, RecordedRun
 from experiments.analysis.figures import Data, Line, Panel, Point, Spec
 from experiments.analysis.gather import Gathered, gather, points_of
-from experiments.analysis.quantities import NotMeasured, quantity_of
+from experiments.analysis.reduce import NotMeasured, quantity_of
 from experiments.analysis.selection import Selection, base_of, selected_runs
 from experiments.analysis.tables import PM, OwnTable, Row, column, row
 from experiments.core.needs import NOTHING, Needs

@@ -11,12 +11,11 @@ import record_samples as samples
 
 from experiments.analysis.collect import RecordedRun
 from experiments.analysis.compare import Comparison
-from experiments.analysis.formats import DASH
 from experiments.analysis.published import value_of
 from experiments.analysis.reduce import Cell
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.analysis.statistics import NO, PARTIAL, YES
-from experiments.analysis.tables import Table
+from experiments.analysis.tables import DASH, Table
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN, Verdict
 from experiments.config.schema import branch_phase
 from experiments.store.records import Store

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.analysis.formats import half_unit, parse_format, print_number
+from experiments.analysis.tables import half_unit, parse_format, print_number
 from experiments.analysis.terminal import tex_to_text
 
 

@@ -13,7 +13,6 @@ from scipy import stats
 
 from experiments.analysis.collect import Problem, Reader, RecordedRun
 from experiments.analysis.compare import compare_all, totals, verdict_counts
-from experiments.analysis.formats import parse_format
 from experiments.analysis.reduce import Cell
 from experiments.analysis.statistics import (
     NO,
@@ -26,6 +25,7 @@ from experiments.analysis.statistics import (
     median_interval,
     rank_interval,
 )
+from experiments.analysis.tables import parse_format
 from experiments.analysis.verdict import WIDEST, Verdict, judge_cell
 from experiments.store.records import Store
 from experiments.studies import macros
@@ -53,16 +53,6 @@ def verdict(numbers: Sequence[float], source: str, value: dict[str, Any], seeds:
 TEN = tuple(np.random.default_rng(0).normal(6.0, 0.5, size=10))
 
 
-def test_the_interval_of_a_mean_is_welchs() -> None:
-    theirs = np.random.default_rng(1).normal(6.5, 1.5, size=10)
-    low, high = mean_interval(np.array(TEN), float(theirs.std()), 10, 0.05)
-    expected = stats.ttest_ind(TEN, theirs, equal_var=False)
-    # a published mean at an end of the interval has p = 5 %
-    for end in (low, high):
-        assert stats.ttest_ind(TEN, theirs - theirs.mean() + end, equal_var=False).pvalue == pytest.approx(0.05)
-    assert (expected.pvalue > 0.05) == (low <= theirs.mean() <= high)
-
-
 def test_exact_tests_are_scipys() -> None:
     for a, b in ((10, 9), (6, 10), (5, 10), (0, 4)):
         table = [[a, 10 - a], [b, 10 - b]]
@@ -82,14 +72,16 @@ def test_ranks() -> None:
     assert median_interval(np.arange(3.0), 10, 0.05) is None
 
 
-def test_the_interval_of_a_mean_of_two_sizes_pools_the_variance() -> None:
+def test_the_interval_of_a_mean_is_welchs_with_a_pooled_variance() -> None:
     draw = np.random.default_rng(1)
-    mine, theirs = draw.normal(6, 1, 30), draw.normal(6, 1, 10)
-    low, high = mean_interval(mine, float(theirs.std()), 10, 0.05)
-    pooled = np.sqrt(((29 * mine.var(ddof=1) + 9 * theirs.var(ddof=1)) / 38) * (1 / 30 + 1 / 10))
-    freedom = stats.ttest_ind(mine, theirs, equal_var=False).df
-    assert (low + high) / 2 == pytest.approx(mine.mean())
-    assert (high - low) / 2 == pytest.approx(stats.t.ppf(0.975, freedom) * pooled)
+    for n in (30, 10):
+        mine, theirs = draw.normal(6, 1, n), draw.normal(6, 1, 10)
+        low, high = mean_interval(mine, float(theirs.std()), 10, 0.05)
+        pooled = np.sqrt((((n - 1) * mine.var(ddof=1) + 9 * theirs.var(ddof=1)) / (n + 8)) * (1 / n + 1 / 10))
+        welch = stats.ttest_ind(mine, theirs, equal_var=False)
+        assert (low + high) / 2 == pytest.approx(mine.mean())
+        assert (high - low) / 2 == pytest.approx(stats.t.ppf(0.975, welch.df) * pooled)
+    assert (welch.pvalue > 0.05) == (low <= theirs.mean() <= high), "equal sizes: the test itself"
     assert mean_interval(np.ones(30), 0.0, 10, 0.05) == (1, 1)
 
 
@@ -311,6 +303,14 @@ def test_comparison_of_all_cells(tmp_path: Path) -> None:
     assert [item.cell.n for item in stand_ins if item.column.key == "t"] == [3, 3]
     only = compare_all(Reader(store), macros(), task="cora")
     assert {item.row.key for item in only} == {"cora-gcn"}
+    found = totals(items)
+    # t, integer, soft and truncated error of table 4's baseline, of table 7's, and of the standard run, each once
+    assert found.facts.total() == 4 + 3 + 3
+    assert found.facts["agrees"] == found.agreeing_calibrated
+    assert found.placed == 3, "the standard run is in two places"
+    assert found.expected_outside == pytest.approx(3 * 2 / 11)
+    assert found.tests == 4 + 3 + 3, "medians and means can reject; a rank among ten cannot"
+    assert "facts" in str(found)
 
 
 def test_all_our_seeds_judge_and_the_rows_own_are_printed(tmp_path: Path) -> None:
@@ -329,31 +329,10 @@ def test_all_our_seeds_judge_and_the_rows_own_are_printed(tmp_path: Path) -> Non
     assert (single.cell.n, single.verdict.seeds, single.verdict.decisive) == (1, 39, True)
 
 
-def test_facts_are_counted_once(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    for seed in range(10):
-        samples.put(store, BASELINE, seed, {"grown": samples.grown([6.0 + seed % 2], 1e-5, 1e-5)})
-    items = compare_all(Reader(store), macros())
-    found = totals(items)
-    # t, integer, soft and truncated error of table 4's baseline, of table 7's, and of the standard run
-    assert found.facts.total() == 4 + 3 + 3
-    assert found.facts["agrees"] == found.agreeing_calibrated
-    # the standard run is in two places
-    assert found.placed == 3
-    assert found.expected_outside == pytest.approx(3 * 2 / 11)
-    # medians and means of table 4 can reject, and means of table 7; a rank among ten cannot
-    assert found.tests == 4 + 3 + 3
-    assert "facts" in str(found)
-
-
-def test_calibrated_cells_are_those_that_settings_were_chosen_by_and_their_repeats() -> None:
-    marked = {(table.name, row.key) for table in macros() for row in table.rows if row.calibrated}
-    four = {"baseline", "lambda_const", "alpha_const", "no_alpha", "beta4", "beta15"}
-    expected = {(table, key) for table in ("datafourbody", "datafourfullbody") for key in four}
-    expected |= {(table, "ngn") for table in ("datasevenbody", "datasevenfullbody")}
-    expected |= {(table, "mnist-mlp") for table in ("dataeightbody", "dataeightfullbody")}
-    expected |= {(table, "number") for table in ("stdT", "stdSoftMSE", "stdHardMSE")} | {
-        ("decayablationbody", "standard")
-    }
-    assert marked == expected
+def test_rows_of_one_configuration_are_calibrated_alike() -> None:
+    marks: dict[object, set[bool]] = {}
+    for row in (row for table in macros() for row in table.rows if row.runs is not None):
+        marks.setdefault((row.runs.choices, row.runs.overrides, row.runs.about), set()).add(bool(row.calibrated))
+    assert all(len(mark) == 1 for mark in marks.values())
+    assert sum(mark == {True} for mark in marks.values()) == 6 + 1, "table 4 and MNIST"
     assert EIGHT.row("mnist-mlp").calibrated == {"t"}

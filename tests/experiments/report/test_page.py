@@ -16,8 +16,8 @@ from markupsafe import escape
 from page_samples import HOSTILE
 
 from experiments.analysis.collect import Problem, Reader
-from experiments.analysis.formats import DASH
 from experiments.analysis.reduce import Cell
+from experiments.analysis.tables import DASH
 from experiments.core.paths import ROOT
 from experiments.report import pages
 from experiments.report.content import OwnContent, ReportContent, build_content

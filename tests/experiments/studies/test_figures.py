@@ -37,24 +37,6 @@ def legend(figure: Figure) -> list[str]:
     return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
-def test_figure_1_shows_curves_and_norms_of_every_seed(store: Store) -> None:
-    found = samples.figure("figure1", store)
-    assert found.notes[0] == "partial: 3 of 10 seeds (7 not run)"
-    figure = style.draw(FIGURES["figure1"], found)
-    losses, boundary, norms = figure.axes
-    assert losses.get_title() == "Loss\nn = 2 runs"
-    assert norms.get_title() == "Norms of the functions\nn = 3 runs"
-    assert (len(losses.lines), len(boundary.lines)) == (4, 2)
-    assert list(boundary.lines[0].get_ydata()) == pytest.approx(list(samples.curves()["grown.t"][:, 0]))
-    shown = {line.get_label(): line for line in norms.lines}
-    assert list(shown["seed 0"].get_ydata()) == [1.0, 0.5, 0.25]
-    assert set(shown["boundary t of seed 0"].get_xdata()) == {6.0}
-    assert legend(figure) == [
-        "total loss", "task MSE", "boundary t", "seed 0", "each run", "boundary t of seed 0",
-    ]  # fmt: skip
-    assert figure.legends[0].get_title().get_text() == FIGURES["figure1"].title
-
-
 def test_diverged_dirty_and_strange_seeds_are_counted_and_not_drawn(store: Store) -> None:
     samples.put(store, BASELINE, 1, {"grown": samples.diverged()})
     samples.put_grown(store, BASELINE, 2, 6.0, 1e-5, clean=False)
