@@ -7,30 +7,17 @@ docs/log/studies.md once it has an outcome, holds the plan of each with its crit
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
 from experiments.analysis.collect import Alternative, Phases
 from experiments.analysis.selection import Selection
+from experiments.studies import one_d
 from experiments.studies.depth import DEPTH_SEEDS, NINE, TEN
 from experiments.studies.frontier import FIXED_FRONTIER
 from experiments.studies.learners import DECAY, DECAY_STUDY, LEARNERS, SEVEN, SEVEN_FULL
 from experiments.studies.manifold import FIFTEEN, FIFTEEN_FULL
 from experiments.studies.model import Study, selections_of
-from experiments.studies.one_d import (
-    DRAWS,
-    FIFTY_SEEDS,
-    FORMER,
-    INFERRED_SETTING,
-    INIT_SWEEP,
-    INIT_SWEEP_TEN,
-    NUMBERS,
-    SENSITIVITY_STUDY,
-    STARTS,
-    STARTS_OF,
-    start,
-)
 from experiments.studies.prices import CONTINUE_LEARNING, CONTINUED, LAMBDA_SWEEP
 from experiments.studies.schedules import FOUR, FOUR_FULL, SCHEDULES
 from experiments.studies.suspects import L0_LIMIT
@@ -48,14 +35,17 @@ def _calibration() -> list[Selection]:
     return runs
 
 
+def _all(*studies: Study) -> list[Selection]:
+    return [runs for study in studies for runs in study.make()]
+
+
 def _former() -> list[Selection]:
-    studies = (LAMBDA_SWEEP, CONTINUE_LEARNING, FIXED_FRONTIER, DECAY_STUDY, SENSITIVITY_STUDY, INIT_SWEEP_TEN)
-    ten_seeds = selections_of(FOUR)
-    runs = [*FIFTY_SEEDS.make(), *ten_seeds, *(selection for study in studies for selection in study.make())]
+    more = LAMBDA_SWEEP, CONTINUE_LEARNING, FIXED_FRONTIER, DECAY_STUDY, one_d.SENSITIVITY_STUDY, one_d.INIT_SWEEP_TEN
+    runs = [*_all(one_d.FIFTY_SEEDS), *selections_of(FOUR), *_all(*more)]
     # the other learners have their own boundary rates, each with its source
-    draw = {"task.draw": FORMER["task.draw"]}
+    draw = {"task.draw": one_d.FORMER["task.draw"]}
     others = [selection.with_overrides(draw) for key, selection in SEVEN.runs.items() if key != "ngn"]
-    return [*(replace(each, overrides=()).with_overrides(FORMER | dict(each.overrides)) for each in runs), *others]
+    return [*(each.with_overrides(one_d.FORMER | dict(each.overrides)) for each in runs), *others]
 
 
 CALIBRATION = Study(
@@ -66,27 +56,22 @@ FORMER_STUDY = Study(
     "former", "figures 1 to 7, tables 4 and 7, under the setting in use before the calibration", _former, rank=112
 )
 
-IN_ORDER = (
-    FIFTY_SEEDS,
-    SCHEDULES,
-    DECAY_STUDY,
-    LEARNERS,
-    FIXED_FRONTIER,
-    LAMBDA_SWEEP,
-    CONTINUE_LEARNING,
-    SENSITIVITY_STUDY,
-    INIT_SWEEP,
-)
-"""The studies of the 1D regression, in the order in which they are run."""
 ONE_D = Study(
-    "one_d", "every study of the 1D regression, in order", lambda: [s for one in IN_ORDER for s in one.make()], rank=114
+    "one_d",
+    "every study of the 1D regression, in order",
+    lambda: [
+        *_all(one_d.FIFTY_SEEDS, SCHEDULES, DECAY_STUDY, LEARNERS, FIXED_FRONTIER, LAMBDA_SWEEP, CONTINUE_LEARNING),
+        *_all(one_d.SENSITIVITY_STUDY, one_d.INIT_SWEEP),
+    ],
+    rank=114,
 )
 
 TABLES = Study(
     "tables",
     "every run that a table names today, and the fixed models that belong to them; not of Llama-3-8B or Pythia",
     lambda: selections_of(
-        *(*NUMBERS, FOUR, FOUR_FULL, SEVEN, SEVEN_FULL, DECAY), *(EIGHT, EIGHT_FULL, NINE, TEN, FIFTEEN, FIFTEEN_FULL)
+        *(*one_d.NUMBERS, FOUR, FOUR_FULL, SEVEN, SEVEN_FULL, DECAY),
+        *(EIGHT, EIGHT_FULL, NINE, TEN, FIFTEEN, FIFTEEN_FULL),
     ),
     rank=401,
     curves=3,
@@ -127,26 +112,25 @@ def inferred(selection: Selection) -> Selection:
         return selection
     own = dict(selection.overrides)
     delayed = dict(selection.choices).get("schedule", "paper") not in ("alpha_const", "no_alpha")
-    changed: dict[str, Any] = dict(FORMER)
+    changed: dict[str, Any] = dict(one_d.FORMER)
     if _method(selection) in _LEARNERS:
-        changed = {"task.draw": FORMER["task.draw"]}
+        changed = {"task.draw": one_d.FORMER["task.draw"]}
     elif delayed and _method(selection) != "fixed" and own.get("method.boundary", True):
-        changed = dict(INFERRED_SETTING)
-    return replace(selection, overrides=()).with_overrides(changed | own)
+        changed = dict(one_d.INFERRED_SETTING)
+    return selection.with_overrides(changed | own)
 
 
 def _inferred() -> list[Selection]:
     # by importance: seeds and draws not used for choices, table 4, figures 2, 3 and 6, learned decay, figure 5
-    draws = list(DRAWS.runs.values())
     grown = [runs for runs in FIXED_FRONTIER.make() if _method(runs) == "ngn"]
     learned = [runs for runs in DECAY_STUDY.make() if dict(runs.overrides).get("method.boundary", True)]
-    rest = [*selections_of(FOUR), *LAMBDA_SWEEP.make(), *grown, CONTINUED, *learned]
-    starts = [start(panel, t, _TEN_SEEDS) for panel in STARTS_OF for t in STARTS]
+    runs = [*_all(one_d.FIFTY_SEEDS), *selections_of(one_d.DRAWS, FOUR), *_all(LAMBDA_SWEEP), *grown, CONTINUED]
+    runs += [*learned, *_all(one_d.INIT_SWEEP_TEN)]
     # claims on figure 5 need half of fifty seeds at the highest start
-    highest = [start(panel, STARTS[-1], range(10, 25)) for panel in STARTS_OF]
+    runs += [one_d.start(panel, one_d.STARTS[-1], range(10, 25)) for panel in one_d.STARTS_OF]
     # runs that the setting shares with the one in use before the calibration
-    shared = [*FIXED_FRONTIER.make(), *DECAY_STUDY.make(), *(SEVEN.runs[key] for key in _LEARNERS)]
-    return [inferred(runs) for runs in (*FIFTY_SEEDS.make(), *draws, *rest, *starts, *highest, *shared)]
+    runs += [*_all(FIXED_FRONTIER, DECAY_STUDY), *(SEVEN.runs[key] for key in _LEARNERS)]
+    return [*map(inferred, runs)]
 
 
 def random_nodes(selection: Selection) -> Selection:
@@ -191,7 +175,9 @@ INFERRED = Study(
         "Rows with a constant α, without α or without a boundary change in rate and draw only; the other learners of "
         "figure 7 in the draw only. The setting was found by looking at table 4.",
         inferred,
-        found_by=frozenset(f"{table.name}.{row.key}" for table in (*NUMBERS, FOUR, FOUR_FULL) for row in table.rows),
+        found_by=frozenset(
+            f"{table.name}.{row.key}" for table in (*one_d.NUMBERS, FOUR, FOUR_FULL) for row in table.rows
+        ),
         test=frozenset(
             (
                 "datasevenbody.ngn",
@@ -256,7 +242,7 @@ LEARNERS_CONSTANT = Study(
 GATES_KEPT = Study(
     "gates_kept",
     "tables 4, 9, 10 and 15 with the gates of the kept components left soft at truncation; no training of its own",
-    lambda: [*selections_of(FIFTEEN), *DEPTH_SEEDS.make(), *selections_of(FOUR), *FIFTY_SEEDS.make()],
+    lambda: [*selections_of(FIFTEEN), *DEPTH_SEEDS.make(), *selections_of(FOUR), *one_d.FIFTY_SEEDS.make()],
     rank=209,
     alternative=Alternative(
         "Soft gates kept at truncation",

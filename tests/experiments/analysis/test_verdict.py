@@ -11,20 +11,11 @@ import pytest
 import record_samples as samples
 from scipy import stats
 
+from experiments.analysis import statistics
 from experiments.analysis.collect import Problem, Reader, RecordedRun
 from experiments.analysis.compare import compare_all, totals, verdict_counts
 from experiments.analysis.reduce import Cell
-from experiments.analysis.statistics import (
-    NO,
-    PARTIAL,
-    YES,
-    Array,
-    count_interval,
-    exact_test,
-    mean_interval,
-    median_interval,
-    rank_interval,
-)
+from experiments.analysis.statistics import NO, PARTIAL, YES, Array
 from experiments.analysis.tables import parse_format
 from experiments.analysis.verdict import WIDEST, Verdict, judge_cell
 from experiments.store.records import Store
@@ -56,33 +47,33 @@ TEN = tuple(np.random.default_rng(0).normal(6.0, 0.5, size=10))
 def test_exact_tests_are_scipys() -> None:
     for a, b in ((10, 9), (6, 10), (5, 10), (0, 4)):
         table = [[a, 10 - a], [b, 10 - b]]
-        assert exact_test(*table) == pytest.approx(stats.fisher_exact(table).pvalue)
-    assert exact_test((0, 0, 10), (5, 4, 1)) == pytest.approx(1.3e-4, rel=0.1)
-    assert exact_test((10, 0, 0), (10, 0, 0)) == 1
-    assert count_interval(10, 10, 10, 0.05) == (6, 10)
-    assert count_interval(10, 10, 10, 0.01) == (4, 10)
+        assert statistics.exact_test(*table) == pytest.approx(stats.fisher_exact(table).pvalue)
+    assert statistics.exact_test((0, 0, 10), (5, 4, 1)) == pytest.approx(1.3e-4, rel=0.1)
+    assert statistics.exact_test((10, 0, 0), (10, 0, 0)) == 1
+    assert statistics.count_interval(10, 10, 10, 0.05) == (6, 10)
+    assert statistics.count_interval(10, 10, 10, 0.01) == (4, 10)
 
 
 def test_ranks() -> None:
-    assert rank_interval(np.arange(10.0), 0.05) == (0, 9, False)
-    assert rank_interval(np.arange(39.0), 0.05) == (0, 38, True)
-    assert rank_interval(np.arange(99.0), 0.05) == (1, 97, True)
-    assert median_interval(np.arange(10.0), 10, 0.05) == (0, 9)
-    assert median_interval(np.arange(50.0), 50, 0.05) == (14, 35)
-    assert median_interval(np.arange(3.0), 10, 0.05) is None
+    assert statistics.rank_interval(np.arange(10.0), 0.05) == (0, 9, False)
+    assert statistics.rank_interval(np.arange(39.0), 0.05) == (0, 38, True)
+    assert statistics.rank_interval(np.arange(99.0), 0.05) == (1, 97, True)
+    assert statistics.median_interval(np.arange(10.0), 10, 0.05) == (0, 9)
+    assert statistics.median_interval(np.arange(50.0), 50, 0.05) == (14, 35)
+    assert statistics.median_interval(np.arange(3.0), 10, 0.05) is None
 
 
 def test_the_interval_of_a_mean_is_welchs_with_a_pooled_variance() -> None:
     draw = np.random.default_rng(1)
     for n in (30, 10):
         mine, theirs = draw.normal(6, 1, n), draw.normal(6, 1, 10)
-        low, high = mean_interval(mine, float(theirs.std()), 10, 0.05)
+        low, high = statistics.mean_interval(mine, float(theirs.std()), 10, 0.05)
         pooled = np.sqrt((((n - 1) * mine.var(ddof=1) + 9 * theirs.var(ddof=1)) / (n + 8)) * (1 / n + 1 / 10))
         welch = stats.ttest_ind(mine, theirs, equal_var=False)
         assert (low + high) / 2 == pytest.approx(mine.mean())
         assert (high - low) / 2 == pytest.approx(stats.t.ppf(0.975, welch.df) * pooled)
     assert (welch.pvalue > 0.05) == (low <= theirs.mean() <= high), "equal sizes: the test itself"
-    assert mean_interval(np.ones(30), 0.0, 10, 0.05) == (1, 1)
+    assert statistics.mean_interval(np.ones(30), 0.0, 10, 0.05) == (1, 1)
 
 
 TRIALS = 1000
@@ -162,12 +153,15 @@ def test_false_rates_of_rates_and_outcomes(rate: float, mine: int, theirs: int) 
     of_mine, of_theirs = (stats.binom.pmf(np.arange(n + 1), n, rate) for n in (mine, theirs))
     rejected = 0.0
     for count, weight in enumerate(of_mine):
-        low, high = count_interval(count, mine, theirs, 0.05)
+        low, high = statistics.count_interval(count, mine, theirs, 0.05)
         rejected += weight * (of_theirs[:low].sum() + of_theirs[high + 1 :].sum())
     assert rejected <= 0.05
     draw = np.random.default_rng(2)
     pairs = zip(*(draw.multinomial(n, [rate, 0.7 * (1 - rate), 0.3 * (1 - rate)], 150) for n in (10, 10)), strict=True)
-    assert np.mean([exact_test(list(map(int, a)), list(map(int, b))) <= 0.05 for a, b in pairs]) <= 0.05 + 3 * 0.018
+    assert (
+        np.mean([statistics.exact_test(list(map(int, a)), list(map(int, b))) <= 0.05 for a, b in pairs])
+        <= 0.05 + 3 * 0.018
+    )
 
 
 def test_three_words() -> None:
@@ -207,7 +201,7 @@ def test_a_printed_number_stands_for_all_that_round_to_it() -> None:
 
 def test_rounding_alone_is_no_agreement() -> None:
     # the interval ends 0.003 above the printed number, and half a unit of its last digit reaches further
-    low, _ = mean_interval(np.array(TEN), 0.5 + 0.005, 10, 0.05)
+    low, _ = statistics.mean_interval(np.array(TEN), 0.5 + 0.005, 10, 0.05)
     printed = round(low - 0.003, 3)
     form = parse_format(r"<mean:.2f>\,$\pm$\,<sd:.2f>")
     (part,) = judge_cell(ours(TEN), (form, {"mean": printed, "sd": 0.5}), "t", 10).parts
