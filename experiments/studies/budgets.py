@@ -75,12 +75,10 @@ BUDGETS = OwnTable(
         column("truncated", "score", "grown.truncated.mse", MEDIAN_MSE),
     ),
     tuple(_budgets()),
-    text=(
-        "Sizes follow a limit that reaches the budget at 40 % of training. Where there are two, they part only on "
-        "evidence. The deployed model has at most the parameters of a fixed model of the count named. The row below "
-        "each is that fixed model. Mean count and parameters, median score. Under a budget, CIFAR-10 and TinyStories "
-        "ran on a GPU; all other rows ran on a CPU."
-    ),
+    text="Sizes follow a limit that reaches the budget at 40 % of training. Where there are two, they part only on "
+    "evidence. The deployed model has at most the parameters of a fixed model of the count named. The row below each "
+    "is that fixed model. Mean count and parameters, median score. Under a budget, CIFAR-10 and TinyStories ran on a "
+    "GPU; all other rows ran on a CPU.",
     rank=14,
 )
 

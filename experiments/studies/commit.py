@@ -75,17 +75,14 @@ COMMITTED = OwnTable(
         for key, label, runs, score, form, seeds in _rows()
         for suffix, more, change in (("", "", {}), ("_commit", ", committed", COMMIT | GROWN))
     ),
-    text=(
-        "At 90 % of training every boundary is rounded to its nearest integer and gates become 0 or 1. From then "
-        "on the truncated model is trained, so truncation only adds rounding errors. Each row follows the same row "
-        "without a commit; t is the mean over the boundaries of a run. Errors, bits per character and nats per "
-        "answer token are medians, and lower is better; for accuracies in % higher is better. L0, AWNN and a decay "
-        "learned without a boundary have nothing to round. Adapted and pruned models are rows on SmolLM2; the "
-        "pruned one is in its own table."
-    ),
+    text="At 90 % of training every boundary is rounded to its nearest integer and gates become 0 or 1. From then on "
+    "the truncated model is trained, so truncation only adds rounding errors. Each row follows the same row without a "
+    "commit; t is the mean over the boundaries of a run. Errors, bits per character and nats per answer token are "
+    "medians, and lower is better; for accuracies in % higher is better. L0, AWNN and a decay learned without a "
+    "boundary have nothing to round. Adapted and pruned models are rows on SmolLM2; the pruned one is in its own "
+    "table.",
     rank=12,
 )
-"""The rows of the paper without and with a commit. After a commit the soft model is the truncated one."""
 
 
 def _tied() -> Iterator[Row]:
@@ -106,10 +103,8 @@ TIED = OwnTable(
     "Snapping strength of at least κλ",
     _COLUMNS,
     tuple(_tied()),
-    text=(
-        "The penalty has minima near integers only if the price is below pi times the snapping strength. Here the "
-        "strength is at least kappa times the current price; kappa = 0 is the paper's setting. Medians of errors."
-    ),
+    text="The penalty has minima near integers only if the price is below pi times the snapping strength. Here the "
+    "strength is at least kappa times the current price; kappa = 0 is the paper's setting. Medians of errors.",
     rank=13,
 )
 

@@ -16,7 +16,7 @@ from experiments.analysis.statistics import Array
 from experiments.analysis.tables import MEAN_MSE, MEAN_T, Row, StandIn, Table, column, mean_sd, row
 from experiments.analysis.verdict import DISAGREES
 from experiments.studies.frontier import by_count
-from experiments.studies.model import Study, selections_of
+from experiments.studies.model import Study, selections_of, study_of
 from experiments.studies.one_d import BASELINE, CHOSEN_BY, STANDARD
 
 
@@ -57,12 +57,7 @@ def _table(name: str, statistics: str, t: str, mse: str) -> Table:
 SEVEN = _table("datasevenbody", "means", "<mean:.2f>", "<mean:.2e>")
 SEVEN_FULL = _table("datasevenfullbody", "mean ± sd", MEAN_T, MEAN_MSE)
 
-LEARNERS = Study(
-    "learners",
-    "figure 7: four capacity learners, fifty seeds, and fixed models",
-    lambda: selections_of(SEVEN),
-    rank=108,
-)
+LEARNERS = study_of(SEVEN, "figure 7: four capacity learners, fifty seeds, and fixed models", 108, name="learners")
 
 METHODS = {"ngn": "NGN", "awnn": "AWNN (block adaptation)", "l0": "L₀ (hard concrete)", "ste": "STE (straight-through)"}
 """Key of a row of table 7 → name of its series."""

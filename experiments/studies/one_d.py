@@ -49,13 +49,10 @@ DRAWS = OwnTable(
         row(f"draw{draw}", f"draw {draw}", seeds=10, runs=BASELINE.with_overrides({"task.draw": draw}))
         for draw in range(5)
     ),
-    text=(
-        "All seeds of a study share one draw of the inputs. The paper does not say which; ours is draw 1. Sizes are "
-        "mean and standard deviation over ten seeds, errors are medians."
-    ),
+    text="All seeds of a study share one draw of the inputs. The paper does not say which; ours is draw 1. Sizes are "
+    "mean and standard deviation over ten seeds, errors are medians.",
     rank=4,
 )
-"""How much the learned size depends on which inputs are drawn."""
 
 
 def _changed(key: str, label: str, overrides: Mapping[str, Any] | None = None) -> Row:
@@ -82,15 +79,12 @@ SENSITIVITY = OwnTable(
         _changed("even", "evenly spaced points", {"task.layout": "even"}),
         *(_changed(f"draw{draw}", f"uniform points, draw {draw}", {"task.draw": draw}) for draw in (0, 2, 3, 4)),
     ),
-    text=(
-        "The paper leaves several settings of the 1D study open. Each row changes one of them against the "
-        "baseline: t as mean and standard deviation over seeds, the share of boundaries within 0.01 of an integer, "
-        "and medians of the mean squared error. A reproduction depends on the settings whose learned size differs "
-        "by more than its standard deviation."
-    ),
+    text="The paper leaves several settings of the 1D study open. Each row changes one of them against the baseline: "
+    "t as mean and standard deviation over seeds, the share of boundaries within 0.01 of an integer, and medians of "
+    "the mean squared error. A reproduction depends on the settings whose learned size differs by more than its "
+    "standard deviation.",
     rank=1,
 )
-"""The 1D baseline, and how it changes with each setting that the paper leaves open."""
 FIFTY = range(50)
 FIFTY_SEEDS = Study(
     "baseline",

@@ -12,6 +12,7 @@ from typing import Any
 
 from experiments.analysis.collect import Alternative, Phases
 from experiments.analysis.selection import Selection
+from experiments.analysis.tables import Table
 from experiments.studies import one_d
 from experiments.studies.depth import DEPTH_SEEDS, NINE, TEN
 from experiments.studies.frontier import FIXED_FRONTIER
@@ -94,12 +95,13 @@ _CORA = frozenset(("dataeightbody.cora-gcn", "dataeightfullbody.cora-gcn"))
 _NORMALISED = frozenset(("decayablationbody.normalized",))
 
 
+def _rows(*tables: Table) -> frozenset[str]:
+    """The names ``macro.row`` of all rows."""
+    return frozenset(f"{table.name}.{row.key}" for table in tables for row in table.rows)
+
+
 def _method(selection: Selection) -> str:
     return dict(selection.choices).get("method", "ngn")
-
-
-def _is_one_d(selection: Selection) -> bool:
-    return dict(selection.choices)["task"] == "regression1d"
 
 
 def inferred(selection: Selection) -> Selection:
@@ -108,7 +110,7 @@ def inferred(selection: Selection) -> Selection:
     Runs with a constant alpha or none, and runs without a boundary, change in rate and draw only; the other learners
     of figure 7 in the draw only. Overrides of the selection itself stay.
     """
-    if not _is_one_d(selection):
+    if dict(selection.choices)["task"] != "regression1d":
         return selection
     own = dict(selection.overrides)
     delayed = dict(selection.choices).get("schedule", "paper") not in ("alpha_const", "no_alpha")
@@ -148,7 +150,7 @@ def from_one(selection: Selection) -> Selection:
 
 def constant_rate(selection: Selection) -> Selection:
     """Select the runs of figure 7's other learners with a constant body rate, and L0 without its limit on log a."""
-    if not _is_one_d(selection) or _method(selection) not in _LEARNERS:
+    if dict(selection.choices)["task"] != "regression1d" or _method(selection) not in _LEARNERS:
         return selection
     limit = {"method.limit": L0_LIMIT} if _method(selection) == "l0" else {}
     return selection.with_overrides({"train.lr_shape.kind": "constant", **limit})
@@ -175,17 +177,9 @@ INFERRED = Study(
         "Rows with a constant α, without α or without a boundary change in rate and draw only; the other learners of "
         "figure 7 in the draw only. The setting was found by looking at table 4.",
         inferred,
-        found_by=frozenset(
-            f"{table.name}.{row.key}" for table in (*one_d.NUMBERS, FOUR, FOUR_FULL) for row in table.rows
-        ),
-        test=frozenset(
-            (
-                "datasevenbody.ngn",
-                "datasevenfullbody.ngn",
-                *(f"decayablationbody.{key}" for key in DECAY.runs if key != "standard"),
-                *(f"figure {number}" for number in (2, 3, 5, 6)),
-            )
-        ),
+        found_by=_rows(*one_d.NUMBERS, FOUR, FOUR_FULL),
+        test=_rows(DECAY) - {"decayablationbody.standard"}
+        | {"datasevenbody.ngn", "datasevenfullbody.ngn", "figure 2", "figure 3", "figure 5", "figure 6"},
     ),
 )
 
@@ -254,10 +248,6 @@ GATES_KEPT = Study(
         found_by=frozenset(
             ("datafifteenbody.1", "datafifteenfullbody.1", "dataninebody.dec-const", "dataninebody.dec-inc")
         ),
-        test=frozenset(
-            f"{table.name}.{row.key}"
-            for table in (FOUR, FOUR_FULL, NINE, TEN, FIFTEEN, FIFTEEN_FULL)
-            for row in table.rows
-        ),
+        test=_rows(FOUR, FOUR_FULL, NINE, TEN, FIFTEEN, FIFTEEN_FULL),
     ),
 )
