@@ -69,10 +69,7 @@ def from_cells(macros: Sequence[Table], cells: dict[str, Cell], reader: Reader) 
         printed = [cell for name, cell in cells.items() if cell.complete and name.startswith(f"{table.name}.")]
         return reader.data_notes(run_id for cell in printed for run_id in cell.run_ids)
 
-    def printed(table: Table, row: Row, column: str) -> str:
-        return cells[f"{table.name}.{row.key}.{column}"].printed
-
-    return tex(macros, printed, HEADER, notes)
+    return tex(macros, lambda table, row, column: cells[f"{table.name}.{row.key}.{column}"].printed, HEADER, notes)
 
 
 def problems_of(cells: dict[str, Cell]) -> list[tuple[Problem, list[str]]]:

@@ -162,9 +162,8 @@ class Exact:
 
     def judge(self, agree: float, disagree: float) -> Finding:
         """Return how many runs break it; there is nothing to estimate."""
-        word = DISAGREES if self.breaking else AGREES
-        broken = self.breaking
-        return Finding(self.what, broken, broken, broken, "0", "every run", word, not broken, ".0f")
+        n, word = self.breaking, DISAGREES if self.breaking else AGREES
+        return Finding(self.what, n, n, n, "0", "every run", word, not n, ".0f")
 
 
 Part = Estimate | Published | Tally | Exact

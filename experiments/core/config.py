@@ -201,21 +201,10 @@ class Method(Closed):
 
 Quantity = Count | Annotated[str, Field(pattern=r"^\d+(\.\d+)?%$")]
 """A number, or a share of the whole such as ``50%``."""
-
-
 PLAIN = (
-    "schedule",
-    "gate.K",
-    "gate.K_max",
-    "gate.delta",
-    "gate.t0",
-    "train.lr_boundary",
-    "train.lr_boundary_shape",
-    "train.clip_scope",
-    "phases",
-    "continue_with",
-    "limit",
-)
+    "schedule", "gate.K", "gate.K_max", "gate.delta", "gate.t0", "train.lr_boundary", "train.lr_boundary_shape",
+    "train.clip_scope", "phases", "continue_with", "limit",
+)  # fmt: skip
 """Settings that a plain model does not use: it has no boundary and only one phase."""
 
 

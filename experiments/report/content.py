@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -37,14 +37,9 @@ DISAGREEMENTS: dict[str, Any] = yaml.safe_load((_HERE / "disagreements.yaml").re
 """What disagrees with the paper, and why; ``claims`` are the reasons for statements."""
 
 
-@dataclass(frozen=True)
-class Settings:
-    """The settings of a task and gate under ``method=ngn schedule=paper``.
-
-    Attributes:
-        values: every key that a run's identity holds, as YAML.
-        files: what they are merged from. A later file counts.
-    """
+class Settings(NamedTuple):
+    """The settings of a task and gate under ``method=ngn schedule=paper``: every key that a run's identity holds, as
+    YAML, and the files that they are merged from. A later file counts."""
 
     task: str
     gate: str
@@ -52,19 +47,15 @@ class Settings:
     files: tuple[Path, ...]
 
 
-def settings_of(selections: Iterable[Selection]) -> tuple[Settings, ...]:
-    """Return the settings of each task and gate, in order of appearance."""
+def settings_of(selections: Iterable[Selection]) -> Iterator[Settings]:
+    """Yield the settings of each task and gate, in order of appearance."""
     configs = (selection.config(selection.seeds[0]) for selection in selections)
-    pairs = dict.fromkeys((config.task.name, config.gate.component) for config in configs)
-    return tuple(_settings(task, gate) for task, gate in pairs)
-
-
-def _settings(task: str, gate: str) -> Settings:
-    config = Selection.of({"task": task, "gate": gate, "method": "ngn", "schedule": "paper"}).config(0)
-    model = "none" if config.model is None else config.model.name
-    choices = {"task": task, "gate": gate, "model": model, "setting": f"{task}-{gate}", "method": "ngn"}
-    files = folders()[0] / "config.yaml", *(options(group)[choice] for group, choice in choices.items())
-    return Settings(task, gate, yaml.safe_dump(identity_keys(config), allow_unicode=True), files)
+    for task, gate in dict.fromkeys((config.task.name, config.gate.component) for config in configs):
+        config = Selection.of({"task": task, "gate": gate, "method": "ngn", "schedule": "paper"}).config(0)
+        model = "none" if config.model is None else config.model.name
+        choices = {"task": task, "gate": gate, "model": model, "setting": f"{task}-{gate}", "method": "ngn"}
+        files = folders()[0] / "config.yaml", *(options(group)[choice] for group, choice in choices.items())
+        yield Settings(task, gate, yaml.safe_dump(identity_keys(config), allow_unicode=True), files)
 
 
 @dataclass(frozen=True)
@@ -186,12 +177,6 @@ def _origin(records: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     }
 
 
-def _kernel_notes(reader: Reader, items: Sequence[Comparison]) -> dict[str, str]:
-    rows = {f"{item.table.name}.{item.row.key}": item.row.runs for item in items}
-    noted = {name: reader.kernel_note(runs) for name, runs in rows.items() if runs is not None}
-    return {name: note for name, note in noted.items() if note}
-
-
 def build_content(reader: Reader) -> ReportContent:
     """Read the records, reduce them to cells, compare these with the published values, and judge the claims."""
     items = compare_all(reader, macros())
@@ -207,11 +192,12 @@ def build_content(reader: Reader) -> ReportContent:
     figures = {name: FIGURES[name].data(reader) for section in sections for name in section["figures"]}
     compute = costs(reader, {name: STUDIES[name].make() for name in studied})
     used = {name: run.record for name, run in reader.seen.items() if isinstance(run, RecordedRun)}
+    rows = {f"{item.table.name}.{item.row.key}": item.row.runs for item in items}
     return ReportContent(
         sections=sections,
         truncation=truncation,
         own=own,
-        settings=settings_of(selection for selections in studied.values() for selection in selections),
+        settings=tuple(settings_of(chain(*studied.values()))),
         licences=LICENCES,
         claims=claims,
         alternatives=beside,
@@ -222,7 +208,7 @@ def build_content(reader: Reader) -> ReportContent:
         origin=_origin([*used.values()]),
         used=tuple(used),
         data_notes=reader.data_notes,
-        kernel_notes=_kernel_notes(reader, items),
+        kernel_notes={name: note for name, runs in rows.items() if runs and (note := reader.kernel_note(runs))},
     )
 
 

@@ -124,14 +124,7 @@ def make(reader: Reader) -> Data:
 
 
 SPEC = Spec(
-    "depth_layers",
-    "Learned depth (twist): what each layer keeps",
-    PANELS,
-    make,
-    3.0,
-    len(PANELS),
-    section="depth",
-    rank=14,
+    "depth_layers", "Learned depth (twist): what each layer keeps", PANELS, make, 3.0, len(PANELS), "depth", rank=14
 )
 
 claim = Claims(1000)

@@ -58,14 +58,7 @@ def make(reader: Reader) -> Data:
 
 
 SPEC = Spec(
-    "manifold_courses",
-    "Intrinsic dimension D: the boundary over training",
-    PANELS,
-    make,
-    2.7,
-    len(PANELS),
-    section="manifold",
-    rank=13,
+    "manifold_courses", "Intrinsic dimension D: the boundary over training", PANELS, make, 2.7, 5, "manifold", rank=13
 )
 
 claim = Claims(700)

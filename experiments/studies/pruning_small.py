@@ -101,20 +101,12 @@ PRUNING_SMALL = Study(
     "pruning_smollm2", "tables 13 and 14: pruning of SmolLM2-135M, beside five rivals", _pruned, rank=505, curves=1
 )
 
-PRUNING_PYTHIA = Study(
-    "pruning_pythia",
-    "table 13: pruning of Pythia-410M",
-    _pruned_pythia,
-    rank=506,
-    needs=Needs(gpus=1, gpu_gb=16, memory_gb=16, hours=24),
-)
-
-PRUNING_LLAMA = Study(
-    "pruning_llama3",
-    "table 14: pruning of Llama-3-8B",
-    lambda: [pruning.LLAMA_PRUNED],
-    rank=507,
-    needs=Needs(gpus=1, gpu_gb=80, memory_gb=64, hours=24),
+PRUNING_PYTHIA, PRUNING_LLAMA = (
+    Study(name, title, make, rank=rank, needs=Needs(gpus=1, gpu_gb=gpu_gb, memory_gb=memory_gb, hours=24))
+    for rank, name, title, make, gpu_gb, memory_gb in (
+        (506, "pruning_pythia", "table 13: pruning of Pythia-410M", _pruned_pythia, 16, 16),
+        (507, "pruning_llama3", "table 14: pruning of Llama-3-8B", lambda: [pruning.LLAMA_PRUNED], 80, 64),
+    )
 )
 
 _SERIES = tuple(f"{target}, {backbone}" for target in pruning.TARGETS.values() for backbone in pruning.BACKBONES)
@@ -156,13 +148,6 @@ def _make(reader: Reader) -> Data:
 
 
 SPEC = Spec(
-    "figure13",
-    "Pruning frontier: SmolLM2-135M, budget=cpu, one epoch",
-    PANELS,
-    _make,
-    3.4,
-    3,
-    section="pruning",
-    rank=7,
+    "figure13", "Pruning frontier: SmolLM2-135M, budget=cpu, one epoch", PANELS, _make, 3.4, 3, "pruning", rank=7
 )
 """The paper's is of Pythia-410M."""
