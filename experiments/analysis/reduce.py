@@ -253,18 +253,13 @@ def sample(collected: Collected, quantities: Iterable[str], several: Collection[
     return RunSample(tuple(used), numbers, tuple(dict.fromkeys(problems)))
 
 
-def apply_slot(slot: Slot, samples: Array) -> Number | list[Number]:
-    """Compute a slot's statistic over ``samples`` [gates, seeds]: one number, or a list with one per gate.
-
-    Raises:
-        ValueError: if the slot takes one number but there are several gates.
-    """
+def _applied(slot: Slot, samples: Array) -> Number | list[Number]:
+    """Compute a slot's statistic over ``samples`` [gates, seeds]: one number, or a list with one per gate."""
     numbers: list[Number] = [float(number) for number in np.atleast_1d(statistic(slot.statistic, samples))]
     if slot.separator is not None:
         return numbers
-    if len(numbers) != 1:
-        raise ValueError(f"slot {slot.name} takes one number, but the runs have {len(numbers)} gates")
-    return numbers[0]
+    (one,) = numbers  # a run with several gates was no part of the sample
+    return one
 
 
 def reduce_cell(reader: Reader, table: Table, row: Row, column: str, selection: Selection | None = None) -> Cell:
@@ -281,7 +276,7 @@ def reduce_cell(reader: Reader, table: Table, row: Row, column: str, selection: 
     of = {slot: slot.quantity(table.quantity(row, column)) for slot in form.slots}
     single = {quantity for slot, quantity in of.items() if slot.separator is None}
     found = sample(reader.collect(runs), of.values(), set(of.values()) - single)
-    value = {slot.name: apply_slot(slot, found.numbers[quantity]) for slot, quantity in of.items()} if found.n else None
+    value = {slot.name: _applied(slot, found.numbers[quantity]) for slot, quantity in of.items()} if found.n else None
     text = DASH if value is None else form.render(value)
     return Cell(found.runs, found.numbers, found.problems, value, text, len(runs.seeds))
 

@@ -193,12 +193,11 @@ def row_label(item: Comparison) -> str:
 
 def all_behind(items: Iterable[Comparison], reader: Reader) -> str:
     """Return the runs and the arithmetic behind the cells of one row, as ``--explain`` prints them; empty without."""
-    parts = []
-    for item in items:
-        if item.cell.run_ids:
-            of_cell = behind(reader, item.table, item.row, item.column.key, item.cell)
-            parts.append("\n".join([item.column.title, *of_cell]))
-    return "\n\n".join(parts)
+    return "\n\n".join(
+        "\n".join([item.column.title, *behind(reader, item.table, item.row, item.column.key, item.cell)])
+        for item in items
+        if item.cell.run_ids
+    )
 
 
 def row_groups(table: Table, items: Sequence[Comparison]) -> Iterator[tuple[str, str, list[Comparison]]]:
