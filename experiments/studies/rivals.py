@@ -240,12 +240,8 @@ def tables(found: pd.DataFrame, scale: str) -> str:
         cells = dict(list(these.set_index("seed").groupby(["share", "method"])))
         ours = [own for own in OWN if own in set(these.method)]
         better = "".join(f" {own} better by |" for own in ours)
-        lines = [
-            _row(work, cells, method, share, ours)
-            for share in (100, *SHARES)
-            for method in METHODS
-            if (share, method) in cells
-        ]
+        there = (at for at in itertools.product((100, *SHARES), METHODS) if at in cells)
+        lines = [_row(work, cells, method, share, ours) for share, method in there]
         parts.append(
             f"{work.title}, **{work.scale}** budget: {budget} of {these.batch_size.iloc[0]} per method,\n"
             f"{fill(f'{work.held:,} {work.samples} scored, {_processors(these)}', 120)}\n\n"
@@ -280,26 +276,18 @@ def _row(
         said = verdict(apart, work.small)
         return mean(apart, "+" + digits) + (f", {said}" if said else "")
 
-    texts = [
-        f"{share} %",
-        method,
-        mean(these.part, ".1f", spread=False),
-        mean(these.score, digits),
-        *map(better, ours),
-        ", ".join(mean(these[of], ".2f", spread=False) for of in LATENCIES),
-        mean(these.seconds, ".0f", spread=False),
-        mean(these.peak, ".0f", spread=False),
-        str(len(these)),
-    ]
-    return f"| {' | '.join(texts)} |"
+    part, seconds, peak = (
+        mean(these[of], text, spread=False) for of, text in (("part", ".1f"), ("seconds", ".0f"), ("peak", ".0f"))
+    )
+    latencies = ", ".join(mean(these[of], ".2f", spread=False) for of in LATENCIES)
+    texts = [f"{share} %", method, part, mean(these.score, digits), *map(better, ours), latencies, seconds, peak]
+    return f"| {' | '.join([*texts, str(len(these))])} |"
 
 
 def mean(values: Iterable[float | None], text: str, spread: bool = True) -> str:
     """Format the mean and, for several values, half of Student's interval of 95 %; missing values are left out."""
     there = np.array([value for value in values if value is not None and value == value], dtype=float)
-    if not len(there):
-        return "--"
-    middle = format(np.mean(there), text)
+    middle = format(np.mean(there), text) if len(there) else "--"
     if not spread or len(there) < 2:
         return middle
     interval = estimates.mean(there).at(LEVEL)
