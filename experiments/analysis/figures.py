@@ -17,7 +17,6 @@ from experiments.core.plugins import LAST
 
 Key = TypeVar("Key", bound=Hashable)
 
-
 EACH = "each run"
 """Series name of single runs next to their means: alone, or in brackets after the name of the mean."""
 

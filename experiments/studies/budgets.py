@@ -166,6 +166,6 @@ def _high(evidence: Evidence) -> Outcome:
     for count in (8, 4):
         grown, high = (BUDGETS.runs[f"stories_{count}_{start}"] for start in ("budget", "high"))
         before, after = evidence.pairs(grown, high, _BITS, f"budget of {count} + {count}")
-        saved = Estimate(f"bits saved, {count} + {count}, {len(before)} seeds", mean(before - after), ABOVE, spec=".3f")
-        parts.append(saved)
+        what = f"bits saved, {count} + {count}, {len(before)} seeds"
+        parts.append(Estimate(what, mean(before - after), ABOVE, spec=".3f"))
     return Outcome(parts)

@@ -73,7 +73,6 @@ DEPTH = OwnTable(
     rank=2,
 )
 
-
 DEPTH_STUDY = study_of(DEPTH, "tables 9 and 10: depth by layers (four settings) and by a chain, ten seeds", 206)
 
 SEEDS_OF_DEPTH, FIRST_OF_DEPTH = 39, 10

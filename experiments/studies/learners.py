@@ -180,7 +180,6 @@ DECAY = Table(
     "its hard error, as the paper's caption says; no model was trained for it.",
 )
 
-
 DECAY_STUDY = Study(
     "decay",
     "learned decay and normalisation, ten seeds, and fixed models",

@@ -132,7 +132,6 @@ def make(reader: Reader) -> Data:
 
 SPEC = Spec("figure1", "Figure 1: 1D regression, baseline", PANELS, make, 2.9, 3, section="one_d", rank=1)
 
-
 STARTS = tuple(range(17))
 STARTS_OF = {
     "standard": ("r = ½, delayed α", BASELINE),

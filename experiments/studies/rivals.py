@@ -161,10 +161,8 @@ def _planned() -> Iterator[tuple[str, str, int, str, Selection]]:
     for name, work in WORKS.items():
         seeds = range(work.seeds)
         yield name, "dense", 100, "steps", selection(work, "dense", 100, seeds)
-        for share in work.shares:
-            for method in work.methods:
-                if method != SCRATCH:
-                    yield name, method, share, "steps", selection(work, method, share, seeds)
+        for share, method in itertools.product(work.shares, [each for each in work.methods if each != SCRATCH]):
+            yield name, method, share, "steps", selection(work, method, share, seeds)
         for (method, share), steps in work.timed.items():
             longer = selection(work, method, share, seeds, **{"train.steps": steps, "phases": ("grown",)})
             yield name, method, share, "processor time", longer
@@ -202,19 +200,11 @@ def read(folder: Path) -> pd.DataFrame:
             if record is None or record["status"] != "complete":
                 continue
             for phase, result in record["phases"].items():
-                row = {
-                    "work": name,
-                    "method": SCRATCH if (METHODS[method][0], phase) == ("ngn", "fixed") else method,
-                    "share": share,
-                    "seed": run.config.seed.value,
-                    "part": 100.0 if method in WHOLE else _part(result),
-                    "score": result["truncated"][WORKS[name].score],
-                    "equal": equal,
-                    "seconds": result["seconds"],
-                    "peak": result.get("peak_memory_mib"),
-                    "cpu": record["hardware"]["cpu"],
-                    "batch_size": record["config"]["train"]["batch"],
-                }
+                kind = SCRATCH if (METHODS[method][0], phase) == ("ngn", "fixed") else method
+                row = {"work": name, "method": kind, "share": share, "seed": run.config.seed.value, "equal": equal}
+                row |= {"part": 100.0 if method in WHOLE else _part(result), "seconds": result["seconds"]}
+                row |= {"score": result["truncated"][WORKS[name].score], "peak": result.get("peak_memory_mib")}
+                row |= {"cpu": record["hardware"]["cpu"], "batch_size": record["config"]["train"]["batch"]}
                 rows.append(row | {of: result["cost"].get("ratios", {}).get(of) for of in LATENCIES})
     return pd.DataFrame(rows)
 

@@ -87,7 +87,6 @@ def _smoke() -> list[Selection]:
 
 SMOKE = Study("smoke", "200 runs of less than a second on tiny data, for trying out a cluster", _smoke, rank=601)
 
-
 _TEN_SEEDS = range(10)
 _LEARNERS = ("awnn", "ste", "l0")
 """The other capacity learners of figure 7. They have boundary rates of their own, each with its source."""

@@ -22,7 +22,6 @@ LOOKS = [
     for color in (style.BLUE, style.VERMILION, style.GREEN, style.ORANGE, style.GREY)
 ]
 
-
 FAR = 3.0
 """A method whose scores are this many times the range of the others' away from them is named, not drawn."""
 
