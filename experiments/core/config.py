@@ -184,7 +184,7 @@ class Method(Closed):
     def make(self, group: OrderedGroup) -> Capacity:
         """Make the capacity of one ordered group."""
 
-    def learner(self, stack: Replicas, task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
+    def learner(self, stack: Replicas[Config], task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
         """Make the learner of a stack. Override it if the method does not learn each axis by itself.
 
         Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -14,10 +14,11 @@ from experiments.core.blocks import Closed, Components, Count, Delta, NonNegativ
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from experiments.core.config import Config
-    from experiments.core.task import Seeds
     from ngn.methods.base import Scalar
     from ngn.orders import Order
+
+One = TypeVar("One")
+"""The configuration of one run, which has a ``seed`` and a ``gate``."""
 
 
 class GroupSettings(Closed):
@@ -109,16 +110,16 @@ class GroupedSettings(Closed):
         return self
 
 
-class Replicas(ABC):
+class Replicas(ABC, Generic[One]):
     """Runs trained as one model, equal except for seed and scalars, as methods receive them."""
 
     @property
     @abstractmethod
-    def configs(self) -> list[Config]:
+    def configs(self) -> list[One]:
         """The configurations, in the order of the replicas."""
 
     @property
-    def first(self) -> Config:
+    def first(self) -> One:
         """The configuration of the first run; the others differ only in seed and scalars."""
         return self.configs[0]
 
@@ -128,9 +129,11 @@ class Replicas(ABC):
         return None if len(self.configs) == 1 else len(self.configs)
 
     @property
-    def seeds(self) -> Seeds:
+    def seeds(self) -> int | list[int]:
         """The seed of a single run, or one per replica."""
-        return self.first.seed.value if self.replicas is None else [config.seed.value for config in self.configs]
+        configs: list[Any] = [*self.configs]
+        seeds: list[int] = [config.seed.value for config in configs]
+        return seeds[0] if self.replicas is None else seeds
 
     def scalar(self, key: str) -> float | Tensor:
         """Return a scalar setting by its dotted name: a number for a single run, float64 [R] for R replicas."""
@@ -153,7 +156,7 @@ class OrderedGroup:
         high: whether the boundary starts at its high end, t = K - 1, instead of the configured start.
     """
 
-    stack: Replicas
+    stack: Replicas[Any]
     number: int
     samples: int
     high: bool = False

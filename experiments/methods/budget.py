@@ -88,7 +88,7 @@ class Budgeted(Method):
         given = group.count_gate()
         return CountGate(group.K, **{name: given[name] for name in _OF_A_GATE})
 
-    def learner(self, stack: Replicas, task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
+    def learner(self, stack: Replicas[Config], task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
         from ngn.allocation import BudgetLearner
 
         gated = model()
@@ -97,7 +97,7 @@ class Budgeted(Method):
         except ValueError as out_of_reach:
             raise ConfigError(f"method=budget: {out_of_reach}") from None
 
-    def _limited(self, model: nn.Module, stack: Replicas, task: Task[Any]) -> Budget:
+    def _limited(self, model: nn.Module, stack: Replicas[Config], task: Task[Any]) -> Budget:
         from ngn.budget import Budget
         from ngn.checks import axes_of
         from ngn.cost import frozen_base

@@ -72,7 +72,7 @@ class Fixed(Plain):
     def sizes(self, gate: Component) -> int | list[int] | None:
         return self.count
 
-    def learner(self, stack: Replicas, task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
+    def learner(self, stack: Replicas[Config], task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
         if not stack.first.gate.given:
             return super().learner(stack, task, model)
         from experiments.methods.pruning.cutting import ModuleRun, of_counts

@@ -41,7 +41,7 @@ LARGEST_FUSED = 500
 
 
 @dataclass(frozen=True)
-class Stack(Replicas):
+class Stack(Replicas[Config]):
     """Runs that are trained as one model with a replica axis. A single run has a model without that axis.
 
     Attributes:

@@ -99,7 +99,7 @@ class AWNN(Method):
         own = {name: group.stack.scalar(f"method.{name}") for name in self.scalars}
         return AdaptiveWidth(group.preset_K, group.samples, replicas=group.stack.replicas, **own)
 
-    def learner(self, stack: Replicas, task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
+    def learner(self, stack: Replicas[Config], task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
         from experiments.methods.gates.awnn import PriorLearner
 
         return PriorLearner(model())

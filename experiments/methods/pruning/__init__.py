@@ -51,7 +51,7 @@ class OfModules(Method, ABC):
     def make(self, group: OrderedGroup) -> Capacity:
         raise ConfigError(f"method={self.name} makes a finished module smaller, and this one has ordered components")
 
-    def learner(self, stack: Replicas, task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
+    def learner(self, stack: Replicas[Config], task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
         from experiments.methods.pruning import cutting, published
 
         make = getattr(published if hasattr(published, self.name) else cutting, self.name)
