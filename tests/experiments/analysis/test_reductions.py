@@ -1,8 +1,6 @@
-"""Reductions beyond the tables, on made-up records with known results."""
+"""Reductions beyond the tables, on made-up records with known results; and which runs keep their curve file."""
 
-from __future__ import annotations
-
-from pathlib import Path
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -10,29 +8,33 @@ import record_samples as samples
 
 from experiments.analysis import compute
 from experiments.analysis.build import reduce_all
+from experiments.analysis.claims import judge_claim
 from experiments.analysis.collect import Reader
 from experiments.analysis.selection import fixed_of_learned_count
 from experiments.config.identity import run_id
-from experiments.store.records import Store
-from experiments.studies import OWN, STUDIES
-from experiments.studies.decay import DECAY
+from experiments.core.paths import RESULTS
+from experiments.store.records import CURVES, Store
+from experiments.studies import CLAIMS, FIGURES, OWN, STUDIES
 from experiments.studies.depth import DEPTH
+from experiments.studies.learners import DECAY
+from experiments.studies.model import Study
 from experiments.studies.one_d import BASELINE, SENSITIVITY
 from experiments.studies.orders import ORDERED
 from experiments.studies.prices import PRICES, SWEEP, Price, plateaus, staircase, width
+from experiments.studies.schedules import FOUR
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path):
     return Store(tmp_path / "results")
 
 
-def steps(*counts: int) -> list[Price]:
+def steps(*counts):
     """Make prices 1, 2, 4, ... with these counts."""
     return [Price(n, 2.0**n, count, f"run{n}") for n, count in enumerate(counts)]
 
 
-def test_plateaus_are_stretches_of_one_count() -> None:
+def test_plateaus_are_stretches_of_one_count():
     found = plateaus(steps(9, 7, 7, 7, 6, 7, 7, 2, 2, 2, 2), least=3)
     assert [(p[0].count, p[0].price, width(p), len(p)) for p in found] == [(7, 2, 4, 3), (2, 128, 8, 4)]
     assert [len(p) for p in plateaus(steps(9, 7, 7), least=1)] == [1, 2]
@@ -41,7 +43,7 @@ def test_plateaus_are_stretches_of_one_count() -> None:
     assert [(p[0].price, p[-1].price) for p in plateaus([*gap[:3], *gap[4:]], least=3)] == [(1, 4), (16, 64)]
 
 
-def test_the_staircase_has_the_prices_that_have_a_record(store: Store) -> None:
+def test_the_staircase_has_the_prices_that_have_a_record(store):
     for n, t in ((3, 6.0), (1, 7.0), (40, 0.0)):
         samples.put(store, SWEEP[n], 0, {"grown": samples.grown([t], 1e-5, 1e-5 * 2.0**-n)})
     samples.put(store, SWEEP[5], 0, {"grown": samples.diverged()})
@@ -51,7 +53,7 @@ def test_the_staircase_has_the_prices_that_have_a_record(store: Store) -> None:
     assert found[0].run == run_id(SWEEP[1].config(0))
 
 
-def test_our_own_tables_hold_what_seeds_there_are(store: Store) -> None:
+def test_our_own_tables_hold_what_seeds_there_are(store):
     even, depth = SENSITIVITY.row("even"), DEPTH.row("const-inc")
     assert even.runs is not None
     assert depth.runs is not None
@@ -69,7 +71,7 @@ def test_our_own_tables_hold_what_seeds_there_are(store: Store) -> None:
     assert cells["depth.const-inc.depth"].value == pytest.approx(spread)
 
 
-def test_the_first_half_is_a_prefix_that_the_record_holds(store: Store) -> None:
+def test_the_first_half_is_a_prefix_that_the_record_holds(store):
     for seed, (t, scores) in enumerate(((4.0, [0.4, 0.3, 0.2, 0.1]), (0.0, []), (1.0, [0.5]))):
         samples.put(
             store, ORDERED.runs["one_d_8_half"], seed, {"grown": samples.grown([t], 0.05, 0.06) | {"prefixes": scores}}
@@ -81,7 +83,7 @@ def test_the_first_half_is_a_prefix_that_the_record_holds(store: Store) -> None:
     assert cells["orders.one_d_4_half.half"].text == "--"
 
 
-def test_what_was_spent(store: Store) -> None:
+def test_what_was_spent(store):
     """Records count once, by hardware, companions included; untrained phases do not count."""
     phases = {"grown": {**samples.grown([4.0], 1e-5, 1e-5), "steps": 100}}
     hardware = {"cpu": "Some CPU", "cores": 2}
@@ -105,3 +107,50 @@ def test_what_was_spent(store: Store) -> None:
         ("", cpu, 4, 350, 2.0),
         ("", "Some GPU", 1, 100, 0.5),
     ]
+
+
+def _with_curves(store):
+    return sorted(path.name.removesuffix(CURVES) for path in store.root.glob(f"*/*{CURVES}"))
+
+
+class Noting(Store):
+    """A store that notes whose curves were asked for."""
+
+    def __init__(self, root):
+        super().__init__(root)
+        self.asked = set()
+
+    def curves(self, run_id):
+        self.asked.add(run_id)
+        return super().curves(run_id)
+
+
+def test_every_curve_file_among_the_records_is_kept_by_a_study():
+    store = Store(RESULTS)
+    stored = _with_curves(store)
+    assert stored
+    kept = set().union(*(each.with_curves(store) for each in STUDIES.values()))
+    dropped = [str(store.curves_path(name).relative_to(RESULTS)) for name in stored if name not in kept]
+    assert not dropped, "a study keeps the curves of its first seeds alone (curves=N): remove the others from results/"
+
+
+def test_figures_and_claims_find_the_curves_that_they_read():
+    store = Noting(RESULTS)
+    reader = Reader(store)
+    for spec in FIGURES.values():
+        assert not spec.data(reader).without_curves, spec.name
+    for claim in CLAIMS.values():
+        with suppress(KeyError):  # there are no cells, so claims on runs alone are judged
+            judge_claim(claim, reader, [])
+    assert len(store.asked) >= 120
+    assert sorted(store.asked - set(_with_curves(store))) == []
+
+
+def test_a_study_keeps_the_first_seeds_of_each_selection_and_what_follows_from_them(tmp_path):
+    store = Store(tmp_path)
+    assert Study("none", "", lambda: [FOUR.runs["beta4"]]).with_curves(store) == set()
+    two = Study("two", "", lambda: [FOUR.runs["beta4"], DECAY.runs["learn_r"]], curves=2)
+    assert sorted(name.split("-")[3] for name in two.with_curves(store)) == ["s0", "s0", "s1", "s1"]
+    samples.put(store, DECAY.runs["learn_r"], 1, {"grown": samples.grown([4.0], 1e-5, 1e-5)})
+    (fixed,) = two.with_curves(store) - Study("two", "", two.make, curves=2).with_curves(Store(tmp_path / "none"))
+    assert "-fixed5-s1-" in fixed

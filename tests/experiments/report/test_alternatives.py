@@ -1,4 +1,4 @@
-"""Alternative settings and the two ways of truncation beside the stated one."""
+"""Two settings side by side: which runs stand for which, how the report counts them, and truncation both ways."""
 
 import re
 
@@ -10,14 +10,13 @@ from experiments.analysis.compare import compare_all
 from experiments.analysis.selection import selected_runs
 from experiments.analysis.verdict import AGREES, DISAGREES, NOT_RUN
 from experiments.report import pages
-from experiments.report.alternatives import Pair
+from experiments.report.alternatives import Pair, evidence, two_ways
 from experiments.report.content import build_content
-from experiments.report.truncation import evidence, two_ways
 from experiments.store.records import Store
 from experiments.studies import STUDIES, macros
-from experiments.studies.alternatives import GATES_KEPT, INFERRED, inferred
 from experiments.studies.manifold import FIFTEEN
 from experiments.studies.schedules import FOUR
+from experiments.studies.several import GATES_KEPT, INFERRED, inferred
 
 ROWS = {f"{table.name}.{row.key}" for table in macros() for row in table.rows}
 DECLARED = {name: study.alternative for name, study in STUDIES.items() if study.alternative is not None}

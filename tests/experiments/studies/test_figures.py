@@ -1,9 +1,12 @@
-"""Figures: their data, captions and redrawing."""
+"""Figures: their data and captions, the script, and the files that it draws."""
 
-from __future__ import annotations
-
+import os
+import re
+import subprocess
+import sys
 from dataclasses import replace
-from pathlib import Path
+from importlib.metadata import version
+from xml.etree import ElementTree
 
 import pytest
 import record_samples as samples
@@ -12,6 +15,7 @@ from experiments.analysis.collect import Reader
 from experiments.analysis.figures import Data, Panel, Point
 from experiments.analysis.selection import Selection
 from experiments.config.schema import branch_phase
+from experiments.core.paths import ROOT
 from experiments.store.records import Store
 from experiments.studies import FIGURES
 from experiments.studies.learners import SEVEN
@@ -22,21 +26,23 @@ from experiments.studies.schedules import FOUR
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e '.[paper]'")
 
-from matplotlib.figure import Figure
+from matplotlib import rc_context
 
 from experiments.report.drawing import style
+from scripts import build_paper_data
+from scripts.build_figures import main
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path):
     return samples.baseline(tmp_path / "results")
 
 
-def legend(figure: Figure) -> list[str]:
+def legend(figure):
     return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
-def test_diverged_dirty_and_strange_seeds_are_counted_and_not_drawn(store: Store) -> None:
+def test_diverged_dirty_and_strange_seeds_are_counted_and_not_drawn(store):
     samples.put(store, BASELINE, 1, {"grown": samples.diverged()})
     samples.put_grown(store, BASELINE, 2, 6.0, 1e-5, clean=False)
     other = {"name": "regression1d", "sha256": "1" * 64, "provenance": "generated: by the tests"}
@@ -47,16 +53,13 @@ def test_diverged_dirty_and_strange_seeds_are_counted_and_not_drawn(store: Store
     assert "n = 1 run" in style.draw(FIGURES["figure1"], found).axes[0].get_title()
 
 
-def test_figure_7_names_the_methods_that_were_not_run(tmp_path: Path) -> None:
+def test_figure_7_names_the_methods_that_were_not_run(tmp_path):
     store = Store(tmp_path)
     rows = {row.key: row.runs for row in SEVEN.rows}
     for method in ("ngn", "ste"):
         samples.put_grown(store, rows[method], 3, 6.0, 1e-4)
     found = samples.figure("figure7", store)
-    assert [(p.series, p.x, p.y) for p in found.points] == [
-        ("NGN", 7, 1e-4),
-        ("STE (straight-through)", 7, 1e-4),
-    ]
+    assert [(p.series, p.x, p.y) for p in found.points] == [("NGN", 7, 1e-4), ("STE (straight-through)", 7, 1e-4)]
     assert legend(style.draw(FIGURES["figure7"], found)) == [
         "NGN",
         "AWNN (block adaptation) (not run)",
@@ -65,7 +68,7 @@ def test_figure_7_names_the_methods_that_were_not_run(tmp_path: Path) -> None:
     ]
 
 
-def test_panels_whose_curves_are_not_kept_say_so(tmp_path: Path) -> None:
+def test_panels_whose_curves_are_not_kept_say_so(tmp_path):
     store = Store(tmp_path)
     samples.put_grown(store, FOUR.row("beta4").runs, 0, 6.0, 1e-5)
     drawn = {"name": "manifold", "sha256": "0" * 64, "provenance": "generated: by the tests"}
@@ -84,7 +87,7 @@ def test_panels_whose_curves_are_not_kept_say_so(tmp_path: Path) -> None:
     assert [found.lack(key) for key in ("beta4", "beta15")] == ["curves not kept", "not run"]
 
 
-def test_data_and_weights_are_named_in_the_words_that_say_most(tmp_path: Path) -> None:
+def test_data_and_weights_are_named_in_the_words_that_say_most(tmp_path):
     store, reader = Store(tmp_path), Reader(Store(tmp_path))
     runs = Selection.of({"task": "regression1d"}, seeds=range(3))
     for seed, (digest, how, weights) in enumerate(
@@ -103,10 +106,10 @@ def test_data_and_weights_are_named_in_the_words_that_say_most(tmp_path: Path) -
     assert [*reader.data_notes(reader.seen)] == said
 
 
-def test_means_of_fewer_runs_say_so() -> None:
+def test_means_of_fewer_runs_say_so():
     panel = Panel("x", "y")
 
-    def shown(*runs: int, lanes: bool = False) -> int | None:
+    def shown(*runs, lanes=False):
         points = [Point("a", x, 1.0, tuple(map(str, range(n)))) for x, n in enumerate(runs)]
         return Data(tuple(points)).fewest("", replace(panel, lanes=lanes))
 
@@ -114,10 +117,73 @@ def test_means_of_fewer_runs_say_so() -> None:
     assert [shown(10, 9, lanes=True), shown(3, 3, lanes=True), shown(1, 1, lanes=True)] == [10, 3, None]
 
 
-def test_without_records_it_says_so(tmp_path: Path) -> None:
+def test_without_records_it_says_so(tmp_path):
     for spec in FIGURES.values():
         found = spec.data(Reader(Store(tmp_path)))
         assert found.empty
         (axes,) = style.draw(spec, found).axes
         assert axes.get_title() == spec.title
         assert [text.get_text() for text in axes.texts] == ["not run"]
+
+
+def test_stand_ins_are_named(store, tmp_path, capsys):
+    shorter = {"train.steps": 2000}
+    phase = {**samples.grown([6.0], 1e-5, 1e-5), "norms": [1.0]}
+    samples.put(store, BASELINE.with_overrides(shorter), 0, {"grown": phase}, curves=samples.curves())
+    found = samples.figure("figure1", store, shorter)
+    assert found.notes == ("partial: 1 of 10 seeds (9 not run)", "stand-in: train.steps=2000")
+    figure = style.draw(FIGURES["figure1"], found)
+    assert "stand-in: train.steps=2000" in figure.get_supxlabel()
+    options = ["--results", str(store.root), "--output", str(tmp_path / "out"), "--stand-in"]
+    assert main([*options, "train.steps=2000", "--only", "figure1"]) == 0
+    assert main([*options, "train.steps=2000", "--only", "frontier_mnist_mlp"]) == 2
+    assert "frontier_mnist_mlp: not drawn" in capsys.readouterr().err
+    assert main([*options, "train.step=2000"]) == 2
+    assert "Did you mean 'train.steps'" in capsys.readouterr().err
+    assert main([*options, "train.steps"]) == 2
+    assert "KEY=VALUE" in capsys.readouterr().err
+
+
+def test_a_figure_is_the_same_bytes_in_every_process_and_needs_no_torch(store, tmp_path):
+    options = ["--results", str(store.root), "--only", "figure1", "--output"]
+    with rc_context({"font.size": 12, "figure.dpi": 72}):  # of a user's matplotlibrc
+        assert main([*options, str(tmp_path / "here")]) == 0
+    code = (
+        "import sys; from scripts.build_figures import main; "
+        f"assert main({[*options, str(tmp_path / 'there')]!r}) == 0; assert 'torch' not in sys.modules"
+    )
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "SOURCE_DATE_EPOCH": seed}
+        subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, env=environment)
+        assert (tmp_path / "there" / "figure1.svg").read_bytes() == (tmp_path / "here" / "figure1.svg").read_bytes()
+        (tmp_path / "there" / "figure1.svg").unlink()
+    assert [path.name for path in (tmp_path / "here").glob("[!.]*")] == ["figure1.svg"]
+
+
+def test_a_figure_is_small_and_its_text_is_text(store, tmp_path):
+    assert main(["--results", str(store.root), "--only", "figure1", "--output", str(tmp_path)]) == 0
+    picture = ElementTree.parse(tmp_path / "figure1.svg")
+    words = {text for element in picture.iter("{http://www.w3.org/2000/svg}text") for text in element.itertext()}
+    assert {FIGURES["figure1"].title, "training step"} <= words
+    assert not re.search(r"\d\.\d{3}", "".join(e.get("d", "") for e in picture.iter())), "two decimals"
+    committed = list((ROOT / "paper" / "figures").glob("*.svg"))
+    assert {path.stem for path in committed} == set(FIGURES)
+    assert all(path.stat().st_size < 200_000 for path in committed)
+
+
+@pytest.mark.slow(seconds=40)
+def test_the_committed_figures_and_the_papers_file_are_those_of_the_committed_records(tmp_path):
+    """Byte by byte, so that no change of the code moves a number. Another matplotlib draws other bytes."""
+    assert build_paper_data.main(["--output", str(tmp_path / "data_generated.tex")]) == 0
+    assert (tmp_path / "data_generated.tex").read_bytes() == (ROOT / "paper" / "data_generated.tex").read_bytes()
+    if f"matplotlib=={version('matplotlib')}\n" not in (ROOT / "constraints.txt").read_text():
+        pytest.skip("the figures were drawn by the matplotlib of constraints.txt")
+    assert main(["--output", str(tmp_path / "figures")]) == 0
+    for name in FIGURES:
+        drawn, committed = ((folder / "figures" / f"{name}.svg").read_bytes() for folder in (tmp_path, ROOT / "paper"))
+        assert drawn == committed, name
+
+
+def test_a_wrong_name_gives_the_nearest(capsys):
+    assert main(["--only", "figure99"]) == 2
+    assert "figure1" in capsys.readouterr().err

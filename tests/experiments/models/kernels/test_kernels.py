@@ -26,10 +26,10 @@ from experiments.core import checkpoint
 from experiments.models.kernels.libraries import library
 from experiments.models.kernels.trainer import KernelTrainer
 from experiments.models.trainer import StudyTrainer
+from ngn.losses import mean_squared_error
 from ngn.methods.base import CapacityExceeded
 from ngn.methods.ngn import CountGate
 from ngn.schedules import CONSTANT
-from ngn.train.losses import mean_squared_error
 
 RATES = torch.tensor([1e-3, 2e-3, 5e-4], dtype=torch.float64)
 
