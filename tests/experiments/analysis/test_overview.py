@@ -162,9 +162,6 @@ def test_a_comparison_of_methods_takes_the_first_phase_of_each_and_names_what_el
     assert "no record has method=other; in these records method.name is one of fixed, ngn" in capsys.readouterr().err
 
 
-SHORT = {"train.steps": 2000}
-
-
 def shown(store, overrides=None, seeds=range(10)):
     console = Console(file=io.StringIO(), width=110)
     show(store, overrides or {}, seeds, console)
@@ -180,16 +177,6 @@ def test_the_baseline_row_beside_the_published_one(tmp_path):
         assert expected in text
     assert text.count("disagrees (calibrated)") == 2
     assert text.count("missing: regression1d-mlp-ngn-s9-") == 1
-
-
-def test_shorter_runs_are_named_as_stand_ins(tmp_path):
-    store = Store(tmp_path)
-    for seed in range(4):
-        samples.put(store, BASELINE.with_overrides(SHORT), seed, {"grown": samples.grown([3.0], 1e-3, 1e-3)})
-    text = shown(store, SHORT, range(4))
-    for expected in ("stand-in: train.steps=2000", "3.00", "100%", "1.00e-03", "4/4"):
-        assert expected in text
-    assert "not run" in shown(store)
 
 
 def test_the_script_prints_a_task_with_its_stand_ins(tmp_path, capsys):

@@ -120,21 +120,6 @@ def test_a_sealed_file_holds_what_was_written(tmp_path):
         checkpoint.read_sealed(path, identity)
 
 
-@pytest.mark.parametrize("signum", interrupt.SIGNALS)
-def test_a_training_ends_after_its_step(signum):
-    saved = []
-
-    def train():
-        with interrupt.handled(), interrupt.deferred():
-            signal.raise_signal(signum)
-            saved.append(interrupt.requested())
-
-    with pytest.raises(interrupt.Interrupted) as stopped:
-        train()
-    assert saved == [True]
-    assert stopped.value.status == 128 + signum
-
-
 def test_what_nohup_ignores_stays_ignored():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:

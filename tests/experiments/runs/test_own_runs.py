@@ -84,26 +84,18 @@ def test_a_missing_or_damaged_model_is_named(tmp_path):
     (model,) = tmp_path.rglob("*.grown.safetensors")
     assert json.loads(made.path.read_text())["phases"]["grown"]["model_sha256"] == contents_digest(model)
     models._check(model, digest(model))  # of the file, as older records have it
-    content = model.read_bytes()
-    for damaged in (content[:-1] + bytes([content[-1] ^ 1]), content[:99], b""):
-        model.write_bytes(damaged)
-        with pytest.raises(RecordError, match=r"grown\.safetensors: changed or damaged"):
-            load_model(made.path)
-    model.unlink()
-    model.symlink_to("elsewhere")
-    launch([wanted.model_copy(update={"force": True})])
-    assert not model.is_symlink()
-    load_model(made.path)
+    model.write_bytes(model.read_bytes()[:99])
+    with pytest.raises(RecordError, match=r"grown\.safetensors: changed or damaged"):
+        load_model(made.path)
 
 
-@pytest.mark.parametrize("seeds", ["0", "0..1"])
-def test_a_command_whose_runs_have_records_imports_no_torch(tmp_path, seeds):
+def test_a_command_whose_runs_have_records_imports_no_torch(tmp_path):
     for seed in range(2):
         Store(tmp_path).write(record(compose(overrides={"seed.value": seed}), {"grown": grown([2.0], 1e-3, 1e-3)}))
     code = (
         "import sys; from experiments.cli.app import main; status = main(sys.argv[1:]); print('torch' in sys.modules)"
     )
-    words = [f"seed={seeds}", f"results={tmp_path}"]
+    words = ["seed=0..1", f"results={tmp_path}"]
     environment = {**os.environ, "NGN_OUTPUT": str(tmp_path), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, "-c", code, *words], env=environment, capture_output=True, text=True, check=False

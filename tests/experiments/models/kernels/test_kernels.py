@@ -1,4 +1,4 @@
-"""Every training of a compiled kernel against the plain trainer, and against autograd in float64."""
+"""Every training of a compiled kernel, also under a budget, against the plain trainer and autograd in float64."""
 
 import copy
 import ctypes
@@ -11,6 +11,7 @@ from kernel_cases import (
     FIXED,
     LEARNED,
     assert_close,
+    assert_close_committed,
     assert_same,
     assert_same_curves,
     every,
@@ -26,9 +27,12 @@ from experiments.core import checkpoint
 from experiments.models.kernels.libraries import library
 from experiments.models.kernels.trainer import KernelTrainer
 from experiments.models.trainer import StudyTrainer
+from ngn.budget import Budget
+from ngn.budget.allocation import BudgetLearner
 from ngn.losses import mean_squared_error
 from ngn.methods.base import CapacityExceeded
 from ngn.methods.ngn import CountGate
+from ngn.methods.orders import Order
 from ngn.schedules import CONSTANT
 
 RATES = torch.tensor([1e-3, 2e-3, 5e-4], dtype=torch.float64)
@@ -52,8 +56,7 @@ def test_gradients(case, t0, delta, tmp_path):
     saved = checkpoint.latest(tmp_path)
     assert saved[0] == 1
     for i, name in enumerate(names):
-        gradient = gradients[name]
-        moment = saved[1][f"adam.{i}.exp_avg"].double() / 0.1
+        gradient, moment = gradients[name], saved[1][f"adam.{i}.exp_avg"].double() / 0.1
         # Errors are relative to the parameter's largest gradient: it sums samples of alternating sign.
         largest = float(gradient.abs().max())
         assert largest > 0
@@ -85,7 +88,6 @@ def test_follows_the_plain_trainer(case):
     ],
 )
 def test_padding_changes_nothing(name, width, samples):
-    """This holds for padded units and padded samples."""
     case, settings = LEARNED[name], {} if width is None else {"width": width}
     plain, fast = (case.learner([1, 2], stirred=True, **settings) for _ in range(2))
     case.train(StudyTrainer, plain, plan(20), samples)
@@ -242,3 +244,55 @@ def test_components_may_enter_and_leave_the_window():
     assert entered[-1] > entered[0] + 2, "nothing entered the window"
     np.testing.assert_allclose(a.curves["t"], b.curves["t"], rtol=0, atol=1e-5)
     assert_close(plain, fast, 2e-5)
+
+
+def budgeted(case, shares, K=12, **settings):
+    """Make one model per share of the parameters of 12 components. Boundaries start above the budget, or below it."""
+    largest = BudgetLearner(case.learner(0, K=12).model, Budget(parameters="100%")).cost.full
+    model = case.learner(list(range(len(shares))), K=K, **({"t0": 6.0} | settings)).model
+    return BudgetLearner(model, Budget(parameters=[share * largest for share in shares]))
+
+
+@learned
+@pytest.mark.parametrize("clip", [0.003, None])
+def test_a_budget_follows_the_plain_trainer(case, clip):
+    """Before and after the commit, for one size and for several that part on evidence."""
+    how = plan(60, clip=clip)
+    plain, fast = (budgeted(case, [0.3, 0.5, 1.0]) for _ in range(2))
+    a, b = case.train(StudyTrainer, plain, how), case.train(KernelTrainer, fast, how)
+    for name, values in a.curves.items():
+        np.testing.assert_allclose(values, b.curves[name], rtol=1e-4, atol=1e-4)
+    assert plain.count().tolist() == fast.count().tolist()
+    assert bool((fast.costs()[0] <= fast.limit).all())
+    assert torch.equal(fast.lead != 0, fast.strongest.abs() > 3.0)
+    assert bool(fast.lead.any()) == (len(fast.axes) > 1)
+    for name in ("sizes", "lead", "above", "even"):
+        torch.testing.assert_close(plain.get_buffer(name), fast.get_buffer(name), rtol=1e-4, atol=1e-4)
+    for name, value in plain.evidence.named_buffers():
+        torch.testing.assert_close(value, fast.evidence.get_buffer(name), rtol=1e-3, atol=1e-12)
+    assert_close_committed(plain, fast, 1e-5)
+
+
+@pytest.mark.parametrize("kind", ["annealed", "matryoshka", "nested_dropout"])
+def test_changing_weights_are_those_of_each_step(kind, tmp_path):
+    """Before and after the commit, and after an interruption."""
+    case, how, order = LEARNED["bank"], plan(60), {"order": Order(kind, seeds=[0, 1, 2])}
+    plain = budgeted(case, [0.3, 0.5, 1.0], **order)
+    a = case.train(StudyTrainer, plain, how)
+
+    def trainer(**settings):
+        return case.trainer(KernelTrainer, budgeted(case, [0.3, 0.5, 1.0], **order), how, **settings)
+
+    fast, b = resumed(trainer, tmp_path, 40)
+    for name, values in a.curves.items():
+        np.testing.assert_allclose(values, b.curves[name], rtol=1e-4, atol=1e-4)
+    assert_close_committed(plain, fast, 1e-5)
+
+
+@learned
+@pytest.mark.parametrize("cut", [20, 70])
+def test_resuming_under_a_budget_changes_nothing(case, cut, tmp_path):
+    def trainer(**settings):
+        return case.trainer(KernelTrainer, budgeted(case, [0.3, 0.6]), plan(75), chunk=3, **settings)
+
+    resumed(trainer, tmp_path, cut)
