@@ -191,20 +191,21 @@ def _measured(
     results = measure_phase(trainer, learner, task, history, first, fixed, device, keep)
     if isinstance(task, ModuleTask):
         for result in results:
-            if result.complete:
+            if result["status"] == "complete":
                 of_module(result, learner, task, first, device)
     elif task.timed_samples is not None:
         for r, result in enumerate(results):
-            if result.complete:
-                result.cost = cost_of(r, learner, task, None if fixed else alone, device)
+            if result["status"] == "complete":
+                result["cost"] = cost_of(r, learner, task, None if fixed else alone, device)
     if task.component_norms and setup.name == "grown":
         for result, norms in zip(results, norms_of(learner, trainer.batches), strict=True):
-            result.norms = norms
+            if norms is not None:
+                result["norms"] = norms
     if task.prefix_score is not None and setup.name == "grown" and learner.has_boundary:
-        complete = [r for r, result in enumerate(results) if result.complete]
+        complete = [r for r, result in enumerate(results) if result["status"] == "complete"]
         scored = trainer.evaluate(lambda _: [prefixes_of(r, learner, task) for r in complete])
         for r, scores in zip(complete, scored, strict=True):
-            results[r].prefixes = scores
+            results[r]["prefixes"] = scores
     curves = [curves_of(history, r, fixed) for r in range(len(stack))]
     return Phase(results, curves, history.resumed, trainer.engine)
 

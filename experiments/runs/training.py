@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import gc
 import logging
@@ -30,7 +29,7 @@ from experiments.runs.result import Phase, prunes_back
 from experiments.runs.sharing import note_stack
 from experiments.runs.stack import Stack, kernel_of, largest_stack
 from experiments.store.provenance import code
-from experiments.store.result import Result
+from experiments.store.record import Result
 from experiments.tasks import make_task
 from ngn.files import FileError, write_atomically
 
@@ -141,15 +140,15 @@ def train_stack(stack: Stack) -> list[RunOutcome]:
             if "from_high" in phases:
                 starts = [first.gate.high_start(group) for group in range(first.gate.groups)]
                 for grown, high in zip(phases["grown"].results, phases["from_high"].results, strict=True):
-                    if grown.complete and high.complete and high.t is not None:
-                        high.prunes_back = prunes_back(grown.count, high.count, high.t, starts)
+                    if grown["status"] == high["status"] == "complete" and "t" in high:
+                        high["prunes_back"] = prunes_back(grown["count"], high["count"], high["t"], starts)
             for factor in first.continue_with if alone is None else ():
                 key = branch_phase(factor)
                 branches = Stack.of(*(branch_of(run.config, factor) for run in stack.runs))
                 setup = PhaseSetup(key, scratch / key, start=scratch / "end", of=stack)
                 phases[key] = train_phase(branches, task, device, setup)
                 for result, branch in zip(phases[key].results, branches.runs, strict=True):
-                    result.lambda0 = branch.config.schedule.lambda0
+                    result["lambda0"] = branch.config.schedule.lambda0
             seconds = (time.monotonic() - clock) / len(stack)
             if first.force:
                 write_atomically(scratch / RECORDED, b"")
@@ -170,10 +169,10 @@ def _retrain(stack: Stack, task: Task[Any], grown: Phase, device: torch.device, 
     by_count: dict[tuple[int, ...], list[int]] = defaultdict(list)
     resumed, engines = 0, set()
     for r, result in enumerate(grown.results):
-        if not result.complete:
-            results[r] = dataclasses.replace(result)
-            continue
-        by_count[tuple(result.count)].append(r)
+        if result["status"] == "complete":
+            by_count[tuple(result["count"])].append(r)
+        else:
+            results[r] = result.copy()
     for counts, members in sorted(by_count.items()):
         groups = [members] if largest_stack(stack.first) > 1 else [[r] for r in members]
         for group in groups:

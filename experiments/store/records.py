@@ -58,12 +58,8 @@ def digest_of(record: Mapping[str, Any]) -> str:
 
 
 def _refuse_impossible(record: Mapping[str, Any]) -> None:
-    """Refuse what the classes of single keys cannot: null for a key that may be missing, lists of other lengths."""
-    phases: Mapping[str, Mapping[str, Any]] = record["phases"]
-    for where, block in (("", record), *((f"phases.{name}.", phase) for name, phase in phases.items())):
-        if None in block.values():
-            raise ValueError(f"{where}{next(key for key, value in block.items() if value is None)} is null")
-    for name, phase in phases.items():
+    """Refuse what the classes of single keys cannot: lists of other lengths, and scores of another sign."""
+    for name, phase in record["phases"].items():
         axes = len(phase["count"])
         for key in ("t", "integer", "r"):
             if key in phase and len(phase[key]) != axes:
