@@ -49,7 +49,7 @@ def show(jobs: Labelled, verbose: bool = False) -> int:
     """
     status, found, notes = 0, dict[str, FlatRecord](), dict[str, list[str]]()
     for label, run in jobs:
-        store = Store(run.config.results or RESULTS)
+        store = Store(Path(run.config.results or RESULTS))
         name = label if len(jobs) > 1 else run.id
         try:
             record = store.get(run.id)
@@ -71,7 +71,7 @@ def show(jobs: Labelled, verbose: bool = False) -> int:
     for note, names in notes.items():
         listed = ", ".join(names) if len(names) <= FEW else f"{len(names)} of {len(jobs)} runs"
         print_line(note if len(jobs) == 1 else f"{note}: {listed}")
-    elsewhere = any(Store(run.config.results or RESULTS).root.resolve() != RESULTS.resolve() for _, run in jobs)
+    elsewhere = any(Path(run.config.results or RESULTS).resolve() != RESULTS.resolve() for _, run in jobs)
     if (found or not elsewhere) and (told := _paper(jobs, found if elsewhere else {})):
         print_line(told)
     return status
@@ -102,7 +102,7 @@ def closing(jobs: Labelled, made: Sequence[Path]) -> str:
     own = {row["run_id"]: row for _, row in record_rows(map(str, made))}
     committed: dict[str, FlatRecord] = {}
     for _, run in jobs:
-        if run.id in own and run.store.root.resolve() != RESULTS and (path := Store(RESULTS).path(run.id)).is_file():
+        if run.id in own and run.root.resolve() != RESULTS and (path := Store(RESULTS).path(run.id)).is_file():
             committed.update((run.id, row) for _, row in record_rows([str(path)]))
     parts = []
     if committed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 from experiments.config.run_files import Run, runs_of
@@ -61,11 +62,11 @@ def share(runs: Sequence[Run], patience: float | None = None) -> dict[str, RunOu
             if missing:
                 from experiments.runs import training  # imported here because it imports torch
 
-                with Leases(root) as leases:
-                    for ready, ours in turns(divide_into_work(missing, root), leases, patience):
+                with closing(turns(divide_into_work(missing, root), Leases(root), patience)) as pieces:
+                    for ready, ours in pieces:
                         done |= ready
-                        names = {run.id for run in ours.missing}
-                        stacks = deque([ours.stack()] if names else [])
+                        names = {*ours.missing}
+                        stacks = deque([ours.stack] if names else [])
                         while stacks:
                             stack = stacks.popleft()
                             try:

@@ -19,7 +19,7 @@ from experiments.runs.same import fault_of
 from experiments.runs.stack import Stack
 from experiments.store.provenance import code, conf_digest, machine, packages
 from experiments.store.record import SCHEMA_VERSION, CodeBlock, ExecutionBlock, Result
-from experiments.store.records import RecordError, read_record
+from experiments.store.records import RecordError, Store, read_record
 from experiments.store.sources import keep_digests, plugins_digest, sources_digest
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def present(run: Run) -> tuple[Run, RunOutcome | Exception | None]:
         return run, None
     anew, path = "add force=true to run it again and replace that file", run.path
     try:
-        if (record := run.store.get(run.id)) is None:
+        if (record := Store(run.root).get(run.id)) is None:
             return run, None
         fault = fault_of(record, run.config, run.root, allow_dirty=True)
     except RecordError as refused:
@@ -141,7 +141,7 @@ def write(
     }
     curves = {f"{n}.{key}": v for n, phase in phases.items() for key, v in phase.curves[r].items()}
     keep_digests(run.root)
-    new = run.store.write(record, curves, replace=run.config.force)
+    new = Store(run.root).write(record, curves, replace=run.config.force)
     note = "" if new else " (another process had written it first)"
     if not new:
         read_record(run.path)  # raises if the other record is damaged, so that this training's checkpoints are kept

@@ -10,8 +10,8 @@ import logging
 import shutil
 import time
 from collections import deque
-from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,33 +44,18 @@ class Work:
     """Runs to train together.
 
     Attributes:
-        missing: runs without a record.
-        beside: runs with a record that belong to the same checkpoint.
-        order: run ids of an interrupted stack in the order of its replicas; empty for a new stack.
+        stack: a new stack of the missing runs; or an interrupted one, whole and in its order, as its checkpoint needs.
+        missing: ids of the runs without a record.
+        resumes: whether the stack was interrupted.
     """
 
-    missing: tuple[Run, ...]
-    beside: tuple[Run, ...] = ()
-    order: tuple[str, ...] = ()
+    stack: Stack
+    missing: Sequence[str]
+    resumes: bool = False
 
-    def stack(self) -> Stack:
-        """Return the stack of all runs, in the order of the interrupted stack."""
-        place = {name: at for at, name in enumerate(self.order)}
-        return Stack(tuple(sorted((*self.missing, *self.beside), key=lambda run: place.get(run.id, 0))))
-
-    def divided(self, names: Sequence[str]) -> tuple[Work, Work]:
-        """Split the missing runs into those of ``names`` and the others."""
-        if len(names) == len(self.missing):
-            return self, Work(())
-        inside = tuple(run for run in self.missing if run.id in names)
-        return Work(inside), Work(tuple(run for run in self.missing if run.id not in names))
-
-    def without(self, names: Container[str]) -> Work:
-        """Return the work that is left once the runs of ``names`` have records."""
-        left = tuple(run for run in self.missing if run.id not in names)
-        ready = tuple(run for run in self.missing if run.id in names)
-        # In an interrupted stack, runs that just got a record still belong to the checkpoint.
-        return Work(left, (*self.beside, *ready) if self.order else (), self.order)
+    def part(self, names: Sequence[str]) -> Work:
+        """Return the work on a new stack of these runs alone."""
+        return Work(Stack(tuple(run for run in self.stack.runs if run.id in names)), names)
 
 
 def note_stack(folder: Path, stack: Stack) -> None:
@@ -127,24 +112,21 @@ def _noted(results: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 def divide_into_work(runs: Sequence[Run], results: Path) -> list[Work]:
     """Divide runs into stacks: first interrupted stacks whose other runs all have records, then new stacks."""
     left = {run.id: run for run in runs}
-    store = Store(results)
     work: list[Work] = []
     for _, noted in _noted(results):
-        missing = [left[name] for name in noted if name in left]
+        missing = [name for name in noted if name in left]
         others = [name for name in noted if name not in left]
-        if not missing or missing[0].config.force or not all(store.path(name).exists() for name in others):
-            continue
-        execution = missing[0].config.model_dump(mode="json")
-        beside = tuple(Run(CheckedConfig.model_validate({**execution, **noted[name]}), name) for name in others)
-        work.append(Work(tuple(missing), beside, tuple(noted)))
-        for run in missing:
-            del left[run.id]
-    return work + [Work(stack.runs) for stack in stacks_of(list(left.values()))]
+        if missing and not left[missing[0]].config.force and all(Store(results).path(name).exists() for name in others):
+            execution = left[missing[0]].config.model_dump(mode="json")
+            beside = {name: CheckedConfig.model_validate({**execution, **noted[name]}) for name in others}
+            whole = tuple(Run(beside[name], name) if name in beside else left.pop(name) for name in noted)
+            work.append(Work(Stack(whole), missing, resumes=True))
+    return work + [Work(stack, stack.ids) for stack in stacks_of(list(left.values()))]
 
 
 def turns(
     work: Sequence[Work], leases: Leases, patience: float | None = None
-) -> Iterator[tuple[dict[str, RunOutcome | Exception], Work]]:
+) -> Generator[tuple[dict[str, RunOutcome | Exception], Work]]:
     """Yield, piece by piece, what has a record by now, and leased work that the caller trains before it goes on.
 
     Work that other processes have leased comes last. When nothing else is free, parts of stacks are taken.
@@ -161,11 +143,12 @@ def turns(
         moved = False
         for _ in range(len(waiting)):
             ready, piece = _look(waiting.popleft())
-            ours, leased = Work(()), leases.take([run.id for run in piece.missing]) if piece.missing else []
+            leased = leases.take(piece.missing) if piece.missing else []
+            ours = piece if len(leased) == len(piece.missing) else piece.part([] if intact else leased)
+            left = [name for name in piece.missing if name not in ours.missing]
             try:
                 moved = moved or bool(ready)
-                if leased and (len(leased) == len(piece.missing) or not intact):
-                    ours, piece = piece.divided(leased)
+                if ours.missing:
                     moved, pause = True, POLL
                     # Another process may have written a record between the check and the lease.
                     late, ours = _look(ours)
@@ -173,14 +156,14 @@ def turns(
                 yield ready, ours
             finally:
                 leases.release(leased)
-            if piece.missing:
-                waiting.append(piece)
+            if left:
+                waiting.append(piece if len(left) == len(piece.missing) else piece.part(left))
         if moved:
             quiet = time.monotonic()
         elif intact:
             intact = False  # nothing else is free: from now on, take parts of stacks
         else:
-            names, waited = [run.id for piece in waiting for run in piece.missing], time.monotonic() - quiet
+            names, waited = [name for piece in waiting for name in piece.missing], time.monotonic() - quiet
             first = f"{names[0]} ({leases.owner(names[0]) or 'its process has just ended'})"
             if patience is not None and waited > patience:
                 raise HeldElsewhere(f"other processes are training {len(names)} runs, the first: {first}")
@@ -192,5 +175,7 @@ def turns(
 
 def _look(piece: Work) -> tuple[dict[str, RunOutcome | Exception], Work]:
     """Return the outcomes of the runs of ``piece`` that have a record by now, and the work that is left."""
-    ready = {run.id: done for run in piece.missing if (done := present(run)[1]) is not None}
-    return ready, piece.without(ready) if ready else piece
+    missing = (run for run in piece.stack.runs if run.id in piece.missing)
+    ready = {run.id: done for run in missing if (done := present(run)[1]) is not None}
+    left = [name for name in piece.missing if name not in ready]
+    return ready, replace(piece, missing=left) if piece.resumes or not ready else piece.part(left)

@@ -112,12 +112,6 @@ class Leases:
         if os.path.lexists(self.path(name)):
             self.release(self.take([name]))
 
-    def __enter__(self) -> Leases:
-        return self
-
-    def __exit__(self, *unused: object) -> None:
-        self.release(list(self._held))
-
 
 def _me() -> str:
     return f"process {os.getpid()} on {visible(platform.node())}"
