@@ -43,12 +43,7 @@ def prepare(argv: Sequence[str]) -> tuple[list[str], list[Job]]:
     mode, flags, given = arguments.split(argv)
     if mode == "complete":
         if "COMP_LINE" in os.environ:
-            line = os.environ["COMP_LINE"]
-            known = rewrite.completions(line)
-            if known:
-                print(*known, sep="\n")
-                raise SystemExit(0)
-            os.environ["COMP_LINE"] = rewrite.completion_line(line)
+            os.environ["COMP_LINE"] = rewrite.completion_line(os.environ["COMP_LINE"])
         return list(argv), []
     overrides = presets.expand_experiment(given)
     for token in overrides:

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Literal, get_args, get_origin
 
 from experiments.cli.arguments import key_of
 from experiments.cli.expand import first_job
 from experiments.cli.overrides import LARGEST_RANGE, ROWS, parse, values
-from experiments.config.compose import (
-    DEFAULT_CHOICES,
-    GROUPS,
-    nearest,
-    options,
-    require_choice,
-    usual_gate,
-)
+from experiments.config.compose import DEFAULT_CHOICES, nearest, options, require_choice, usual_gate
 from experiments.config.messages import read_yaml
 from experiments.core.blocks import ConfigError
-from experiments.core.config import Config
 from experiments.tasks import GATES_OF_TASK, TASKS
 
 VERBOSE = "hydra.verbose=[experiments,ngn]"
@@ -74,32 +65,28 @@ def seed_token(seeds: Sequence[int]) -> str:
     return "seed.value=" + ",".join(map(str, seeds))
 
 
-def _choices(tokens: Sequence[str], group: str) -> list[str]:
-    """Return a command's choices for a group, with sweeps and globs expanded; none if it has no choice for it."""
-    typed = next((token for token in tokens if key_of(token) == group), None)
-    return [] if typed is None else list(map(str, values(parse(typed))))
-
-
 def _usual(tokens: Sequence[str]) -> list[str]:
     """Return ``gate=`` and ``model=`` as the tasks of a command need them, where it has none.
 
     Raises:
         ConfigError: if there is no such task, or if the tasks have no gate or different models in common.
     """
-    tasks, models = _choices(tokens, "task"), _choices(tokens, "model")
+    typed = {key_of(token): token for token in tokens}
+    chosen = {key: [*map(str, values(parse(typed[key])))] for key in ("task", "model", "profile") if key in typed}
+    tasks = chosen.get("task", ())
     for task in tasks:
         require_choice("task", task)
     added, alone = [], f"task={','.join(tasks)}: "
-    if tasks and not _choices(tokens, "gate"):
+    if tasks and "gate" not in typed:
         common = [gate for gate in GATES_OF_TASK[tasks[0]] if all(gate in GATES_OF_TASK[task] for task in tasks)]
         if not common:
             fits = "; ".join(f"{task}: {', '.join(GATES_OF_TASK[task])}" for task in tasks)
             raise ConfigError(f"{alone}no gate fits all of these tasks ({fits}). Use one command per task")
-        usual = {usual_gate(tasks[0], model) for model in models or ["none"]} & {*common}
+        usual = {usual_gate(tasks[0], model) for model in chosen.get("model", ["none"])} & {*common}
         added.append(f"gate={usual.pop() if len(usual) == 1 else common[0]}")
-    if tasks and not models:
-        profiles = _choices(tokens, "profile") or [DEFAULT_CHOICES["profile"]]
-        needed = {"none" if profile == "smoke" else TASKS[task].usual_model for task in tasks for profile in profiles}
+    if tasks and "model" not in typed:
+        smoke = {profile == "smoke" for profile in chosen.get("profile", [DEFAULT_CHOICES["profile"]])}
+        needed = {"none" if small else TASKS[task].usual_model for task in tasks for small in smoke}
         if len(needed) > 1:
             names = ", ".join(sorted(needed))
             raise ConfigError(f"{alone}the jobs need different models ({names}). Use one command per task")
@@ -121,9 +108,9 @@ def rewrite(overrides: Sequence[str]) -> list[str]:
             token = VERBOSE  # "true" would also show the search for Hydra's plugins, and every package's own log
         if key.lstrip("+~") == "seed" and key != "seed":
             raise ConfigError(f"{token}: write seed=... without a prefix")
+        if key == "seed" and "=" not in token:
+            raise ConfigError(f"{token}: write seed=3, seed=0..9, seed=0,2,5..7, seed=range(0,10) or seed=ten")
         if key == "seed":
-            if "=" not in token:
-                raise ConfigError(f"{token}: write seed=3, seed=0..9, seed=0,2,5..7, seed=range(0,10) or seed=ten")
             token = seed_token(seeds_of(token.split("=", 1)[1].strip()))
         key = key_of(token)
         if key in seen:
@@ -131,31 +118,6 @@ def rewrite(overrides: Sequence[str]) -> list[str]:
         seen[key] = typed
         tokens += first_job([token]) if key == ROWS and not parse(token).is_sweep_override() else [token]
     return [*tokens, *_usual(tokens)]
-
-
-def completions(line: str) -> list[str]:
-    """Return completions of the last word for which Hydra is too slow, or that it does not know.
-
-    These are the choices of a group, gates that fit the tasks, ``experiment=``, and the words of a setting (``save=``).
-    """
-    words = line.split()
-    if line.endswith(" ") or not words:
-        return []
-    key, equals, _ = words[-1].partition("=")
-    if not equals:
-        return ["experiment="] if key and len(key) > 1 and "experiment".startswith(key) else []
-    field = Config.model_fields.get(key)
-    if key in {*GROUPS, "experiment"} - {"setting"}:
-        known = list(options(key))
-    else:  # a setting that takes one of a few words
-        known = list(map(str, get_args(field.annotation))) if field and get_origin(field.annotation) is Literal else []
-    if key == "gate":
-        try:
-            tasks = _choices(words[:-1], "task") or [DEFAULT_CHOICES["task"]]
-        except ConfigError:
-            tasks = [""]
-        known = [gate for gate in known if all(gate in GATES_OF_TASK.get(task, ()) for task in tasks)]
-    return [f"{key}={value}" for value in known if f"{key}={value}".startswith(words[-1])]
 
 
 def completion_line(line: str) -> str:
