@@ -40,6 +40,14 @@ class Job:
     run: Run
 
 
+INSTEAD = {
+    "setting": "task= and gate= determine the setting; choose those",
+    "study": "use python scripts/sweep.py run {} for a whole study",
+    "seed.set": "write the seeds as seed=0..9",
+}
+"""Key that is no setting of a run → what to type instead."""
+
+
 def _known_keys() -> list[str]:
     """Return every group, and every key that any task and gate have."""
     keys = set(GROUPS)
@@ -58,15 +66,11 @@ def _refuse_unavailable(override: Override) -> None:
         known = _known_keys()
         hint = "" if key in known else f" Also, there is no key '{key}'.{nearest(key, known)}"
         raise ConfigError(f"{token}: settings cannot be removed; set the key to null where that is allowed.{hint}")
-    if key == "setting":
-        raise ConfigError(f"{token}: task= and gate= determine the setting; choose those")
     group, _, name = key.partition(".")
     if name and DESCRIBED.get(group, ("",))[0] == name:
         raise ConfigError(f"{token}: this name comes with other settings; write {group}=...")
-    if key == "study":
-        raise ConfigError(f"{token}: use python scripts/sweep.py run {str(token).partition('=')[2]} for a whole study")
-    if key == "seed.set":
-        raise ConfigError(f"{token}: write the seeds as seed=0..9")
+    if key in INSTEAD:
+        raise ConfigError(f"{token}: {INSTEAD[key].format(str(token).partition('=')[2])}")
     if override.type == OverrideType.ADD:
         known = _known_keys()
         hint = "remove the '+'" if key in known else f"unknown key '{key}'; keys cannot be added.{nearest(key, known)}"

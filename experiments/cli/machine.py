@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -40,8 +41,7 @@ def check(runs: Sequence[Run], tokens: Sequence[str]) -> None:
         _memory(run.config, memory)
         check_packages(run.config)
         rival_target.check_target(run.config)
-        _autocast(run.config)
-        _engine(run.config)
+        _device(run.config)
     for name, root in {(name, run.config.data_root): None for run in runs for name in data_sets_of(run.config)}:
         try:
             sets.require_files(name, data_root(root))
@@ -162,28 +162,23 @@ def check_packages(config: Config) -> None:
         maker_of(config.model)
 
 
-def _autocast(config: Config) -> None:
-    """Refuse bfloat16 on an x86 processor that has no instructions for it, where it is slower than float32."""
-    if config.train.autocast != "bf16" or config.profile == "smoke" or not CPUINFO.is_file():
-        return
-    described = CPUINFO.read_text()
-    if "sse2" not in described or "avx512_bf16" in described or "amx_bf16" in described:
-        return
-    import torch
+def _device(config: Config) -> None:
+    """Refuse a device that is not there, one without the type of numbers of ``train.autocast``, and absent kernels.
 
-    if config.device == "cpu" or not torch.cuda.is_available():
-        raise ConfigError(
-            "train.autocast=bf16: this processor has no instructions for bfloat16 (avx512_bf16, amx_bf16), so a step "
-            "would take longer than in float32; remove it, or use a GPU"
-        )
-
-
-def _engine(config: Config) -> None:
-    if config.device != "cuda" and config.engine != "fused":
+    On an x86 processor without instructions for bfloat16, it is slower than float32.
+    """
+    described = CPUINFO.read_text() if config.train.autocast == "bf16" and CPUINFO.is_file() else ""
+    slow = config.profile != "smoke" and "sse2" in described and not re.search("avx512_bf16|amx_bf16", described)
+    if config.device != "cuda" and config.engine != "fused" and not slow:
         return
     import torch  # imported here: only settings of a device or an engine need it
 
     cuda = torch.cuda.is_available()
+    if slow and (config.device == "cpu" or not cuda):
+        raise ConfigError(
+            "train.autocast=bf16: this processor has no instructions for bfloat16 (avx512_bf16, amx_bf16), so a step "
+            "would take longer than in float32; remove it, or use a GPU"
+        )
     if config.device == "cuda" and not cuda:
         raise ConfigError("device=cuda: torch finds no CUDA device on this machine; remove device=, or use device=cpu")
     if config.engine == "fused":

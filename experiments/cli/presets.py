@@ -58,15 +58,11 @@ def tokens_of(path: Path) -> list[str]:
     if not isinstance(swept, dict) or not all(isinstance(values, list) and values for values in swept.values()):
         raise ConfigError(f"{path}: every key below 'sweep:' needs a list of values, such as [1, 2]")
     several = {**swept, ROWS: rows} if rows else swept
-    params = "sweeper.params."
-    single = {
-        **{key: value for key, value in content.items() if not isinstance(value, dict)},
-        **{
-            f"{key}.{name}": v for key, value in content.items() if isinstance(value, dict) for name, v in value.items()
-        },
-        **{f"hydra.{key}": value for key, value in hydra.items() if not key.startswith(params)},
-        **{key.removeprefix(params): value for key, value in hydra.items() if key.startswith(params)},
-    }
+    params, single = "sweeper.params.", dict[str, Any]()
+    for key, value in content.items():
+        single |= {f"{key}.{name}": entry for name, entry in value.items()} if isinstance(value, dict) else {key: value}
+    for key, value in hydra.items():
+        single[key.removeprefix(params) if key.startswith(params) else f"hydra.{key}"] = value
     return [
         *(_default(path, entry) for entry in defaults if entry != "_self_"),
         *(f"{key}={_word(value)}" for key, value in single.items()),

@@ -25,6 +25,7 @@ from experiments.cli.pipes import print_line, room
 from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
 from experiments.core.reading import storage_fault
+from experiments.store.records import read_record
 from ngn.files import FileError
 
 if TYPE_CHECKING:
@@ -160,7 +161,8 @@ class Session:
             self.done.append(outcome)
             if outcome.status == "diverged":
                 self.diverged.append(f"{prefix}{outcome.run_id}")
-            return None if hydra is None else _objective(outcome, hydra)
+            searched = hydra is not None and "direction" in hydra.sweeper
+            return _objective(outcome, OmegaConf.is_list(hydra.sweeper.direction)) if searched else None
         except Exception as error:
             elsewhere = os.getpid() != self.process
             for_reader = is_for_reader(error)
@@ -203,15 +205,10 @@ class Session:
                 print(f"{number} of {len(self.jobs)} runs {what}:{told}", file=sys.stderr)
 
 
-def _objective(outcome: RunOutcome, hydra: HydraConf) -> Any:
-    """Return what a sweeper optimises; None where no sweeper asks for it."""
-    directions = getattr(hydra.sweeper, "direction", None)
-    if directions is None:
-        return None
-    from experiments.store.records import read_record
-
+def _objective(outcome: RunOutcome, two: bool) -> Any:
+    """Return what a sweeper optimises: the score, or also the size."""
     phase = next(iter(read_record(outcome.path)["phases"].values()))
     if phase["status"] != "complete":
         return float("nan")
     found = (float(next(iter(phase["truncated"].values()))), float(sum(phase["count"])))
-    return found if OmegaConf.is_list(directions) else found[0]
+    return found if two else found[0]

@@ -20,8 +20,8 @@ from experiments.core.task import ModuleTask, Task
 from experiments.methods.pruning.cutting import ModuleRun
 from experiments.models.trainer import StudyTrainer
 from experiments.runs.host import peak_mib
-from experiments.runs.result import CURVE_TYPES, SCORES
-from experiments.store.record import BudgetBlock, CostBlock, Result
+from experiments.runs.result import CURVE_TYPES
+from experiments.store.record import SCORES, BudgetBlock, CostBlock, Result
 from ngn.allocation import BudgetLearner
 from ngn.checks import axes_of
 from ngn.components.base import OrderedSum

@@ -16,8 +16,6 @@ log = logging.getLogger(__name__)
 
 CURVE_TYPES: dict[str, type[np.generic]] = {"step": np.int32, "held_step": np.int32}
 """Curve → type, for stored curves that are not float32."""
-SCORES = ("truncated", "soft", "gates_kept")
-"""The three ways to score a learned model: truncated (gates of one), soft gates, and truncated with its gates kept."""
 
 
 @dataclass

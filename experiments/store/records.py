@@ -24,7 +24,7 @@ from pydantic import TypeAdapter, ValidationError
 from experiments.core.blocks import refuse_control, visible
 from experiments.core.reading import read_regular
 from experiments.store.curves import MAX_CURVE_POINTS, unpacked
-from experiments.store.record import SCHEMA_VERSION, Record
+from experiments.store.record import BLOCKS, ERRORS, PER_CENT, SCHEMA_VERSION, SCORES, Record
 from ngn.files import FileError, write_atomically
 
 log = logging.getLogger(__name__)
@@ -59,12 +59,19 @@ def digest_of(record: Mapping[str, Any]) -> str:
 
 
 def _refuse_impossible(record: Mapping[str, Any]) -> None:
-    """Refuse what the classes of single keys cannot: lists of other lengths, and scores of another sign."""
+    """Refuse what the classes of single keys cannot: lists of other lengths, impossible scores, missing settings."""
+    if lacks := [name for name in BLOCKS if name not in record["config"]]:
+        raise ValueError(f"config: must have {', '.join(lacks)}")
     for name, phase in record["phases"].items():
         axes = len(phase["count"])
         for key in ("t", "integer", "r"):
             if key in phase and len(phase[key]) != axes:
                 raise ValueError(f"phases.{name}.{key} has {len(phase[key])} entries, but count has {axes}")
+        for form, score, value in ((form, *each) for form in SCORES for each in phase.get(form, {}).items()):
+            if value < 0 and score in ERRORS | PER_CENT:
+                raise ValueError(f"phases.{name}.{form}: {score} must be at least 0")
+            if value > 100 and score in PER_CENT:
+                raise ValueError(f"phases.{name}.{form}: {score} must be at most 100")
         if min(phase.get("prefixes", ()), default=0) < 0 <= min(phase.get("truncated", {}).values(), default=-1):
             raise ValueError(f"phases.{name}.prefixes has a negative score, unlike truncated")
 
