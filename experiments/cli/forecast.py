@@ -8,7 +8,6 @@ from statistics import median
 from experiments.config.run_files import Run
 from experiments.core.paths import RESULTS
 from experiments.runs.sweeps.status import Sample, Speeds, duration_text
-from experiments.store.records import Store
 
 SHORT = 10.0
 """Seconds. Of a shorter training no time is told before it."""
@@ -22,7 +21,7 @@ def forecast(runs: Sequence[Run]) -> str:
     Returns:
         two lines; empty if no record tells, or if it is less than :data:`SHORT` seconds.
     """
-    speeds, each, used = Speeds([Store(RESULTS)]), list[float](), dict[Sample, None]()
+    speeds, each, used = Speeds(RESULTS), list[float](), dict[Sample, None]()
     for config in (run.config for run in runs):
         found = [
             sample

@@ -67,7 +67,7 @@ def _refuse_impossible(record: Mapping[str, Any]) -> None:
         for key in ("t", "integer", "r"):
             if key in phase and len(phase[key]) != axes:
                 raise ValueError(f"phases.{name}.{key} has {len(phase[key])} entries, but count has {axes}")
-        for form, score, value in ((form, *each) for form in SCORES for each in phase.get(form, {}).items()):
+        for form, score, value in ((mode, *each) for mode in SCORES for each in phase.get(mode, {}).items()):
             if value < 0 and score in ERRORS | PER_CENT:
                 raise ValueError(f"phases.{name}.{form}: {score} must be at least 0")
             if value > 100 and score in PER_CENT:

@@ -189,7 +189,7 @@ def test_estimates_include_all_time_of_a_similar_run(tmp_path, replicas, trained
     made = record(config, dict.fromkeys(config.phases, each))
     made["time"]["seconds"], made["execution"]["replicas"] = lasted, replicas
     Store(tmp_path).write(made)
-    speeds = status.Speeds([Store(tmp_path)])
+    speeds = status.Speeds(tmp_path)
     assert speeds.seconds(config) == pytest.approx(alone)
     longer = compose({"task": "mnist", "gate": "conv"}, {"train.epochs": 2 * config.train.epochs})
     assert speeds.seconds(longer) == pytest.approx(2 * alone)
