@@ -106,10 +106,10 @@ def first_job(tokens: Sequence[str]) -> list[str]:
     first: list[str] = []
     for token in tokens:
         override = parse(token)
-        value: Any = override.value()
         if is_hydra(token) or not (override.is_sweep_override() or override.key_or_group == ROWS):
             first.append(token)
         else:
+            value: Any = override.value()
             value = value.start if isinstance(value, IntervalSweep) else values(override)[0]
             first += _typed(settings_of(override, value))
     return first
@@ -126,17 +126,13 @@ def _compose(settings: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     for key, value in settings:
         if key in choices or key in changes:
             raise ConfigError(f"{key} is given twice: in a row and beside it")
-        if key in GROUPS:
-            if isinstance(value, dict):
-                raise ConfigError(
-                    f"{key}: must be one of: {', '.join(options(key))}. To vary several settings together, type "
-                    f"{ROWS_FORM}"
-                )
-            if isinstance(value, list) or value is None:
-                raise ConfigError(f"{key}: must be one of: {', '.join(options(key))}")
-            choices[key] = str(value)
-        else:
+        if key not in GROUPS:
             changes[key] = value
+        elif isinstance(value, (dict, list)) or value is None:
+            rows = f". To vary several settings together, type {ROWS_FORM}" if isinstance(value, dict) else ""
+            raise ConfigError(f"{key}: must be one of: {', '.join(options(key))}{rows}")
+        else:
+            choices[key] = str(value)
     merged = selection(choices)
     for key, value in changes.items():
         set_key(merged, key, value)
@@ -154,16 +150,14 @@ def expand(tokens: Sequence[str], complete: bool = True) -> list[Job]:
         ConfigError: on the first job that cannot run, and on two jobs with the same run.
     """
     overrides = parse_all(tokens)
-    swept = [override.is_sweep_override() for override in overrides]
     jobs: dict[str, Job] = {}
     for row in itertools.product(*([settings_of(each, value) for value in values(each)] for each in overrides)):
-        settings = [setting for part in row for setting in part]
-        merged = _compose(settings)
-        typed = [
-            _typed(part) if several else [str(override.input_line)]
-            for override, several, part in zip(overrides, swept, row, strict=True)
-        ]
-        label = " ".join(word for several, words in zip(swept, typed, strict=True) if several for word in words)
+        settings, typed, told = list[tuple[str, Any]](), list[str](), list[str]()
+        for override, part in zip(overrides, row, strict=True):
+            settings += part
+            typed += _typed(part) if override.is_sweep_override() else [str(override.input_line)]
+            told += _typed(part) if override.is_sweep_override() else []
+        merged, label = _compose(settings), " ".join(told)
         try:
             run = run_of(merged)
         except ConfigError as error:
@@ -175,7 +169,7 @@ def expand(tokens: Sequence[str], complete: bool = True) -> list[Job]:
             told = any(str(file.parents[1]) in str(error) for file in own)  # where to write, or what is wrong
             also = f"\n(with your {', '.join(map(str, own))})" if own and not told else ""
             raise ConfigError(f"{error}{where}{also}") from None
-        job = Job(label.replace("seed.value=", "seed="), tuple(word for words in typed for word in words), run)
+        job = Job(label.replace("seed.value=", "seed="), tuple(typed), run)
         if run.id in jobs:
             raise ConfigError(
                 f"duplicate jobs: '{jobs[run.id].label}' and '{job.label}' are the same run ({run.id}). "
@@ -191,15 +185,15 @@ def run_of(merged: Mapping[str, Any]) -> Run:
     Raises:
         ConfigError: if it cannot run.
     """
-    config = check(merged)
-    named = {key: value for key in ("results", "data_root") if (value := getattr(config, key)) is not None}
-    for key, value in named.items():
-        # An empty name would mean the working directory. It is a mistake, such as ``results=$UNSET``.
-        if not value.strip():
-            raise ConfigError(f"{key}: the name of the folder is empty; remove {key}= for the default folder")
-    if (name := missing(*(module for module in EXTRAS["logging"] if module == config.logger))) is not None:
-        raise ConfigError(sentence(f"logger={config.logger}", name))
+    config, folders = check(merged), dict[str, str]()
+    for key in ("results", "data_root"):
+        if (value := getattr(config, key)) is not None:
+            # An empty name would mean the working directory. It is a mistake, such as ``results=$UNSET``.
+            if not value.strip():
+                raise ConfigError(f"{key}: the name of the folder is empty; remove {key}= for the default folder")
+            folders[key] = str(Path(value).expanduser().resolve())
+    if config.logger in EXTRAS["logging"] and missing(config.logger):
+        raise ConfigError(sentence(f"logger={config.logger}", config.logger))
     if config.engine == "fused" and (reason := why_no_kernel(config)) is not None:
         raise ConfigError(f"engine=fused: {reason}. Remove engine=, or use engine=torch")
-    folders = {key: str(Path(value).expanduser().resolve()) for key, value in named.items()}
     return Run.of(config.model_copy(update=folders))

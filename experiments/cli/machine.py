@@ -52,10 +52,9 @@ def check(runs: Sequence[Run], tokens: Sequence[str]) -> None:
 
 def warn_of_uncounted(runs: Iterable[Run]) -> None:
     """Say on stderr, before the training, if no table of the paper will count its full-size records, and why."""
-    if why := why_not_counted():
-        place = next((run.root for run in runs if run.config.profile == "full"), None)
-        if place is not None:
-            print(f"note: no table of the paper will count these runs: {why}. Records: {place}", file=sys.stderr)
+    place = next((run.root for run in runs if run.config.profile == "full"), None)
+    if place is not None and (why := why_not_counted()):
+        print(f"note: no table of the paper will count these runs: {why}. Records: {place}", file=sys.stderr)
 
 
 PROBE = 2**16

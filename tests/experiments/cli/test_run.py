@@ -64,7 +64,7 @@ def command(monkeypatch, tmp_path):
 
 
 def test_the_time_is_told_first_and_only_if_something_is_trained(command, capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(app, "forecast", lambda runs: f"{len(runs)} runs: long")
+    monkeypatch.setattr(app, "forecast", lambda runs: f"{len(runs)} runs: long" if runs else "")
 
     told = []
 
