@@ -14,6 +14,7 @@ from experiments.core import paths
 from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
 from experiments.core.packages import missing, sentence
+from experiments.core.pretrained import BaseModel
 from experiments.core.reading import storage_fault
 from experiments.data import DataError, data_root, sets
 from experiments.store.provenance import why_not_counted
@@ -31,13 +32,11 @@ def check(runs: Sequence[Run], tokens: Sequence[str]) -> None:
     if any(token.startswith("hydra/launcher=") and token not in LOCAL_LAUNCHERS for token in tokens):
         return
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if any(run.config.model is not None for run in runs):
-        from experiments.runs.memory import card_sizes  # imports torch, which a pretrained model needs anyway
-
-        cards = card_sizes()
-        for run in runs:
-            _pretrained(run.config, cards, memory)
     for run in runs:
+        if run.config.model is not None:
+            from experiments.runs.memory import card_sizes  # imports torch, which a pretrained model needs anyway
+
+            _pretrained(run.config, run.config.model, card_sizes(), memory)
         _memory(run.config, memory)
         check_packages(run.config)
         rival_target.check_target(run.config)
@@ -70,8 +69,7 @@ def require_room(runs: Sequence[Run], tokens: Sequence[str]) -> None:
         ConfigError: with the folder or the file. Nothing has been started then.
     """
     wanted = {paths.SCRATCH: "NGN_OUTPUT=DIR python run.py ..."}
-    for token in tokens:
-        key, _, value = token.partition("=")
+    for key, _, value in (token.partition("=") for token in tokens):
         if key in ("hydra.run.dir", "hydra.sweep.dir") and "$" not in value:
             wanted[Path(value)] = f"{key}=DIR"
     for run in runs:
@@ -97,18 +95,12 @@ CONTEXT = 2e9
 """Bytes of a card that the context of CUDA and fragmentation take."""
 
 
-def _pretrained(config: Config, cards: Sequence[int], host: int) -> None:
+def _pretrained(config: Config, model: BaseModel, cards: Sequence[int], host: int) -> None:
     """Refuse a run of a pretrained model whose weights and their training state alone exceed the memory.
 
-    Activations come on top: a run that passes may still end for want of memory.
-
-    Args:
-        cards: bytes of memory of every GPU.
-        host: bytes of memory of this machine.
+    Activations come on top: a run that passes may still end for want of memory. ``cards`` are the bytes of every GPU,
+    ``host`` those of this machine.
     """
-    model = config.model
-    if model is None:
-        return
     on_card, eight_bit = bool(cards) and config.device != "cpu", config.train.optimizer == "adamw8bit"
     width, numbers = 2 if model.dtype == "bfloat16" else 4, model.parameters or 0
     needed, saving = width * numbers, "model.dtype=bfloat16"
@@ -127,16 +119,15 @@ def _pretrained(config: Config, cards: Sequence[int], host: int) -> None:
 
 
 def _memory(config: Config, there: int) -> None:
-    gate, method = config.gate, config.method
-    plain = method.sizes(gate)
-    alone = [plain] if isinstance(plain, int) else plain
-    sizes = [gate.K_of(group) or 0 for group in range(gate.groups)] if alone is None else alone
+    gate, fixed = config.gate, config.method.sizes(config.gate)
+    sizes = [gate.K_of(group) or 0 for group in range(gate.groups)] if fixed is None else fixed
+    total = sizes if isinstance(sizes, int) else sum(sizes)
     samples = 1 if config.profile == "smoke" else config.train.batch or config.task.usual_samples
-    needed = 4 * sum(sizes) * gate.numbers(config.task, samples)
+    needed = 4 * total * gate.numbers(config.task, samples)
     if needed > there:
-        key = "gate.K" if alone is None else "method.count"
+        key = "gate.K" if fixed is None else "method.count"
         raise ConfigError(
-            f"{sum(sizes):,} components with open gates need at least {needed / 2**30:,.0f} GiB in training, but this "
+            f"{total:,} components with open gates need at least {needed / 2**30:,.0f} GiB in training, but this "
             f"machine has {there / 2**30:,.0f} GiB; lower {key}"
         )
 
@@ -204,22 +195,22 @@ def _sizes(runs: Sequence[Run]) -> None:
 
     Only the task and its model tell. Seeds do not change it, so one of them stands for all.
     """
-    alike: dict[str, tuple[Run, bool]] = {}
+    seen = set[str]()
     for run in runs:
         model, method = run.config.model, run.config.method
         macs, parameters = (getattr(method, key, None) for key in ("macs", "parameters"))
         limited = macs is not None or (parameters is not None and model is None)
-        if limited or (model is not None and model.package is not None):
-            alike.setdefault(run.config.model_dump_json(exclude={"seed"}), (run, limited))
-    if not alike:
-        return
-    import torch  # imported here, as the next: only such runs need them before they start
+        if not limited and (model is None or model.package is None):
+            continue
+        if (alike := run.config.model_dump_json(exclude={"seed"})) in seen:
+            continue
+        import torch  # imported here, as the next: only such runs need them before they start
 
-    from experiments.runs.phases import learner_of
-    from experiments.runs.stack import Stack
-    from experiments.tasks import make_task
+        from experiments.runs.phases import learner_of
+        from experiments.runs.stack import Stack
+        from experiments.tasks import make_task
 
-    for run, limited in alike.values():
+        seen.add(alike)
         try:
             task = make_task(run.config, torch.device("cpu"))
         except DataError as damaged:

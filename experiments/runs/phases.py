@@ -5,6 +5,7 @@ A phase is grown from low, retrained at the learned size, from high, or continue
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -150,7 +151,8 @@ def fit_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseS
     batches = task.batches(first.train, stack.seeds)
     alone = first if setup.count is None else fixed_configuration(first, setup.count)
     made = trainer_of(alone, learner, batches, task, plan)
-    with point_logger(setup.of or stack, setup.name) as on_point:
+    logged = nullcontext() if first.logger == "none" else point_logger(setup.of or stack, setup.name)
+    with logged as on_point:
         trainer = made(
             learner,
             batches,
