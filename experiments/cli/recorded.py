@@ -47,25 +47,19 @@ def show(jobs: Labelled, verbose: bool = False) -> int:
     Returns:
         the exit status: 1 if a run has no record, or a damaged one.
     """
-    status, found, notes = 0, dict[str, FlatRecord](), dict[str, list[str]]()
+    found, notes = dict[str, FlatRecord](), dict[str, list[str]]()
     for label, run in jobs:
         store = Store(Path(run.config.results or RESULTS))
-        name = label if len(jobs) > 1 else run.id
         try:
-            record = store.get(run.id)
+            record, said = store.get(run.id), [f"no record in {relative(store.root)}"]
         except RecordError as damaged:
-            record, why = None, str(damaged)
-        else:
-            why = f"no record in {relative(store.root)}"
-        if record is None:
-            status = 1
-            notes.setdefault(why, []).append(name)
-            continue
-        found[run.id] = record_row(record)
-        for note in _notes(record, run.config, verbose):
-            notes.setdefault(note, []).append(name)
-        if len(jobs) == 1:
-            print_line(f"{name}: {summary(record)} in {relative(store.path(run.id))}")
+            record, said = None, [str(damaged)]
+        if record is not None:
+            found[run.id], said = record_row(record), _notes(record, run.config, verbose)
+            if len(jobs) == 1:
+                print_line(f"{run.id}: {summary(record)} in {relative(store.path(run.id))}")
+        for note in said:
+            notes.setdefault(note, []).append(label)
     if len(jobs) > 1 and found:
         print_line(_by_run(jobs, found, {}))
     for note, names in notes.items():
@@ -74,7 +68,7 @@ def show(jobs: Labelled, verbose: bool = False) -> int:
     elsewhere = any(Path(run.config.results or RESULTS).resolve() != RESULTS.resolve() for _, run in jobs)
     if (found or not elsewhere) and (told := _paper(jobs, found if elsewhere else {})):
         print_line(told)
-    return status
+    return int(len(found) < len(jobs))
 
 
 def _notes(record: Mapping[str, Any], config: Config, verbose: bool) -> list[str]:
@@ -100,10 +94,9 @@ def closing(jobs: Labelled, made: Sequence[Path]) -> str:
         lines that fit the terminal; empty for a single run that nobody has recorded.
     """
     own = {row["run_id"]: row for _, row in record_rows(map(str, made))}
-    committed: dict[str, FlatRecord] = {}
-    for _, run in jobs:
-        if run.id in own and run.root.resolve() != RESULTS and (path := Store(RESULTS).path(run.id)).is_file():
-            committed.update((run.id, row) for _, row in record_rows([str(path)]))
+    others = (run.id for _, run in jobs if run.id in own and run.root.resolve() != RESULTS)
+    paths = (str(path) for name in others if (path := Store(RESULTS).path(name)).is_file())
+    committed = {row["run_id"]: row for _, row in record_rows(paths)}
     parts = []
     if committed:
         parts.append(f"yours, and in brackets the committed record of the same run:\n{_by_run(jobs, own, committed)}")
@@ -164,18 +157,17 @@ def _paper(jobs: Labelled, own: Rows) -> str:
         if own:
             roots.setdefault(key, run.root)
         seeds.setdefault(key, []).extend([run.config.seed.value] if run.id in own or not own else [])
-    tasks = {run.config.task.name for _, run in jobs}
-    same: dict[str, list[tuple[Table, Row]]] = {}
-    for table in macros():
-        for row in table.rows:
-            runs = row.runs
-            if runs is None or runs.about or dict(runs.choices).get("task", DEFAULT_CHOICES["task"]) not in tasks:
-                continue
-            if (key := _settings(keys_of(runs, 0))) in seeds:
-                same.setdefault(key, []).append((table, row))
-    lines: list[FlatRecord] = []
     if not published.PATH.is_file():  # a copy of the sources alone
         return ""
+    tasks = {run.config.task.name for _, run in jobs}
+    same: dict[str, list[tuple[Table, Row]]] = {}
+    for table, row in ((table, row) for table in macros() for row in table.rows):
+        runs = row.runs
+        if runs is None or runs.about or dict(runs.choices).get("task", DEFAULT_CHOICES["task"]) not in tasks:
+            continue
+        if (key := _settings(keys_of(runs, 0))) in seeds:
+            same.setdefault(key, []).append((table, row))
+    lines: list[FlatRecord] = []
     committed = Reader(Store(RESULTS))
     for key, rows in same.items():
         enough = sorted({row.seeds for _, row in rows}, key=lambda n: (n < len(seeds[key]), n))[0]

@@ -23,13 +23,10 @@ def launch(configs: Sequence[Config], patience: float | None = None) -> list[Run
     """
     runs = runs_of(configs)
     done = share(runs, patience)
-    outcomes = []
     for run in runs:
-        result = done[run.id]
-        if isinstance(result, Exception):
-            raise result
-        outcomes.append(result)
-    return outcomes
+        if isinstance(error := done[run.id], Exception):
+            raise error
+    return [outcome for run in runs if isinstance(outcome := done[run.id], RunOutcome)]
 
 
 def share(runs: Sequence[Run], patience: float | None = None) -> dict[str, RunOutcome | Exception]:

@@ -18,7 +18,7 @@ from experiments.runs.result import Phase
 from experiments.runs.same import fault_of
 from experiments.runs.stack import Stack
 from experiments.store.provenance import code, conf_digest, machine, packages
-from experiments.store.record import SCHEMA_VERSION, CodeBlock, ExecutionBlock, Result
+from experiments.store.record import SCHEMA_VERSION, Result
 from experiments.store.records import RecordError, Store, read_record
 from experiments.store.sources import keep_digests, plugins_digest, sources_digest
 
@@ -103,7 +103,7 @@ def write(
     run = stack.runs[r]
     results: dict[str, Any] = {name: phase.results[r] for name, phase in phases.items()}
     order = Result.__annotations__  # of the keys in a record
-    execution: ExecutionBlock = {
+    execution = {
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         "engine": "+".join(sorted({phase.engine for phase in phases.values() if phase.engine})),
         "replicas": len(stack),
@@ -117,13 +117,8 @@ def write(
     if (conf := conf_digest()) is not None:
         execution["conf"] = conf
     blocks = {key: vars(info) for key, info in (("data", task.info), ("base", task.base_info)) if info is not None}
-    made_by: CodeBlock = {
-        "commit": code().commit,
-        "clean": code().clean,
-        "source": code().source,
-        "sources": sources_digest(),
-        "numerics": numerics(run.config),
-    }
+    tree = {"commit": code().commit, "clean": code().clean, "source": code().source}
+    made_by = {**tree, "sources": sources_digest(), "numerics": numerics(run.config)}
     if (plugins := plugins_digest()) is not None:
         made_by["plugins"] = plugins
     record: dict[str, Any] = {

@@ -88,12 +88,10 @@ def freeze(folder: Path, study: str, results: Path, runs: Sequence[Run], largest
     with contextlib.suppress(OSError):  # an unreadable plan is not the same
         if earlier and read_regular(earlier[-1], len(content)) == content:
             return earlier[-1]
-    number = max((int(path.stem.rpartition("-")[2]) for path in earlier), default=0)
-    while True:
+    number = max((int(path.stem.rpartition("-")[2]) for path in earlier), default=0) + 1
+    while not write_atomically(path := folder / f"plan-{number:04d}.jsonl", content):
         number += 1
-        path = folder / f"plan-{number:04d}.jsonl"
-        if write_atomically(path, content):
-            return path
+    return path
 
 
 def _plans(folder: Path) -> list[Path]:
