@@ -39,7 +39,6 @@ MODES: dict[str, Mode] = dict(zip(SCORES, ("hard", "soft", "kept"), strict=True)
 
 def measure_phase(
     trainer: StudyTrainer,
-    learner: Learner,
     task: Task[Any],
     history: History,
     config: Config,
@@ -61,7 +60,7 @@ def measure_phase(
     forms = [form for form in SCORES if form in task.scored and form in config.method.scored]
     scores = {name: trainer.evaluate(task.evaluate, MODES[name]) for name in (SCORES[:1] if fixed else forms)}
     samples = {name: trainer.evaluate(task.sample, MODES[name]) for name in scores if name != "gates_kept"}
-    plan, replicas = trainer.plan, learner.replicas or 1
+    plan, learner, replicas = trainer.plan, trainer.learner, trainer.learner.replicas or 1
     decays = [] if fixed else [config.method.learned_decay(axis.capacity) for axis in axes_of(learner.model)]
     learned = [r for r in decays if r is not None]
     all_learned = bool(learned) and len(learned) == len(decays)
@@ -228,12 +227,7 @@ def prefixes_of(r: int, learner: Learner, task: Task[Any]) -> list[float]:
 
 def curves_of(history: History, r: int, fixed: bool) -> dict[str, np.ndarray]:
     """Return the curves of replica ``r``: none if nothing was trained, and no t for a ``fixed`` model."""
-    if not history.curves:
-        return {}
-    curves = {"step": history.curves["step"].astype(CURVE_TYPES["step"])}
-    for name in ("loss", "task", "held") if fixed else ("loss", "task", "t", "held"):
-        if name in history.curves:
-            curves[name] = history.curves[name][:, r].astype(np.float32)
-    if "held" in curves:
-        curves["held_step"] = history.curves["held_step"].astype(CURVE_TYPES["held_step"])
-    return curves
+    names = ("step", "loss", "task", *(() if fixed else ("t",)), "held", "held_step")
+    found = {name: history.curves[name] for name in names if name in history.curves}
+    own = {name: curve if name in CURVE_TYPES else curve[:, r] for name, curve in found.items()}
+    return {name: curve.astype(CURVE_TYPES.get(name, np.float32)) for name, curve in own.items()}

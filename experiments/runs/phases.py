@@ -190,24 +190,21 @@ def _measured(
         return learner_of(stack.take([r]), task, high=setup.name == "from_high").to(device)
 
     keep = [run.model_file(setup.name) for run in (setup.of or stack).runs if run.config.save == "deployed"]
-    results = measure_phase(trainer, learner, task, history, first, fixed, device, keep)
-    if isinstance(task, ModuleTask):
-        for result in results:
-            if result["status"] == "complete":
-                of_module(result, learner, task, first, device)
-    elif task.timed_samples is not None:
-        for r, result in enumerate(results):
-            if result["status"] == "complete":
-                result["cost"] = cost_of(r, learner, task, None if fixed else alone, device)
+    results = measure_phase(trainer, task, history, first, fixed, device, keep)
+    complete = {r: result for r, result in enumerate(results) if result["status"] == "complete"}
+    for r, result in complete.items():
+        if isinstance(task, ModuleTask):
+            of_module(result, learner, task, first, device)
+        elif task.timed_samples is not None:
+            result["cost"] = cost_of(r, learner, task, None if fixed else alone, device)
     if task.component_norms and setup.name == "grown":
         for result, norms in zip(results, norms_of(learner, trainer.batches), strict=True):
             if norms is not None:
                 result["norms"] = norms
     if task.prefix_score is not None and setup.name == "grown" and learner.has_boundary:
-        complete = [r for r, result in enumerate(results) if result["status"] == "complete"]
         scored = trainer.evaluate(lambda _: [prefixes_of(r, learner, task) for r in complete])
-        for r, scores in zip(complete, scored, strict=True):
-            results[r]["prefixes"] = scores
+        for result, scores in zip(complete.values(), scored, strict=True):
+            result["prefixes"] = scores
     curves = [curves_of(history, r, fixed) for r in range(len(stack))]
     return Phase(results, curves, history.resumed, trainer.engine)
 

@@ -47,9 +47,7 @@ def device_of(config: Config) -> torch.device:
     present = torch.cuda.is_available()
     if config.device == "cuda" and not present:
         raise ConfigError("device=cuda: torch sees no CUDA device here; use device=cpu, or device=auto")
-    if not present or config.device == "cpu":
-        return torch.device("cpu")
-    return torch.device("cuda")
+    return torch.device("cuda" if present and config.device != "cpu" else "cpu")
 
 
 def replicas_on_this_machine(stack: Stack, task: Task[Any], device: torch.device) -> int:
