@@ -19,9 +19,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from experiments.cli import arguments, machine, presets, rewrite
+from experiments.cli import arguments, machine, rewrite
 from experiments.cli.expand import Job, expand, first_job
-from experiments.cli.forecast import forecast
 from experiments.cli.session import Session, wants_tracebacks
 from experiments.config.compose import selection
 from experiments.core import interrupt, paths
@@ -44,7 +43,7 @@ def prepare(argv: Sequence[str]) -> tuple[list[str], list[Job]]:
     if mode == "complete":
         os.environ["COMP_LINE"] = rewrite.completion_line(os.environ.get("COMP_LINE", ""))
         return list(argv), []
-    overrides = presets.expand_experiment(given)
+    overrides = rewrite.expand_experiment(given)
     for token in overrides:
         arguments.refuse_code(token)
     if mode == "help":
@@ -104,9 +103,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"refused: {error}", file=sys.stderr)
         return 2
     long = [] if search else [run for run in missing if run.config.profile == "full"]
-    if told := forecast(long):
-        print(told, file=sys.stderr, flush=True)
-    machine.warn_of_uncounted(long)
+    if long:
+        from experiments.cli import recorded
+
+        print(recorded.forecast(long), end="", file=sys.stderr, flush=True)
+        machine.warn_of_uncounted(long)
     session = Session([] if search else jobs, "--multirun" in rewritten, tuple(rewritten))
     sys.argv = [sys.argv[0], *rewritten]
     try:

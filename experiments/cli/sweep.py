@@ -16,8 +16,7 @@ from experiments.cli.arguments import refuse_code
 from experiments.cli.expand import Job, expand
 from experiments.cli.machine import warn_of_uncounted
 from experiments.cli.pipes import print_line
-from experiments.cli.presets import tokens_of
-from experiments.cli.rewrite import rewrite
+from experiments.cli.rewrite import rewrite, tokens_of
 from experiments.config.run_files import Run
 from experiments.core.blocks import ConfigError, control_in, visible
 from experiments.core.needs import NOTHING

@@ -58,8 +58,7 @@ def run_task(plan: Path, number: int, patience: float | None = PATIENCE) -> dict
     Raises:
         RecordError: if the plan cannot be read at all.
     """
-    from experiments.runs.launch import share
-    from experiments.runs.sharing import HeldElsewhere
+    from experiments.runs.launch import HeldElsewhere, share
 
     try:
         ((_, runs),) = plans.runs_of_tasks(plan, [number])

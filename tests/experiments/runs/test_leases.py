@@ -11,7 +11,7 @@ import pytest
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.run_files import runs_of
-from experiments.runs import launch, outcome, phases, sharing, training
+from experiments.runs import launch, outcome, phases, training
 from experiments.runs.sweeps import plan as plans
 from experiments.runs.sweeps import worker
 from experiments.store import leases
@@ -71,11 +71,11 @@ def test_a_lease_that_is_removed_while_another_process_opens_it_is_taken_anew(tm
 
 
 def test_runs_of_a_living_process_are_not_taken(tmp_path, monkeypatch):
-    monkeypatch.setattr(sharing, "POLL", 0.01)
+    monkeypatch.setattr(launch, "POLL", 0.01)
     configs = smoke(tmp_path, range(3))
     other = Leases(tmp_path / "results")
     other.take([run_id(configs[1])])
-    with pytest.raises(sharing.HeldElsewhere, match=f"process {os.getpid()}"):
+    with pytest.raises(launch.HeldElsewhere, match=f"process {os.getpid()}"):
         launch.launch(configs, patience=0.05)
     done = [Store(tmp_path / "results").get(run_id(config)) is not None for config in configs]
     assert done == [True, False, True], "the free part of the stack is trained"
