@@ -137,11 +137,7 @@ def is_hydra(token: str) -> bool:
 
 
 def refuse_code(token: str) -> None:
-    """Refuse an override that could name code to import or run.
-
-    Raises:
-        ConfigError: with the override.
-    """
+    """Refuse an override that could name code to import or run: a ConfigError with the override."""
     if "_target_" in token:
         raise ConfigError(f"{token}: '_target_' is not allowed: no configuration value may name code to import or run")
     if not is_hydra(token):
@@ -171,11 +167,7 @@ def refuse_code(token: str) -> None:
 
 
 def refuse_unknown_settings(tokens: Sequence[str]) -> None:
-    """Refuse settings of launchers and sweepers that the chosen one does not have.
-
-    Raises:
-        ConfigError: with the settings that it has.
-    """
+    """Refuse settings of launchers and sweepers that the chosen one lacks: a ConfigError with those that it has."""
     chosen = {"hydra/launcher": "pack", "hydra/sweeper": "checked"}
     chosen |= {key_of(token): token.partition("=")[2] for token in tokens if key_of(token) in chosen}
     for token in tokens:

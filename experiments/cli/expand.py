@@ -78,11 +78,7 @@ def _refuse_unavailable(override: Override) -> None:
 
 
 def parse_all(tokens: Sequence[str]) -> list[Override]:
-    """Parse the overrides of the run's settings, and check their form and the number of jobs.
-
-    Raises:
-        ConfigError: on a form that is not available, and on more than MAX_JOBS jobs without ``allow_many_jobs=true``.
-    """
+    """Parse the overrides of the run's settings; a ConfigError on a form that is not available, or on too many jobs."""
     overrides, total = [], 1
     for token in tokens:
         override = parse(token)
@@ -166,8 +162,8 @@ def expand(tokens: Sequence[str], complete: bool = True) -> list[Job]:
             where = f"\n(in the job with {label})" if label else ""
             files = [options(key)[str(value)] for key, value in settings if key in GROUPS]
             own = [file for file in files if not file.is_relative_to(CONF)]
-            told = any(str(file.parents[1]) in str(error) for file in own)  # where to write, or what is wrong
-            also = f"\n(with your {', '.join(map(str, own))})" if own and not told else ""
+            named = any(str(file.parents[1]) in str(error) for file in own)  # where to write, or what is wrong
+            also = f"\n(with your {', '.join(map(str, own))})" if own and not named else ""
             raise ConfigError(f"{error}{where}{also}") from None
         job = Job(label.replace("seed.value=", "seed="), tuple(typed), run)
         if run.id in jobs:
@@ -180,11 +176,7 @@ def expand(tokens: Sequence[str], complete: bool = True) -> list[Job]:
 
 
 def run_of(merged: Mapping[str, Any]) -> Run:
-    """Return the run of a merged configuration, with folders that do not depend on the working directory.
-
-    Raises:
-        ConfigError: if it cannot run.
-    """
+    """Return the run of a merged configuration, with absolute folders; a ConfigError if it cannot run."""
     config, folders = check(merged), dict[str, str]()
     for key in ("results", "data_root"):
         if (value := getattr(config, key)) is not None:

@@ -133,11 +133,7 @@ def _memory(config: Config, there: int) -> None:
 
 
 def check_packages(config: Config) -> None:
-    """Refuse a run whose packages, which are imported only when it starts, are missing.
-
-    Raises:
-        ConfigError: with the command that installs them.
-    """
+    """Refuse a run that needs a missing package when it starts: a ConfigError with the command that installs it."""
     wanted = {
         f"task={config.task.name}": config.task.packages,
         f"method={config.method.name}": config.method.packages,

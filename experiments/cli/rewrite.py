@@ -47,11 +47,7 @@ def _default(path: Path, entry: Any) -> str:
 
 
 def tokens_of(path: Path) -> list[str]:
-    """Return the overrides in a file.
-
-    Raises:
-        ConfigError: if the file is missing or does not have this form.
-    """
+    """Return the overrides in a file; a ConfigError if it is missing or does not have this form."""
     if not path.is_file():
         raise ConfigError(f"{path}: no such file")
     content = dict(read_yaml(path))
@@ -77,11 +73,7 @@ def tokens_of(path: Path) -> list[str]:
 
 
 def expand_experiment(overrides: Sequence[str]) -> list[str]:
-    """Replace ``experiment=NAME`` by the overrides of its file. Overrides of the command have precedence.
-
-    Raises:
-        ConfigError: on an unknown name or a damaged file.
-    """
+    """Add the overrides of ``experiment=NAME`` whose keys are not typed; a ConfigError on an unknown name or file."""
 
     chosen = [token for token in overrides if key_of(token) == "experiment"]  # Hydra's users write +experiment
     names = [token.partition("=")[2] for token in chosen]
@@ -146,11 +138,7 @@ def seed_token(seeds: Sequence[int]) -> str:
 
 
 def _usual(tokens: Sequence[str]) -> list[str]:
-    """Return ``gate=`` and ``model=`` as the tasks of a command need them, where it has none.
-
-    Raises:
-        ConfigError: if there is no such task, or if the tasks have no gate or different models in common.
-    """
+    """Return ``gate=`` and ``model=`` where the tasks need them and none is typed; a ConfigError if they share none."""
     typed = {key_of(token): token for token in tokens}
     chosen = {key: [*map(str, values(parse(typed[key])))] for key in ("task", "model", "profile") if key in typed}
     tasks = chosen.get("task", ())
@@ -175,11 +163,7 @@ def _usual(tokens: Sequence[str]) -> list[str]:
 
 
 def rewrite(overrides: Sequence[str]) -> list[str]:
-    """Write seeds as ``seed.value``, and add the gate and the model that the task needs.
-
-    Raises:
-        ConfigError: on invalid seeds, on tasks without a common gate or model, and on a key that is given twice.
-    """
+    """Write seeds as ``seed.value``, add the task's gate and model; a ConfigError if a key is wrong, or there twice."""
     tokens: list[str] = []
     seen: dict[str, str] = {}
     for typed in overrides:

@@ -155,8 +155,9 @@ class Session:
             self.done.append(outcome)
             if outcome.status == "diverged":
                 self.diverged.append(f"{prefix}{outcome.run_id}")
-            searched = hydra is not None and "direction" in hydra.sweeper
-            return _objective(outcome, OmegaConf.is_list(hydra.sweeper.direction)) if searched else None
+            if hydra is None or "direction" not in hydra.sweeper:
+                return None
+            return _objective(outcome, two=OmegaConf.is_list(hydra.sweeper.direction))
         except Exception as error:
             elsewhere = os.getpid() != self.process
             for_reader = is_for_reader(error)

@@ -46,11 +46,7 @@ class OwnStudy(Study):
 
     @cached_property
     def jobs(self) -> list[Job]:
-        """Every job, composed and checked.
-
-        Raises:
-            ConfigError: with the file, where a command line would be refused.
-        """
+        """Every job, composed and checked; a ConfigError with the file, where a command line would be refused."""
         tokens = tokens_of(Path(self.title))
         for token in tokens:
             refuse_code(token)

@@ -138,11 +138,7 @@ def _plugin_of(path: Path) -> Path | None:
 
 
 def require_choice(group: str, choice: str) -> None:
-    """Refuse a choice without a file or without a settings class.
-
-    Raises:
-        ConfigError: with the missing part, or the nearest legal name.
-    """
+    """Refuse a choice without a file or a settings class: a ConfigError with the missing part, or the nearest name."""
     legal, (key, classes) = options(group), DESCRIBED.get(group, ("", {}))
     half = f"{group}={choice} is incomplete (see docs/extending.md)"
     if choice not in legal and choice in classes:
@@ -174,11 +170,7 @@ def usual_gate(task: str, model: str) -> str:
 
 
 def with_defaults(choices: Mapping[str, str]) -> dict[str, str]:
-    """Add the defaults of the other groups, and check every choice.
-
-    Raises:
-        ConfigError: on an unknown group or choice (with the nearest legal name), or a gate that does not fit the task.
-    """
+    """Add the defaults of other groups; a ConfigError on an unknown group or choice, or a gate that does not fit."""
     full = {**DEFAULT_CHOICES, **choices}
     require_choice("task", full["task"])
     # smoke runs use a small built-in model
@@ -222,11 +214,7 @@ def selection(choices: Mapping[str, str]) -> dict[str, Any]:
 
 
 def set_key(config: dict[str, Any], key: str, value: Any) -> None:
-    """Set an existing dotted key.
-
-    Raises:
-        ConfigError: if there is no such key, with the nearest legal key.
-    """
+    """Set an existing dotted key; a ConfigError with the nearest legal key if there is none."""
     *blocks, last = key.split(".")
     place: Any = config
     for part in blocks:
@@ -241,11 +229,7 @@ def set_key(config: dict[str, Any], key: str, value: Any) -> None:
 
 
 def check(nested: Mapping[str, Any]) -> Config:
-    """Return the typed configuration of a merged one.
-
-    Raises:
-        ConfigError: with one line per wrong key; an Incomplete if settings are missing and nothing is wrong.
-    """
+    """Return the typed configuration; a ConfigError with a line for each wrong key, an Incomplete if some only lack."""
     nested = {**with_blocks(with_target(nested)), "seed": {k: v for k, v in dict(nested["seed"]).items() if k != "set"}}
     try:
         return CheckedConfig.model_validate(nested)

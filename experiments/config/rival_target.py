@@ -30,11 +30,7 @@ def _learned(run_id: str, results: str | None) -> tuple[Mapping[str, Any], int]:
 
 
 def with_target(nested: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Set ``method.target`` of a merged configuration from ``method.like``, if only the latter is given.
-
-    Raises:
-        ConfigError: if there is no such record.
-    """
+    """Set ``method.target`` from ``method.like``, if only the latter is given; a ConfigError without such a record."""
     method = nested["method"]
     if not isinstance(method, Mapping) or method.get("like") is None or method.get("target") is not None:
         return nested
@@ -42,11 +38,7 @@ def with_target(nested: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def check_target(config: Config) -> None:
-    """Check that the record ``method.like`` has the same task and model, and the total ``method.target``.
-
-    Raises:
-        ConfigError: if it does not, or if there is no such record.
-    """
+    """Refuse a record ``method.like`` of another task or model, or of another total than ``method.target``."""
     method = config.method
     if not isinstance(method, Rival) or method.like is None:
         return

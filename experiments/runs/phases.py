@@ -119,11 +119,7 @@ def identity_of(stack: Stack, task: Task[Any]) -> dict[str, Any]:
 
 
 def train_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseSetup) -> Phase:
-    """Train one phase of a stack. If it finished before an interruption, return its saved result instead.
-
-    Raises:
-        FileError: if ``setup.start`` holds no usable parameters.
-    """
+    """Train one phase of a stack, or return its saved result; a FileError if ``setup.start`` has no parameters."""
     finished, identity = setup.folder / "finished.json", identity_of(stack, task)
     phase = Phase.load(finished, identity)
     if phase is not None and (setup.end is None or checkpoint.latest(setup.end, identity) is not None):

@@ -39,11 +39,7 @@ RECORDED = "recorded"
 
 
 def device_of(config: Config) -> torch.device:
-    """Return the device of a run.
-
-    Raises:
-        ConfigError: for ``device=cuda`` without a CUDA device.
-    """
+    """Return the device of a run; a ConfigError for ``device=cuda`` without a CUDA device."""
     present = torch.cuda.is_available()
     if config.device == "cuda" and not present:
         raise ConfigError("device=cuda: torch sees no CUDA device here; use device=cpu, or device=auto")

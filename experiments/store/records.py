@@ -142,11 +142,7 @@ def strict_json(content: str | bytes) -> Any:
 
 
 def parse(content: bytes, where: str) -> dict[str, Any]:
-    """Return the record in the content of a file.
-
-    Raises:
-        RecordError: if it holds no record; the message names ``where`` and the reason.
-    """
+    """Return the record in the content of a file; a RecordError with ``where`` and the reason if it holds none."""
     try:
         record = strict_json(content)
     except (ValueError, RecursionError) as fault:
@@ -195,11 +191,7 @@ class Store:
         return sorted(self.root.glob("[!.]*/[!.]*.json"))
 
     def get(self, run_id: str) -> dict[str, Any] | None:
-        """Return the record of a run, or None if there is none.
-
-        Raises:
-            RecordError: if it is damaged.
-        """
+        """Return the record of a run, or None if there is none; a RecordError if it is damaged."""
         path = self.path(run_id)
         return read_record(path) if os.path.lexists(path) else None  # lexists: a dangling link counts as damaged
 
@@ -243,11 +235,7 @@ class Store:
             return write_atomically(path, text.encode(), replace=replace)
 
     def locked(self) -> FileLock:
-        """Return the lock of this folder, which protects writing records and releasing leases.
-
-        Raises:
-            RecordError: if a folder has the name of the lock file.
-        """
+        """Return the lock for writing in this folder; a RecordError if a folder has the name of the lock file."""
         lock = self.root / HIDDEN / ".lock"
         lock.parent.mkdir(parents=True, exist_ok=True)
         if lock.is_dir():

@@ -101,11 +101,7 @@ def _plans(folder: Path) -> list[Path]:
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[TextIO]:
-    """Open a plan.
-
-    Raises:
-        RecordError: if the file, or what the context reads in it, is not readable.
-    """
+    """Open a plan; a RecordError if the file, or what the context reads in it, is not readable."""
     try:
         with os.fdopen(open_regular(path, MAX_PLAN_BYTES), errors="replace") as lines:
             yield lines
@@ -115,11 +111,7 @@ def _opened(path: Path) -> Iterator[TextIO]:
 
 
 def read_plan(path: Path) -> Plan:
-    """Read a plan, without its configurations.
-
-    Raises:
-        RecordError: if the file is not a readable plan.
-    """
+    """Read a plan, without its configurations; a RecordError if it is not readable."""
     with _opened(path) as lines:
         head: dict[str, Any] = json.loads(lines.readline(MAX_LINE_BYTES))
         if head["format"] != FORMAT:
@@ -130,11 +122,7 @@ def read_plan(path: Path) -> Plan:
 
 
 def runs_of_tasks(path: Path, tasks: Iterable[int] | None = None) -> Iterator[tuple[int, list[Run]]]:
-    """Yield (number, runs) of some tasks of a plan, by default all. One task at a time is in memory.
-
-    Raises:
-        RecordError: if a task is missing or cannot be read.
-    """
+    """Yield (number, runs) of some tasks, by default all, one at a time; a RecordError if one is unreadable."""
     wanted = None if tasks is None else set(tasks)
     missing = set(wanted or ())
     with _opened(path) as lines:

@@ -180,8 +180,8 @@ class View:
         own = self.results.resolve() == RESULTS
         if (fault := fault_of(record, run.config, None if own else self.results, allow_dirty=not own)) is not None:
             return State("stale" if fault.kind in ("numerics", "changed") else "refused", fault.text)
-        state = ("done",) if record["status"] == "complete" else ("diverged", "according to its record")
-        return State(*state, digest="sha256" in record)
+        complete, digest = record["status"] == "complete", "sha256" in record
+        return State("done", "", digest) if complete else State("diverged", "according to its record", digest)
 
 
 def failures(folder: Path) -> dict[str, str]:
