@@ -93,10 +93,11 @@ def test_status_distinguishes_all_states(tiny, capsys):
     (tiny.folder / "failures").mkdir(parents=True)
     told = {"run_id": names[3], "error": "ValueError: out of luck", "where": "node1"}
     (tiny.folder / "failures" / "x.json").write_text(json.dumps(told))
-    with Leases(tiny.results) as leases:
-        leases.take([names[4]])
-        assert tiny("status") == 1
-        shown = capsys.readouterr().out
+    leases = Leases(tiny.results)
+    leases.take([names[4]])
+    assert tiny("status") == 1
+    shown = capsys.readouterr().out
+    leases.release([names[4]])
     assert "1 of 6 runs done" in shown
     for state in ("running", "failed", "missing", "stale", "refused"):
         assert f"      1 {state}" in shown, state
@@ -174,7 +175,7 @@ def test_estimates_include_all_time_of_a_similar_run(tmp_path, replicas, trained
     made = record(config, dict.fromkeys(config.phases, each))
     made["time"]["seconds"], made["execution"]["replicas"] = lasted, replicas
     Store(tmp_path).write(made)
-    speeds = status.Speeds([Store(tmp_path)])
+    speeds = status.Speeds(tmp_path)
     assert speeds.seconds(config) == pytest.approx(alone)
     longer = compose({"task": "mnist", "gate": "conv"}, {"train.epochs": 2 * config.train.epochs})
     assert speeds.seconds(longer) == pytest.approx(2 * alone)
@@ -264,6 +265,6 @@ def test_worker_and_status_name_a_damaged_plan(tiny, monkeypatch, capsys, conten
 
 def test_a_folder_in_place_of_the_lock_is_named_before_training(tmp_path):
     (tmp_path / ".leases" / ".lock").mkdir(parents=True)
-    with Leases(tmp_path) as leases, pytest.raises(RecordError, match=r"\.lock: is a folder, .*; remove the folder"):
-        leases.take(["a"])
+    with pytest.raises(RecordError, match=r"\.lock: is a folder, .*; remove the folder"):
+        Leases(tmp_path).take(["a"])
     assert [path.name for path in (tmp_path / ".leases").iterdir()] == [".lock"]
