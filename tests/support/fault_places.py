@@ -1,7 +1,5 @@
 """Faults around a training: signals, a replica, the disk, other processes. ``tests/support/faults.py`` runs them."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import json
@@ -9,10 +7,8 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable
 from functools import partial
 from itertools import product
-from pathlib import Path
 
 import faulty
 import numpy as np
@@ -27,7 +23,7 @@ from experiments.runs import launch, phases
 from experiments.store.records import Store
 
 
-def signals(folder: Path) -> Count:
+def signals(folder):
     """Send each signal at five steps: check the checkpoint's step, the exit status, and bit-equal results."""
     expected = Trial(folder / "calm").undisturbed()
     result = Count("saved at that very step, left with 128 + signal, resumed bit-equal")
@@ -41,20 +37,20 @@ def signals(folder: Path) -> Count:
     return result
 
 
-def _poison(victim: int) -> None:
+def _poison(victim):
     """Make the gradients of one replica NaN."""
     real = phases.learner_of
 
-    def learner_of(*arguments: object, **named: object) -> object:
-        learner = real(*arguments, **named)  # type: ignore[arg-type]
+    def learner_of(*arguments, **named):
+        learner = real(*arguments, **named)
         parameter = learner.body_parameters()[0]
         parameter.register_hook(lambda g: g.index_fill(0, g.new_tensor([victim]).long(), float("nan")))
         return learner
 
-    phases.learner_of = learner_of  # type: ignore[assignment]
+    phases.learner_of = learner_of
 
 
-def nan_in_a_replica(folder: Path) -> Count:
+def nan_in_a_replica(folder):
     """Make one replica's gradients NaN at some step: it is recorded as diverged, the others unchanged."""
     expected = Trial(folder / "calm", seeds=4).undisturbed()
     result = Count("recorded as diverged without numbers, the others bit-equal")
@@ -70,16 +66,16 @@ def nan_in_a_replica(folder: Path) -> Count:
     return result
 
 
-def _small_disk(size: int) -> None:
+def _small_disk(size):
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
-def _full() -> None:
+def _full():
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def disk_full(folder: Path) -> Count:
+def disk_full(folder):
     """Limit the size of files, from a checkpoint's size to a note's, or fail the n-th flush for lack of space."""
     expected = Trial(folder / "calm").undisturbed()
     result = Count("stopped with a message that names the file, went on when there was room")
@@ -94,7 +90,7 @@ def disk_full(folder: Path) -> Count:
     return result
 
 
-def read_only_results(folder: Path) -> Count:
+def read_only_results(folder):
     """Make the folder of records unwritable, before the run (an immediate error) or from its middle on."""
     expected = Trial(folder / "calm").undisturbed()
     result = Count("refused before training, or kept the training; went on when it was writable")
@@ -104,7 +100,7 @@ def read_only_results(folder: Path) -> Count:
         # a file in place of a folder also stops root, whom permissions do not
         blocked = results if when == "before" else results / "regression1d"
 
-        def block(blocked: Path = blocked) -> None:
+        def block(blocked=blocked):
             blocked.write_text("")
 
         if when == "middle":
@@ -118,7 +114,7 @@ def read_only_results(folder: Path) -> Count:
     return result
 
 
-def two_hosts(folder: Path, count: int) -> Count:
+def two_hosts(folder, count):
     """Give two processes the same runs. The first is alive, killed, or suspended at a step; then it wakes or is killed.
 
     The second leaves a living or suspended one its runs, and waits for them. It trains those of a killed one at once.
@@ -131,7 +127,7 @@ def two_hosts(folder: Path, count: int) -> Count:
         trial, at, shared = Trial(folder / str(number)), int(random.integers(1, 13)), number // 4 % 2 == 0
         place, log = trial.place, trial.log
 
-        def host(name: str, at: int, act: Callable[[], None], trial: Trial = trial, shared: bool = shared) -> None:
+        def host(name, at, act, trial=trial, shared=shared):
             launch.POLL = 0.02
             Hook(at, act)
             outcomes = train(trial.place if shared else trial.place / name, trial.wanted)
@@ -160,7 +156,7 @@ def two_hosts(folder: Path, count: int) -> Count:
     return result
 
 
-def one_run_many_processes(folder: Path) -> Count:
+def one_run_many_processes(folder):
     """Start sixteen processes on the same run at once: one trains it, and one record results."""
     expected = Trial(folder / "calm", seeds=1).undisturbed()
     result = Count("one process trained, the others found its record")
@@ -168,7 +164,7 @@ def one_run_many_processes(folder: Path) -> Count:
         trial = Trial(folder / str(attempt), seeds=1)
         place = trial.place
 
-        def one(trial: Trial = trial, place: Path = place) -> None:
+        def one(trial=trial, place=place):
             while not (place / "go").exists():
                 os.sched_yield()
             (outcome,) = train(place, trial.wanted)
@@ -190,7 +186,7 @@ MOUNTS = ((b"none", b"/", 1 << 14 | 1 << 18), (None, None, 1 << 12), (None, None
 UNABLE = 77
 
 
-def _mount_read_only(place: Path) -> None:
+def _mount_read_only(place):
     """Make a folder read-only for this process and its children; end with :data:`UNABLE` where that is forbidden."""
     libc, there = ctypes.CDLL(None, use_errno=True), os.fsencode(place)
     if libc.unshare(0x20000 | (0 if os.geteuid() == 0 else 0x10000000)):
@@ -200,7 +196,7 @@ def _mount_read_only(place: Path) -> None:
             raise SystemExit(UNABLE)
 
 
-def read_only_mount(folder: Path) -> Count:
+def read_only_mount(folder):
     """Run every command with its folders on a read-only mount: readers read, writers say one thing and leave."""
     from experiments.cli import app
     from experiments.cli.pipes import exit_with
@@ -214,7 +210,7 @@ def read_only_mount(folder: Path) -> Count:
         path.unlink()
     (out := folder / "out").mkdir()
     records = f"--results={store.root}"
-    commands: list[tuple[Callable[[list[str]], int], str, int]] = [
+    commands = [
         (app.main, f"{TINY} results={store.root}", 1),
         (app.main, f"{TINY} results={out} checkpoint_seconds=1e-9", 1),
         (table.main, str(store.root), 0),
@@ -231,7 +227,7 @@ def read_only_mount(folder: Path) -> Count:
     for main, line, expected in commands:
         words = line.split()
 
-        def program(main: Callable[[list[str]], int] = main, words: list[str] = words) -> None:
+        def program(main=main, words=words):
             _mount_read_only(place)
             run_files.SCRATCH = paths.SCRATCH = place if f"results={out}" in words else out
             exit_with(lambda: main(words))

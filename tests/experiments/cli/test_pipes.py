@@ -28,12 +28,7 @@ def into_closed_pipe(*words):
 
 @pytest.mark.parametrize(
     "line",
-    [
-        "scripts/table.py results/cora",
-        "scripts/sweep.py status smoke",
-        "scripts/fetch_data.py --help",
-        "run.py --list",
-    ],
+    ["scripts/table.py results/cora", "scripts/sweep.py status smoke", "scripts/fetch_data.py --help", "run.py --list"],
 )
 def test_a_reader_that_has_gone_is_no_traceback(line):
     done = into_closed_pipe(*line.split())

@@ -84,15 +84,6 @@ def test_show_prints_committed_records_and_writes_nothing(committed, tmp_path, c
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_show_puts_rows_of_different_numbers_of_seeds_apart(capsys):
-    """Their columns differ: "committed (10)" and "committed (50)"."""
-    status, out = shown("task=regression1d method=ngn,awnn seed=0..1 show=true", capsys)
-    assert status == 0
-    heads = [line.split("  ") for line in out.splitlines() if "committed (" in line]
-    assert len(heads) == 2
-    assert "mean ± sd over seeds" in out
-
-
 def test_show_of_another_folder_has_its_numbers_in_the_row_of_the_paper(committed, tmp_path, capsys):
     own = Store(tmp_path / "mine")
     for seed in range(2):

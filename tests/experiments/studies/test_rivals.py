@@ -2,7 +2,6 @@
 
 import re
 
-import pandas as pd
 import programs
 import pytest
 
@@ -17,28 +16,8 @@ from experiments.studies import rivals
 from experiments.studies.rivals import METHODS, WHOLE, verdict
 
 
-def made(method, share, seed, score, **changes):
-    row = {"work": "transformer_small", "method": method, "share": share, "seed": seed, "part": share - 0.5}
-    row |= {"score": score, "equal": "steps", "seconds": 7.0, "peak": None, "cpu": "X", "batch_size": 2}
-    return row | {"batch": 0.5, "16": None, "1": None} | changes
-
-
 def test_every_method_has_a_look_of_its_own():
     assert len(set(figure.LOOKS)) == len(figure.LOOKS) >= len(METHODS)
-
-
-@pytest.mark.parametrize(
-    ("far", "score", "said"),
-    [("uniform width", 3.7, ""), ("uniform width", 5.916, "uniform width, 5.92"), ("NGN, sizes fixed early", 9.0, "")],
-)
-def test_a_score_far_from_all_others_is_named_and_not_drawn(far, score, said):
-    near = {"NGN": 3.0, "magnitude": 3.1, "even sizes": 3.2}
-    drawn, told = figure.without_far(
-        pd.DataFrame([made(name, 50, 0, at) for name, at in (near | {far: score}).items()])
-    )
-    assert (far in set(drawn.method)) == (not said)
-    assert len(drawn) == (3 if said else 4)
-    assert said in told
 
 
 @pytest.mark.parametrize(

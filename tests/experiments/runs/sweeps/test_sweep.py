@@ -63,15 +63,6 @@ def test_a_plan_holds_the_missing_runs_and_never_changes(tiny, capsys):
             assert [run.id for run in runs] == list(plan.tasks[number])
 
 
-def test_edited_yaml_changes_nothing_in_a_plan(tiny, monkeypatch):
-    tiny("plan")
-    plan = plans.read_plan(*tiny.folder.glob("plan-*.jsonl"))
-    monkeypatch.setitem(STUDIES, "tiny", Study("tiny", "other", lambda: STUDIES["smoke"].make()[3:]))
-    names = [run.id for _, task in plans.runs_of_tasks(plan.path) for run in task]
-    assert names == [name for task in plan.tasks for name in task]
-    assert not {*names} & {run.id for run in STUDIES["tiny"].runs()}
-
-
 def test_a_dry_run_lists_runs_and_time_and_writes_nothing(tiny, capsys):
     put(tiny, 1)
     before = sorted(tiny.results.rglob("*"))

@@ -151,21 +151,3 @@ def test_a_query_of_hostile_names_and_values_matches_itself(value, aggregate):
         gold = query.text()
         assert wikisql.score(gold, Example("", gold, query, "")) == {"exact_match": 1, "string_match": 1}
         assert spider.score(gold, Example("", gold, gold, "")) == {"exact_match": 1, "string_match": 1}
-
-
-LONG = 300_000
-"""Characters. A score that takes time in proportion to the square of the length would take minutes."""
-
-
-@pytest.mark.parametrize("part", ["x", "- ", ";", "= "])
-def test_long_answers_are_scored(part):
-    query = Query(0, "", ((1, "=", "3"),), ("Town", "No."))
-    for start in ("", "SELECT Town FROM table WHERE No. = "):
-        answer = start + part * (LONG // len(part))
-        assert wikisql.score(answer, Example("", "", query, ""))["exact_match"] == 0
-        assert gsm8k.score(answer, Example("", "", "3", ""))["decimal"] == 0
-        assert spider.score(answer, Example("", "", "select", ""))["exact_match"] == 0
-        assert squad.score(answer, Example("", "", ("b",), ""))["exact_match"] == 0
-    spaces = "=" + " " * LONG + "x"
-    assert spider.score(spaces, Example("", "", "= x", ""))["exact_match"] == 1
-    assert gsm8k.normalised("9" * LONG) == "9" * LONG

@@ -6,8 +6,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 from stopping import resumed
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 import ngn
 from experiments.config.compose import compose
@@ -144,24 +142,6 @@ def test_packed_sequences_are_as_one_by_one(base):
     model = base.shared_copy()
     model.set_attn_implementation("sdpa")  # transformers' own way to pack
     assert (packed - token_losses(model, pack(together, CPU))).abs().max() < 1e-5
-
-
-class Largest(TorchDispatchMode):
-    """Notes the size of the largest tensor that is made."""
-
-    numbers = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        made = func(*args, **(kwargs or {}))
-        self.numbers = max(self.numbers, *(t.numel() for t in tree_leaves(made) if isinstance(t, torch.Tensor)), 0)
-        return made
-
-
-def test_no_tensor_grows_with_the_square_of_a_packed_row(base):
-    batch = pack([([1, 2], [3, 4, 5])] * 60, CPU)
-    with Largest() as largest:
-        token_losses(base.model, batch)
-    assert largest.numbers <= max(len(batch.targets) * len(base.tokenizer), batch.ids.numel() * 48)
 
 
 def test_what_looks_back_less_is_refused_where_that_matters():
