@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import importlib
 import importlib.util
-import re
 
 import pytest
 import torch
@@ -46,19 +45,3 @@ def test_every_variant_of_every_group_runs(name, monkeypatch):
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
     ran = {title: len([run(1) for run, _ in make().values()]) for title, make in module.GROUPS.items()}
     assert all(count > 1 for title, count in ran.items() if "compiled kernel" not in title), ran
-
-
-def test_the_llama_benchmark_trains_and_asks_each_adaptation(monkeypatch, capsys):
-    """On a model of two tiny layers; deployment keeps half of the components."""
-    llama = load("bench_llama")
-    monkeypatch.setattr(llama, "SMALL", llama.SMALL | {"num_hidden_layers": 2, "vocab_size": 256})
-    monkeypatch.setattr(llama, "ROWS", 8)
-    monkeypatch.setattr(llama, "NEW", 2)
-    assert llama.main(["--quick", "--device", "cpu"]) == 0
-    table = capsys.readouterr().out
-    for name, gate in llama.GATES.items():
-        if gate.get("train.optimizer") == "adamw8bit" and importlib.util.find_spec("torchao") is None:
-            assert f"{name:34} not measured: pip install" in table
-            continue
-        assert len(re.findall(rf"{re.escape(name)}  +[\d.]+ +[\d.]+ +[\d.]+\n", table)) == 1
-        assert len(re.findall(rf"{re.escape(name)}, half of it deployed +[\d,]+ +[\d.]+\n", table)) == 1

@@ -123,3 +123,12 @@ def test_a_damaged_index_is_made_again(folder, harm, monkeypatch):
     else:
         index.write_bytes(content[:-40] if harm == "cut" else b"none")
     pd.testing.assert_frame_equal(frame(folder), table)
+
+
+def test_a_folder_that_cannot_be_written_has_the_same_frame(folder, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(frames, "write_atomically", refuse)
+    pd.testing.assert_frame_equal(frame(folder), anew(folder))
+    assert not (folder / INDEX).exists()

@@ -12,7 +12,7 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from omegaconf import OmegaConf
 
-from experiments.cli import app, arguments, listing
+from experiments.cli import app, arguments
 from experiments.cli.app import prepare
 from experiments.config import compose
 from experiments.core.paths import CONF, ROOT
@@ -72,13 +72,6 @@ def test_the_list_has_every_study_with_its_runs_and_outputs():
     assert rows["lora_llama3"].split()[-2:] == ["?", "?"], "the records of a small model tell nothing of a large one"
     shown = {name for line in re.findall(r"→((?:.*\n {6})*.*)", done.stdout) for name in re.split(r"[,\s]+", line)}
     assert shown - {""} == {table.name for table in macros() if table.runs} | FIGURES.keys()
-
-
-def test_a_table_belongs_to_the_smallest_study_with_its_runs(monkeypatch):
-    monkeypatch.setattr(listing, "_tables_and_figures", lambda: iter([("one", {"a"}), ("both", {"a", "c"})]))
-    runs = {"all": dict.fromkeys("ab"), "first": dict.fromkeys("a"), "third": dict.fromkeys("cd")}
-    outputs = listing.outputs_of(runs)
-    assert outputs == {"all": ["both"], "first": ["one", "both"], "third": ["both"]}
 
 
 PAIRS = [(task, gate) for task, gates in GATES_OF_TASK.items() for gate in gates]

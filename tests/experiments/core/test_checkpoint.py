@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import torch
+from waiting import leave_partial
 
 from experiments.core import checkpoint, interrupt
 from experiments.core.paths import ROOT
@@ -98,6 +99,29 @@ def test_a_folder_is_removed_completely_or_not_at_all(tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.rmtree", lambda *_, **__: None)
     checkpoint.remove(tmp_path / "run")
     assert [p.name for p in tmp_path.iterdir()] == [f"run{checkpoint.REMOVED}"]
+
+
+def test_what_a_killed_save_left_is_removed_when_the_training_resumes(tmp_path):
+    write(tmp_path, 1, 2)
+    before = sorted(tmp_path.iterdir())
+    leave_partial(tmp_path / "step-0000000003.json")
+    for step in (0, 3):  # killed while it removed a checkpoint, and before it described one
+        (tmp_path / f"step-{step:010d}.safetensors").touch()
+    checkpoint.remove_newer(tmp_path, 2)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_an_interrupted_save_leaves_the_folder_as_it_was(tmp_path, monkeypatch):
+    write(tmp_path, 1)
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+
+    def fail(fd):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(OSError, match="No space"):
+        write(tmp_path, 2)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
 
 
 def test_a_checkpoint_of_another_identity_is_skipped_with_a_warning(tmp_path, caplog):

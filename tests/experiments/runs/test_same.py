@@ -154,3 +154,8 @@ def test_other_weights_are_named(tmp_path, monkeypatch):
     assert fault(asked, made, tmp_path) == "was trained on other weights of model=local"
     made["base"]["sha256"] = base.digest_of(asked.model, tmp_path)
     assert fault(asked, made, tmp_path) is None
+
+
+def test_only_what_trains_is_compared():
+    files = ("experiments/runs/same.py", "experiments/report/pages.py", "experiments/runs/sweeps/plan.py", "run.py")
+    assert [*map(sources.trains, files)] == [True, False, False, False]

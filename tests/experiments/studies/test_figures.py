@@ -18,7 +18,6 @@ from experiments.config.schema import branch_phase
 from experiments.core.paths import ROOT
 from experiments.store.records import Store
 from experiments.studies import FIGURES
-from experiments.studies.learners import SEVEN
 from experiments.studies.manifold import FIFTEEN
 from experiments.studies.one_d import BASELINE
 from experiments.studies.prices import CONTINUED
@@ -51,21 +50,6 @@ def test_diverged_dirty_and_strange_seeds_are_counted_and_not_drawn(store):
     found = samples.figure("figure1", store)
     assert found.notes[0] == "partial: 2 of 10 seeds (5 not run, 1 diverged, 2 refused)"
     assert "n = 1 run" in style.draw(FIGURES["figure1"], found).axes[0].get_title()
-
-
-def test_figure_7_names_the_methods_that_were_not_run(tmp_path):
-    store = Store(tmp_path)
-    rows = {row.key: row.runs for row in SEVEN.rows}
-    for method in ("ngn", "ste"):
-        samples.put_grown(store, rows[method], 3, 6.0, 1e-4)
-    found = samples.figure("figure7", store)
-    assert [(p.series, p.x, p.y) for p in found.points] == [("NGN", 7, 1e-4), ("STE (straight-through)", 7, 1e-4)]
-    assert legend(style.draw(FIGURES["figure7"], found)) == [
-        "NGN",
-        "AWNN (block adaptation) (not run)",
-        "L₀ (hard concrete) (not run)",
-        "STE (straight-through)",
-    ]
 
 
 def test_panels_whose_curves_are_not_kept_say_so(tmp_path):

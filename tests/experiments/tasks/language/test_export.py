@@ -73,6 +73,13 @@ def test_an_empty_allocation_is_a_note(tmp_path):
     assert not (tmp_path / export.EMPTY).exists()
 
 
+def test_terms_that_were_not_trained_are_not_written(tmp_path):
+    small = deployed("llama", COUNTS["llama"])
+    small.get_submodule(TARGETS["llama"][0]).up.data.zero_()
+    with pytest.raises(export.ExportError, match="were not trained"):
+        export.write_peft(small, tmp_path, "the/base")
+
+
 def test_what_peft_reads_otherwise_is_found(tmp_path):
     small, model = deployed("llama", COUNTS["llama"]), base("llama")
     export.write_peft(small, tmp_path, "the/base")
