@@ -3,16 +3,11 @@
 import dataclasses
 import functools
 import importlib
-import importlib.util
 
 import pytest
 import torch
 
 from experiments.core.paths import ROOT
-
-
-def load(name):
-    return importlib.import_module(name)
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +18,7 @@ def folder(monkeypatch):
 
 @pytest.mark.slow(seconds=10)
 def test_each_kind_of_process(tmp_path):
-    bench = load("bench_1d")
+    bench = importlib.import_module("bench_1d")
     course = bench.TimedSteps(steps=1000, start=20, stop=60, seconds=0.1)
     bench.prepare(tmp_path, course)
     for variant in (each for each in bench.VARIANTS[:4] if each.kind != "fused" or bench.fused()):
@@ -38,7 +33,7 @@ def test_each_kind_of_process(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["bench_models", "bench_kernels"])
 def test_every_variant_of_every_group_runs(name, monkeypatch):
-    module = load(name)
+    module = importlib.import_module(name)
     for size, small in {"STEPS": 1, "BATCH": 2, "CONTEXT": 16}.items():
         monkeypatch.setattr(module, size, small, raising=False)
     # compiling for the processor takes minutes; one graph per step shows without it

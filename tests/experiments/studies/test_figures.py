@@ -37,10 +37,6 @@ def store(tmp_path):
     return samples.baseline(tmp_path / "results")
 
 
-def legend(figure):
-    return [text.get_text() for text in figure.legends[0].get_texts()]
-
-
 def test_diverged_dirty_and_strange_seeds_are_counted_and_not_drawn(store):
     samples.put(store, BASELINE, 1, {"grown": samples.diverged()})
     samples.put_grown(store, BASELINE, 2, 6.0, 1e-5, clean=False)
