@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import ngn
-from ngn.allocation import BLIND, SPEED, BudgetLearner
+from ngn.allocation import BLIND, SPEED
 from ngn.evidence import AVERAGE, PARTS, BoundaryEvidence, Confirmation
 from ngn.methods.batch import boundary_slopes
 
@@ -218,18 +218,6 @@ def test_no_gradient_of_a_boundary_is_left_to_clip(progress):
     assert bool(learner.evidence.slope.weights.any()) == (progress > 0), "the first step says nothing yet"
 
 
-def test_a_budget_is_reached_from_below():
-    learner = two(t0=1.0)
-    assert learner.sizes.tolist() == [2.0, 2.0]
-    costs = []
-    for step in range(41):
-        learner.set_progress(step / 100)
-        costs.append(float(learner.costs()[0]))
-    assert costs[:-1] == sorted(costs[:-1])
-    assert learner.cost.measured(tuple(learner.count().tolist())) <= float(learner.limit)
-    assert learner.count().tolist() == [16, 15], "one more of 9 parameters fits, and none of 4 beside it"
-
-
 @pytest.mark.parametrize("t0", [1e-4, 1.0])
 def test_training_from_few_components_ends_with_all_of_the_budget(t0):
     learner = two(t0=t0)
@@ -240,14 +228,6 @@ def test_training_from_few_components_ends_with_all_of_the_budget(t0):
 
     ngn.fit(learner, [x], None, loss, ngn.TrainPlan(steps=40), progress="never")
     assert learner.count().tolist() == [16, 15], "what is closed on the way up is not cut"
-
-
-def test_a_rank_that_starts_at_nothing_reaches_its_budget():
-    layer = ngn.LowRankLinear(nn.Linear(1, 1), ngn.CountGate(64, t0=1e-4, delta=-0.5), seed=0, name="map")
-    learner = ngn.BudgetLearner(layer, ngn.Budget(parameters=2 + 2 * 48))
-    for step in range(400):
-        learner.set_progress(step / 1000)
-    assert float(learner.sizes) > 47.0, "before sizes are fixed"
 
 
 def noise(step):
@@ -281,12 +261,3 @@ def test_nothing_is_learned_before_the_first_share_of_the_way():
     assert bool((learner.lead == 0).all())
     learner.set_progress(0.0)
     assert not any(bool(value.any()) for value in learner.evidence.buffers()), "a new training begins"
-
-
-def test_held_out_data_need_a_budget():
-    model = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1))
-    x, y = torch.zeros(4, 2), torch.zeros(4, 1)
-    learner = ngn.learn_sizes(model, {"": ngn.Width()}, example=torch.ones(4, 2))
-    assert not isinstance(learner, BudgetLearner)
-    with pytest.raises(ValueError, match="held_out= judges sizes under a budget"):
-        ngn.fit(learner, x, y, nn.functional.mse_loss, ngn.TrainPlan(steps=1), held_out=(x, y))

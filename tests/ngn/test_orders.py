@@ -82,16 +82,6 @@ def test_from_the_commit_on_soft_is_deployed(kind):
         torch.testing.assert_close(learner.deploy()(x), learner(x), rtol=1e-12, atol=1e-12)
 
 
-def test_matryoshka_is_the_mean_of_nested_prefixes():
-    learner = learner_of(ngn.Order("matryoshka"), t0=40.0)
-    x = STRUCTURES[0].x(torch.float64)
-    f = learner.model.bank.components(x)
-    with torch.no_grad():
-        torch.testing.assert_close(
-            learner(x), torch.stack([f[:m].sum(0) for m in RANKS]).mean(0), rtol=1e-12, atol=1e-12
-        )
-
-
 @pytest.mark.parametrize("ranks", [None, (2, 3, 6)])
 def test_the_expected_loss_of_nested_dropout_is_that_of_all_prefixes(ranks):
     """Each drawn loss is that of a prefix; their mean is the expectation over the cut, by enumeration."""

@@ -13,7 +13,6 @@ from kernel_cases import (
     plan,
     state,
 )
-from modes import hard_output
 from stopping import resumed
 
 import ngn
@@ -67,15 +66,6 @@ def test_with_kappa_one_the_penalty_has_a_minimum_beside_every_integer():
     assert at == pytest.approx(2 - math.asin(1 / math.pi) / (2 * math.pi), abs=1e-5)
 
 
-def test_the_soft_model_is_the_truncated_one_to_the_last_bit():
-    learner, how = moving(BANK)
-    BANK.train(Trainer, learner, how)
-    x = BANK.batches().at(0)[0]
-    with torch.no_grad():
-        assert torch.equal(learner(x), hard_output(learner, x))
-    assert torch.equal(learner.size(), learner.size().round())
-
-
 def test_the_body_trains_on_and_the_boundary_does_not():
     learner, how = moving(BANK)
     seen = []
@@ -125,20 +115,6 @@ def test_a_fresh_learner_takes_the_state_of_a_committed_one(commit):
         again = ngn.CountGate(6, commit=commit)
         again.load_state_dict(old)
         assert float(again.size()) == pytest.approx(2.4 if commit is None else 2.0)
-
-
-@pytest.mark.parametrize("order", ["geometric", "matryoshka"])
-def test_an_average_of_models_is_committed_with_them(order):
-    """An average copies buffers in place and calls no method of the gate."""
-    gate = ngn.CountGate(6, t0=2.4, commit=0.5, order=ngn.Order(order))
-    ema = torch.optim.swa_utils.AveragedModel(gate, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9))
-    for progress in (0.0, 0.4, 0.6, 1.0):
-        gate.set_progress(progress)
-        ema.update_parameters(gate)
-        for mode in ("soft", "hard", "kept"):
-            c = [torch.nn.functional.pad(g.coefficients(mode), (0, 6))[:6] for g in (ema.module, gate)]
-            assert torch.allclose(*c, rtol=1e-6), (progress, mode)
-    assert float(ema.module.size()) == 2.0
 
 
 @pytest.mark.parametrize("decay", [0.5, 0.999])

@@ -6,6 +6,7 @@ import copy
 
 import pytest
 import torch
+from sizable import Layers
 from torch import Tensor, nn
 
 import ngn
@@ -25,19 +26,6 @@ class Block(nn.Module):
         return x + self.mlp(self.norm2(x))
 
 
-class Stack(nn.Module):
-    """Blocks in a list, so that their number can be learned."""
-
-    def __init__(self, *widths: int) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(map(Block, widths or (16, 16)))
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self.layers:
-            x = layer(x)
-        return x
-
-
 X, OTHER = torch.randn(2, 12, 3, 8, generator=torch.Generator().manual_seed(0)).unbind()
 EACH = {"layers.*.mlp": ngn.Width(16), "layers.*.attn": ngn.Heads()}
 ONE = {"layers.*.mlp": ngn.Width(16, shared=True), "layers.*.attn": ngn.Heads(shared=True)}
@@ -46,7 +34,7 @@ STEPS = 30
 
 def made(**settings) -> ngn.Learner:
     torch.manual_seed(0)
-    return ngn.learn_sizes(Stack(), **{"example": X} | settings)
+    return ngn.learn_sizes(Layers(Block(), Block()), **{"example": X} | settings)
 
 
 def run(learner: ngn.Learner, steps: range, cut: bool = True, state: dict | None = None) -> dict:
@@ -174,53 +162,7 @@ def test_layers_of_one_size_can_be_removed() -> None:
 
 def test_one_size_needs_equal_numbers() -> None:
     with pytest.raises(ValueError, match=r"has 16 slices, but shares its size with a layer of 8"):
-        ngn.learn_sizes(Stack(16, 8), {"layers.*.mlp": ngn.Width(shared=True)}, example=X)
-    gate = ngn.CountGate(16)
-    with pytest.raises(ValueError, match=r"share one CountGate.*or give a size shared=True"):
-        made(sizes={"layers.*.mlp": ngn.Width(16)}, capacity=lambda name, K: gate)
-
-
-class Top(nn.Module):
-    """The weighted sum of the two best experts of each row."""
-
-    def forward(self, scores: Tensor, outputs: list[Tensor]) -> Tensor:
-        best = scores.topk(2, -1)
-        index = best.indices[..., None].expand(-1, -1, outputs[0].shape[-1])
-        return (best.values[..., None] * torch.stack(outputs, -2).gather(-2, index)).sum(-2)
-
-
-class Mixture(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.router, self.mix = nn.Linear(8, 6), Top()
-        self.experts = nn.ModuleList(nn.Sequential(nn.Linear(8, 4), nn.Tanh(), nn.Linear(4, 8)) for _ in range(6))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x + self.mix(torch.sigmoid(self.router(x)), [expert(x) for expert in self.experts])
-
-
-class Experts(ngn.Size):
-    unit = "experts"
-
-    def attach(self, model, name, make):
-        mixture = model.get_submodule(name)
-        cuts = [ngn.Cut(mixture, "experts", 0), *ngn.outputs(mixture.router)]
-        self.axis(name, self.divided(name, 6), make, cuts, consumers=[mixture.mix])
-
-
-@pytest.mark.parametrize("limit", [{"lambda0": 30.0}, {"budget": ngn.Budget(parameters=170)}], ids=["price", "budget"])
-def test_a_mixture_keeps_the_experts_that_a_sample_needs(limit: dict) -> None:
-    torch.manual_seed(0)
-    x, y = X[:, 0], OTHER[:, 1]
-    learner = ngn.learn_sizes(nn.Sequential(Mixture()), {"0": Experts()}, example=x, **limit)
-    plan = ngn.TrainPlan(steps=40, lr_boundary=0.5)
-    ngn.fit(learner, x, x.sin(), nn.functional.mse_loss, plan, progress="never")
-    small = learner.deploy(example=x, unsettled="allow")
-    assert len(small[0].experts) == 2 == small[0].router.out_features
-    with torch.no_grad(), learner.mode("hard"):
-        torch.testing.assert_close(small(y), learner.eval()(y))
-    with pytest.raises(ValueError, match=r"a budget of 100 parameters is too small: the smallest model has 170"):
-        ngn.learn_sizes(nn.Sequential(Mixture()), {"0": Experts()}, example=x, budget=ngn.Budget(parameters=100))
+        ngn.learn_sizes(Layers(Block(16), Block(8)), {"layers.*.mlp": ngn.Width(shared=True)}, example=X)
 
 
 class Convs(nn.Module):

@@ -79,18 +79,6 @@ def test_an_activation_of_another_size_is_refused_not_emptied():
         learner.axes[0](torch.ones(2, 5))
 
 
-class LayerNorm2d(nn.LayerNorm):
-    def forward(self, x):
-        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
-
-
-def test_what_mixes_the_channels_is_said():
-    with pytest.raises(ValueError, match=r"no channels to cut inside it\. 8 entries of 0, 3: a norm over it in 1"):
-        ngn.learn_sizes(ended(conv(), LayerNorm2d(8)), {"0": CHANNELS()}, example=IMAGES)
-    with pytest.raises(ValueError, match="8 channels do not divide 8 into multiples of 2; choose K from"):
-        ngn.learn_sizes(ended(conv(), nn.GroupNorm(4, 8)), {"0": CHANNELS(8)}, example=IMAGES)
-
-
 def test_an_example_that_tries_nothing_is_warned_of(recwarn):
     model = nn.Sequential(conv(bias=False), nn.ReLU(), conv(8, 2))
     learner = ngn.learn_sizes(model, {"0": CHANNELS()}, example=0 * IMAGES)

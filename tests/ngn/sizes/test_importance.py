@@ -5,7 +5,6 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from sizable import Fused
 from stopping import Stop, stop_after
 from torch import nn
 from traceable import Experts, ResNet, ShuffleNet, Swin, example_of, network
@@ -63,22 +62,6 @@ def test_units_of_any_order_form_components(sizes, tmp_path):
     assert torch.equal(ngn.load(made().model, tmp_path / "small")(X), small(X))
 
 
-def test_permuting_the_units_of_a_network_changes_nothing_after_sorting():
-    model = two_maps()
-    moved, order = copy.deepcopy(model), torch.randperm(64)
-    with torch.no_grad():
-        moved[0].weight.copy_(model[0].weight[order])
-        moved[0].bias.copy_(model[0].bias[order])
-        moved[2].weight.copy_(model[2].weight[:, order])
-    sizes = {"": ngn.Width(8)}
-    for score, given in SCORES.items():
-        small, other = (
-            leading(ngn.learn_sizes(copy.deepcopy(m), sizes, example=X, by_importance=score, **given).model)
-            for m in (model, moved)
-        )
-        torch.testing.assert_close(small(X), other(X))
-
-
 def ranked(scores: torch.Tensor, K: int) -> torch.Tensor:
     """The component of each unit, if the best form component 0."""
     return scores.argsort(descending=True, stable=True).argsort() // (len(scores) // K)
@@ -95,15 +78,6 @@ def test_the_magnitude_is_the_norm_over_all_members_of_a_group():
         conv[k].square().sum() + norm[k].square() + last[:, 16 * k : 16 * k + 16].square().sum() for k in range(8)
     ]
     assert torch.equal(learner.axes[0].ranks, ranked(torch.stack(scores).sqrt(), 8))
-
-
-def test_a_head_is_one_unit():
-    model, x = Fused(), torch.randn(2, 5, 8)
-    learner = ngn.learn_sizes(model, example=x, by_importance="magnitude")
-    heads = next(axis for axis in learner.axes if axis.K == 4)
-    qkv = model.qkv.weight.view(3, 4, -1).square().sum((0, 2))
-    out = model.proj.weight.view(8, 4, 2).square().sum((0, 2))
-    assert torch.equal(heads.ranks, ranked((qkv + out).sqrt(), 4))
 
 
 def test_wanda_is_the_weight_times_the_norm_of_what_it_reads():
@@ -173,12 +147,6 @@ def test_modules_of_a_list_are_units(score):
             model.experts[number].weight.zero_()
     learner = ngn.learn_sizes(model, {"": Parts()}, example=X, by_importance=score, **SCORES[score])
     assert sorted(learner.axes[0].ranks[[1, 4, 5]].tolist()) == [0, 1, 2]
-
-
-def test_an_order_of_your_own_stays():
-    own = [3, 1, 0, 2]
-    learner = ngn.learn_sizes(two_maps(), {"": ngn.Width(4, by_importance=own)}, example=X, by_importance="magnitude")
-    assert learner.axes[0].ranks.argsort().tolist() == own
 
 
 @pytest.mark.parametrize(

@@ -138,25 +138,6 @@ def test_a_sum_beside_sizes_by_name_is_met_by_the_forward_pass():
     assert not any("no forward pass" in str(warning.message) for warning in said)
 
 
-@pytest.mark.parametrize("score", [None, "magnitude"])
-@pytest.mark.parametrize("way", ["state_dict", "resume", "restore"])
-def test_what_was_trained_elsewhere_was_learned(way, score):
-    """The model is built anew from another seed, and its units are sorted by its own weights."""
-    learner = trained(network(), by_importance=score)
-    again = ngn.learn_sizes(network(seed=1), {"": ngn.Width(12)}, example=X)
-    assert not torch.equal(again.axes[0].order, learner.axes[0].order)
-    if way == "restore":
-        again.restore(learner.state())
-    else:
-        again.load_state_dict(learner.state_dict())
-    if way == "resume":
-        again.resume(60, 1.0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        small = again.deploy(example=X)
-    assert torch.equal(small(X), learner.deploy(example=X, unsettled="allow")(X))
-
-
 @pytest.mark.parametrize("change", ["old", "half", "averaged"])
 def test_a_state_without_an_order_loads_and_a_damaged_order_is_refused(change):
     def made(seed, width=600):
@@ -188,51 +169,6 @@ def test_a_commit_that_is_not_heard_is_said():
         learner = ngn.learn_sizes(network(), {"": ngn.Width(12)}, example=X)
         with pytest.warns(UserWarning, match=r"a commit of their own \(0\.9\)"):
             ngn.fit(learner, X, X.sin(), mse, plan, commit=commit, progress="never")
-
-
-def test_fit_says_nothing():
-    learner = ngn.learn_sizes(network(), {"": ngn.Width(12)}, example=X, lambda0=1.0)
-    ngn.fit(learner, X, X.sin(), nn.functional.mse_loss, ngn.TrainPlan(steps=8), progress="never")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        learner.deploy()
-
-
-@pytest.mark.parametrize("way", ["resume", "restore"])
-@pytest.mark.parametrize("at", [0.6, 0.95])
-def test_what_goes_on_behind_the_commit_was_not_left_where_it_started(way, at, recwarn):
-    def made(seed=0):
-        return ngn.learn_sizes(network(seed), {"": ngn.Width(12, t0=8.0)}, example=X, lambda0=1.0, commit=0.5)
-
-    def part(learner, steps):
-        optimizer = torch.optim.Adam(
-            [{"params": learner.body_parameters()}, {"params": learner.controller_parameters(), "lr": 0.05}], 1e-3
-        )
-        for step in steps:
-            (learner(X).square().mean() + learner.penalty()).backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            learner.step((step + 1) / 100)
-
-    first, again = made(), made(seed=1)
-    part(first, range(int(100 * at)))
-    if way == "resume":
-        again.load_state_dict(first.state_dict())
-        again.resume(int(100 * at), at)
-    else:
-        again.restore(first.state())
-        again.step(at)
-    part(again, range(int(100 * at), 100))
-    again.deploy()
-    assert not [str(w.message) for w in recwarn if "not learned" in str(w.message)]
-    assert again.count().tolist() != [12]
-
-
-def test_a_setting_that_no_gate_has_is_refused_with_the_near_ones():
-    with pytest.raises(TypeError, match=r"a gate has no setting 'lamda0'; did you mean lambda0\?"):
-        ngn.learn_sizes(network(), {"": ngn.Width(12)}, example=X, lamda0=1.0)
-    with pytest.raises(TypeError, match="no setting 'K'; did you mean lambda0, alpha_max"):
-        ngn.learn_sizes(network(), {"": ngn.Width(12)}, example=X, K=3)
 
 
 def test_growth_needs_fit():
@@ -309,17 +245,6 @@ def test_sizes_that_were_on_their_way_when_they_were_fixed_are_said():
     assert "still moving" in late.watch.missing()[-1]
 
 
-def test_a_loop_without_steps_is_said_of_every_learner():
-    axis = ngn.OrderedSum(MLPBank([1, 3, 1], K=4, seeds=0), ngn.CountGate(4, t0=2.0))
-    learner = ngn.CapacityLearner(axis)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        learner.deploy()
-    learner(X).square().mean().backward()
-    with pytest.warns(UserWarning, match="no schedule moved"):
-        learner.deploy()
-
-
 def test_a_boundary_over_hundreds_of_components_gets_where_the_budget_asks():
     x = torch.randn(64, 4)
     model = nn.Sequential(nn.Linear(4, 256), nn.Tanh(), nn.Linear(256, 256), nn.Tanh(), nn.Linear(256, 1))
@@ -346,26 +271,9 @@ def test_frozen_boundaries_and_early_states_are_said():
         learner.deploy()
 
 
-def test_a_model_whose_parts_are_compiled_is_deployed():
-    model = network()
-    learner = ngn.learn_sizes(model, {"": ngn.Width(12, t0=3.0)}, example=X)
-    model.compile(backend="eager")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's own, of tensors that it looks at
-        model(X)
-    assert learner.deploy(example=X, unsettled="allow")[0].out_features == 4
-
-
 def test_a_cast_leaves_price_and_progress_of_a_budget():
     learner = ngn.learn_sizes(network(), {"": ngn.Width(12)}, example=X, budget=ngn.Budget(parameters="60%"))
     learner.set_progress(0.1)
     before = {name: value.clone() for name, value in learner.named_buffers(recurse=False)}
     learner.to(torch.bfloat16)
     assert all(torch.equal(value, before[name]) for name, value in learner.named_buffers(recurse=False))
-
-
-def test_frozen_weights_that_were_cast_have_another_digest():
-    learner = ngn.learn_sizes(network(), {"": ngn.Width(12)}, example=X, frozen=True)
-    first = learner.state()["frozen"]
-    learner.to(torch.float64)
-    assert not torch.equal(learner.state()["frozen"], first)

@@ -226,35 +226,3 @@ def test_batch_norms_that_were_converted_for_several_processes_are_cut():
     learner.model[1] = nn.BatchNorm2d(8)  # one that has tensors of its own
     with pytest.raises(ValueError, match=r"cuts BatchNorm2d\.weight, which is not part of the model"):
         learner.deploy()
-
-
-@pytest.mark.parametrize(
-    ("make", "sizes", "x", "message", "followed"),
-    [
-        (
-            recurrent,
-            {"rnn": ngn.Width(4)},
-            WIDE,
-            r"operation .*rnn.* in rnn.* has slices in head\.\d",
-            {"head.*": ngn.Width(4)},
-        ),
-        (
-            lambda: language("Phi3"),
-            {"model.layers.*.self_attn": ngn.Heads(), "model.layers.*.mlp": ngn.Width(4)},
-            IDS,
-            "self_attn: cut to .* Leave it out",
-            {"model.layers.*.mlp": ngn.Width(4)},
-        ),
-        (
-            lambda: nn.Sequential(adapted()),
-            {"0.0.2": ngn.Width(4), "0.0.1": ngn.Width(4)},
-            WIDE,
-            "0.0.1: no slices to cut inside it",
-            {"0.0.2": ngn.Width(4)},
-        ),
-    ],
-)
-def test_the_advice_works(make, sizes, x, message, followed):
-    with pytest.raises(ValueError, match=message):
-        ngn.learn_sizes(make().eval(), sizes, example=x)
-    assert ngn.learn_sizes(make().eval(), followed, example=x).names

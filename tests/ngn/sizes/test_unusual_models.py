@@ -62,6 +62,8 @@ class Tapped(nn.Module):
                 "default": lambda module, args, output, held=taps: held.update(h=output),
                 "method": lambda module, args, output: add(h=output),
                 "partial": keep,
+                "nested": lambda *given: keep(*given),
+                "list": (lambda held: lambda module, args, output: held[0].update(h=output))([taps]),
             }
             self.first.register_forward_hook(hooks[way])
 
@@ -98,7 +100,7 @@ CUT = {
     },
     **{
         f"kept by a hook, {way}": (functools.partial(Tapped, way), X, *MLP)
-        for way in ("closure", "default", "method", "partial", "before", "between hooks")
+        for way in ("closure", "default", "method", "partial", "nested", "list", "before", "between hooks")
     },
 }
 

@@ -9,6 +9,8 @@ from torch import Tensor, library, nn
 from traceable import NETWORKS, ResNet, UNet, example_of, network
 
 import ngn
+from ngn.cost import Cost
+from ngn.cut import cut_to
 from ngn.sizes.trial import difference
 
 
@@ -31,11 +33,31 @@ def test_the_table_says_what_is_not_cut_and_why():
 
 
 def test_groups_are_chosen_by_the_names_of_their_modules():
-    found = ngn.find_sizes(network(ResNet), example_of(ResNet))
-    assert [group.name for group in found.only("layers.2.conv1").without("head")] == ["layers.2.conv1"]
+    found = ngn.find_sizes(model := network(ResNet), example_of(ResNet))
+    chosen = found.only("layers.2.conv1").without("head")
     assert [group.name for group in found.without("layers.**")] == []
     with pytest.raises(ValueError, match=r"'layer.0' matches no module with a size; there are stem, layers"):
         found.only("layer.0")
+    assert ngn.learn_sizes(model, chosen).names == ["layers.2.conv1"]
+    with pytest.raises(ValueError, match="found in another model"):
+        ngn.learn_sizes(network(ResNet), found)
+
+
+@pytest.mark.parametrize("kind", NETWORKS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("which", ["parameters", "macs"])
+def test_the_traced_cost_is_the_measured_one_at_any_counts(kind, which):
+    model, x = network(kind), example_of(kind)
+    learner = ngn.learn_sizes(model, example=x)
+    cost = Cost(model, learner.axes, which, x)
+    assert cost.exact is not None
+    random = torch.Generator().manual_seed(3)
+    for _ in range(3):
+        counts = tuple(int(torch.randint(1, axis.K + 1, (), generator=random)) for axis in learner.axes)
+        assert cost.measured(counts) == cost.of(cut_to(model, learner.axes, counts))
+        value, slope = cost(torch.tensor(counts, dtype=torch.float64))
+        more = torch.tensor(counts, dtype=torch.float64)
+        more[0] += 1e-3
+        assert float(cost(more)[0] - value) == pytest.approx(1e-3 * float(slope[0]), rel=1e-2)
 
 
 def between(function) -> nn.Module:
@@ -199,6 +221,10 @@ CUT = {
         f"function {number}": (lambda function=function: between(function), ROWS, {"up": "9 units"})
         for number, function in enumerate([*LONG_AS_UNITS, *NOT_ZERO_AT_ZERO])
     },
+    "torch's encoder": (
+        lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 4, 24, 0.0, batch_first=True), 1), WORDS,
+        {"layers.0.self_attn": "4 heads", "layers.0.linear1": "24 units"},
+    ),
     # the norm of the weight, over its inputs, is that of before
     "weight norm": (weight_normed, IMAGES, {"0": "8 channels", "2": "6 channels"}),
     "an attribute that the cut sets in any convolution": (
