@@ -9,7 +9,7 @@ from torch import nn
 
 import ngn
 from ngn.allocation import BLIND, SPEED
-from ngn.evidence import AVERAGE, PARTS, BoundaryEvidence, Confirmation
+from ngn.evidence import AVERAGE, PARTS, Confirmation
 from ngn.methods.batch import boundary_slopes
 
 RANKS, WIDTH = (1, 1, 2, 10), 16
@@ -153,21 +153,6 @@ def test_the_evidence_is_the_equations():
     assert float(learner.costs()[0]) == pytest.approx(limit, rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("mean", "held_out", "alone"),
-    [(0.0, True, False), (1.0, True, True), (-1.0, False, False)],
-    ids=["noise", "a slope that agrees", "a slope that contradicts"],
-)
-def test_the_importance_decides_unless_the_slope_contradicts(mean, held_out, alone):
-    source, one = np.random.default_rng(3), torch.ones(2, dtype=torch.float64)
-    evidence = BoundaryEvidence(torch.Size([2]))
-    for _ in range(200):  # the first size has slopes of three times the magnitude
-        slopes = torch.tensor([source.normal(mean, 3.0), source.normal(0.0, 1.0)])
-        evidence.add(slopes, beta=one, costs=one, counts=one, valid=torch.ones((), dtype=torch.float64))
-    assert (float(evidence.standard_errors(held_out=True)[0]) > 3.0) == held_out
-    assert (float(evidence.standard_errors(held_out=False)[0]) > 2.0) == alone
-
-
 @pytest.mark.parametrize("share", [0.1, 0.37, 0.5, 0.93, 1.0])
 @pytest.mark.parametrize("lead", [(0.0, 0.0), (1.5, -0.7), (-4.0, 4.0)])
 def test_sizes_have_the_cost_of_the_limit(share, lead):
@@ -204,18 +189,6 @@ def test_the_optimiser_moves_no_boundary_and_nothing_is_paid():
         learner.step((step + 1) / 1000)
     assert float(learner.penalty()) == 0.0
     assert learner.size()[0] == learner.size()[1], "in step, whatever the optimiser did"
-
-
-@pytest.mark.parametrize("progress", [0.0, 0.1])
-def test_no_gradient_of_a_boundary_is_left_to_clip(progress):
-    learner = two()
-    for p in sorted({0.0, progress}):
-        learner.set_progress(p)
-    learner.model.a(torch.randn(8, 4)).square().mean().backward()
-    assert learner.gates[0].tau.grad is not None
-    learner.after_backward(0)
-    assert learner.gates[0].tau.grad is None
-    assert bool(learner.evidence.slope.weights.any()) == (progress > 0), "the first step says nothing yet"
 
 
 @pytest.mark.parametrize("t0", [1e-4, 1.0])

@@ -18,33 +18,6 @@ from ngn.cuts import inputs, outputs
 from ngn.methods.ngn import CountGate
 
 
-class Tied(nn.Module):
-    """A small language model: the embedding and the head share one matrix, with K slices in between."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embed, self.head = nn.Embedding(11, 8), nn.Linear(8, 11, bias=False)
-        self.head.weight = self.embed.weight
-        self.body = model_of("slices", CountGate(K, t0=1.2)).float()
-
-    def forward(self, x):
-        return self.head(self.body(self.embed(x)))
-
-
-def test_a_tied_tensor_is_cut_but_nothing_is_folded_into_it():
-    def tied(fold):
-        model = Tied()
-        cuts = [*outputs(model.embed, 2), *inputs(model.head, 2, fold=fold)]
-        model.body = OrderedAxis(CountGate(K, t0=1.2), cuts)
-        return ngn.CapacityLearner(model)
-
-    small = tied(fold=False).deploy(example=torch.arange(11))
-    assert small.head.weight is small.embed.weight
-    assert small.head.in_features == small.embed.embedding_dim == 4
-    with pytest.raises(ValueError, match="tied"):
-        tied(fold=True).deploy()
-
-
 def test_frozen_parameters_can_be_shared():
     learner = ngn.CapacityLearner(model_of("adapter", CountGate(K, t0=1.2)))
     assert learner.deploy(share_frozen=True).base.weight is learner.model.base.weight
@@ -71,27 +44,19 @@ def test_axes_in_plain_lists_are_truncated_or_refused():
 
 
 @pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
-def test_a_tensor_that_a_hook_computes_is_copied_but_not_cut():
-    def model(cut):
-        up, down = nn.Linear(8, 2 * K), nn.Linear(2 * K, 8)
-        axis = OrderedAxis(CountGate(K, t0=1.2), [*outputs(up, 2), *inputs(down, 2)])
-        return nn.Sequential(
-            nn.utils.weight_norm(up) if cut else up, nn.Tanh(), axis, down, nn.utils.weight_norm(nn.Linear(8, 8))
-        ).double()
-
-    learner = ngn.CapacityLearner(model(cut=False))
-    learner(X)
-    learner.deploy(example=X)
-    with pytest.raises(ValueError, match=r"weight_norm.*parametrizations"):
-        ngn.CapacityLearner(model(cut=True)).deploy()
-
-
 def test_what_an_axis_cannot_be_is_refused():
-    up, down = nn.Linear(8, 2 * K), nn.Linear(2 * K, 8)
+    up, down, embed, head = nn.Linear(8, 2 * K), nn.Linear(2 * K, 8), nn.Embedding(11, 8), nn.Linear(8, 11, bias=False)
     with pytest.raises(ValueError, match="not part of the model"):
         ngn.CapacityLearner(nn.Sequential(up, OrderedAxis(CountGate(K), [*outputs(up, 2), *inputs(down, 2)])))
     with pytest.raises(ValueError, match="needs 12"):
         ngn.deploy(nn.Sequential(up, OrderedAxis(CountGate(K), outputs(up, 3))))
+    axis = OrderedAxis(CountGate(K, t0=1.2), [*outputs(up, 2), *inputs(down, 2)])
+    with pytest.raises(ValueError, match=r"weight_norm.*parametrizations"):
+        ngn.deploy(nn.Sequential(nn.utils.weight_norm(up), nn.Tanh(), axis, down))
+    head.weight = embed.weight
+    axis = OrderedAxis(CountGate(K, t0=1.2), [*outputs(embed, 2), *inputs(head, 2, fold=True)])
+    with pytest.raises(ValueError, match="tied"):
+        ngn.deploy(nn.Sequential(embed, axis, head))
     with pytest.raises(ValueError, match="use OrderedSum"):
         OrderedAxis(CountGate(None), outputs(up))
     with pytest.raises(ValueError, match="a name of its own"):

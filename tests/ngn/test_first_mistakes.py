@@ -67,6 +67,7 @@ MISTAKES = {
     "r must be positive, not -1": lambda: ngn.CountGate(4, r=-1.0),
     "weights must be positive, not [-1.0": lambda: ngn.CountGate(4, weights=-torch.ones(4)),
     "weights must be a tensor of K numbers": lambda: ngn.CountGate(4, weights=[1.0, 0.5, 0.2, 0.1]),
+    "weights must have shape": lambda: ngn.CountGate(4, weights=torch.ones(3)),
     "stride must be positive, not 0": lambda: ngn.CountGate(4, stride=0.0),
     "sizes= is a Width; give names and sizes: {'blocks.*.mlp': ngn.Width(16)}": lambda: ngn.learn_sizes(
         MLP, ngn.Width(4)

@@ -11,8 +11,6 @@ from ngn.gate import (
     GATE_CUTOFF,
     active_components,
     gates,
-    ordering_weights,
-    prefix,
     retained_count,
     snapping,
     softplus_inverse,
@@ -32,13 +30,6 @@ def test_softplus_inverse_round_trips(t):
 def test_no_boundary_outside_its_range(bad):
     with pytest.raises(ValueError, match="positive and finite"):
         softplus_inverse(bad)
-
-
-@given(st.floats(1e-3, 40), st.floats(0.5, 20), st.sampled_from([0.5, -0.5]))
-def test_gates_are_the_sigmoid_of_the_distance(t, beta, delta):
-    got = gates(torch.tensor(t, dtype=F64), 12, beta, delta)
-    for k, g in enumerate(got.tolist()):
-        assert g == pytest.approx(1 / (1 + math.exp(min(700.0, -beta * (t - k + delta)))), abs=1e-12)
 
 
 @given(st.lists(st.floats(-3, 3), min_size=6, max_size=6), st.floats(0.05, 7), st.sampled_from([0.5, -0.5]))
@@ -115,15 +106,6 @@ def test_many_replicas_have_their_own_settings():
             k = one.coefficients("soft").shape[-1]
             assert torch.equal(gate.coefficients("soft")[r, :k], one.coefficients("soft"))
             assert torch.equal(gate.penalty()[r], one.penalty())
-
-
-def test_any_ordering():
-    w = torch.tensor([1.0, 0.2, 3.0], dtype=F64)
-    assert torch.equal(CountGate(3, weights=w, t0=2.0).coefficients("hard"), w)
-    assert ordering_weights(0.5, 3).tolist() == [1.0, 0.5, 0.25]
-    assert prefix(torch.tensor([0, 2]), 3).tolist() == [[False] * 3, [True, True, False]]
-    with pytest.raises(ValueError, match="weights must have shape"):
-        CountGate(3, weights=w[:2])
 
 
 @pytest.mark.parametrize("arguments", [{"K": 0}, {"K": 3, "delta": 0.25}, {"K": 3, "t0": [1.0, 2.0]}])

@@ -13,7 +13,7 @@ from structures import STRUCTURES, awake
 from structures import model_of as stack_of
 from torch import nn
 from torch.nn.utils import parametrizations
-from traceable import C2f, DenseNet, Inception, UNet, example_of, network
+from traceable import DenseNet, Inception, UNet, example_of, network
 
 import ngn
 from experiments.models.optim import ReplicaAdam
@@ -109,7 +109,7 @@ def test_our_adam_with_a_rate_for_each_replica_is_cut():
     torch.testing.assert_close(learner(x), twin(x), rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("kind", [DenseNet, UNet, C2f, Inception], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [DenseNet, UNet, Inception], ids=lambda kind: kind.__name__)
 def test_branches_of_a_concatenation_are_cut_one_before_the_other(kind):
     model, x, plan = network(kind), example_of(kind), ngn.TrainPlan(steps=20)
     learner = ngn.learn_sizes(model, example=x, budget=ngn.Budget(parameters="30%"))

@@ -18,10 +18,8 @@ from ngn.axis import OrderedAxis
 from ngn.components.base import Bank, OrderedSum
 from ngn.components.low_rank import Bottleneck, LowRankLinear
 from ngn.cuts import Cut, inputs, outputs
-from ngn.learner import CapacityLearner
 from ngn.methods.base import Capacity
 from ngn.methods.fixed import FixedCount
-from ngn.methods.ngn import CountGate
 
 K = 4
 X = torch.randn(3, 5, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -37,8 +35,8 @@ class GroupedHeads(nn.Module):
         self.axis = OrderedAxis(capacity, cuts, counts=[(self, "heads")])
 
     def forward(self, x: Tensor) -> Tensor:
-        parts = self.qkv(x).split([self.heads * size for size in (6, 3, 3)], -1)
-        q, k, v = (part.unflatten(-1, (self.heads, -1)) for part in parts)
+        parts = zip(self.qkv(x).split([self.heads * size for size in (6, 3, 3)], -1), (6, 3, 3), strict=True)
+        q, k, v = (part.unflatten(-1, (self.heads, size)) for part, size in parts)
         q, k, v = q.unflatten(-1, (2, 3)).flatten(-3, -2), k.repeat_interleave(2, -2), v.repeat_interleave(2, -2)
         q, k, v = (part.transpose(-2, -3) for part in (q, k, v))
         h = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(-2, -3).flatten(-2)
@@ -250,12 +248,3 @@ def model_of(name: str, capacity: Capacity | None, size: int = K) -> nn.Module:
     with torch.random.fork_rng():
         torch.manual_seed(3)
         return MODELS[name](capacity, size).double().eval()
-
-
-def all_structures() -> CapacityLearner:
-    """Stack modules, each with its own size, boundary and price; module i keeps i + 1 of i + 2 components."""
-    capacities = (CountGate(i + 2, t0=i + 0.4, r=0.9, lambda0=i) for i in range(len(MODELS)))
-    models = [
-        model_of(name, capacity, i + 2) for i, (name, capacity) in enumerate(zip(MODELS, capacities, strict=True))
-    ]
-    return CapacityLearner(nn.Sequential(*models))

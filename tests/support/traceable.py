@@ -181,22 +181,6 @@ class Swin(nn.Module):
         return self.head((x + self.mlp(self.norm2(x))).mean((1, 2)))
 
 
-class C2f(nn.Module):
-    """The block of YOLOv8: a chunk, a chain of bottlenecks, and everything concatenated."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem, self.first = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 16, 1)
-        self.inner = nn.ModuleList(nn.Conv2d(8, 8, 3, padding=1) for _ in range(2))
-        self.last, self.head = nn.Conv2d(32, 12, 1), nn.Conv2d(12, 4, 1)
-
-    def forward(self, x):
-        parts = [*self.first(self.stem(x)).chunk(2, 1)]
-        for conv in self.inner:
-            parts.append(F.silu(conv(parts[-1])))
-        return self.head(F.silu(self.last(torch.cat(parts, 1))))
-
-
 class SuperResolution(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -248,11 +232,6 @@ UNet up 12 channels up > merge
 UNet merge 8 channels merge > head
 Swin attn 3 heads attn attn.qkv > attn.proj
 Swin mlp.0 20 units mlp.0 > mlp.2
-C2f stem 8 channels stem > first
-C2f first 8 channels first > inner.0 last
-C2f inner.0 8 channels inner.0 > inner.1 last
-C2f inner.1 8 channels inner.1 > last
-C2f last 12 channels last > head
 SuperResolution conv 8 channels conv > wide
 SuperResolution wide 6 channels wide > last
 Experts up 12 units > model"""

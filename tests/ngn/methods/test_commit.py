@@ -13,13 +13,12 @@ from kernel_cases import (
     plan,
     state,
 )
-from stopping import resumed
 
 import ngn
 from experiments.methods.gates.decay import DecayGate
 from experiments.methods.gates.ste import StraightThrough
 from experiments.models.kernels.trainer import KernelTrainer
-from ngn.schedules import CONSTANT, DELAYED_LINEAR, POWER_DECAY, shape_at
+from ngn.schedules import DELAYED_LINEAR, POWER_DECAY, shape_at
 from ngn.train.trainer import Trainer
 
 BANK = LEARNED["bank"]
@@ -57,13 +56,6 @@ def test_alpha_is_tied_to_the_price():
         price = [value * shape_at(POWER_DECAY, p) for value in (1e-2, 1e-5)]
         expected = [max(1e-3, 2.0 * value) * shape_at(DELAYED_LINEAR, p) for value in price]
         assert gate.alpha.tolist() == pytest.approx(expected, rel=1e-12)
-
-
-def test_with_kappa_one_the_penalty_has_a_minimum_beside_every_integer():
-    gate = ngn.CountGate(6, lambda0=1e-2, alpha_max=0.0, kappa=1.0, lambda_shape=CONSTANT, alpha_shape=CONSTANT)
-    t = torch.linspace(1.6, 2.4, 80001, dtype=torch.float64)
-    at = float(t[(gate.price * t + gate.alpha * torch.sin(math.pi * t) ** 2).argmin()])
-    assert at == pytest.approx(2 - math.asin(1 / math.pi) / (2 * math.pi), abs=1e-5)
 
 
 def test_the_body_trains_on_and_the_boundary_does_not():
@@ -149,14 +141,6 @@ def test_a_boundary_that_is_no_number_is_not_deployed():
         learner.deploy(1, unsettled="allow")
     with pytest.raises(TypeError, match="pass an input as example="):
         learner.deploy(torch.zeros(3, 1))
-
-
-@learned
-@pytest.mark.parametrize("kind", [Trainer, pytest.param(KernelTrainer, marks=needs_kernel)])
-@pytest.mark.parametrize("stop", [20, 40])
-def test_resumed_it_is_the_same_to_the_last_bit(case, kind, stop, tmp_path):
-    chunk = {"chunk": 7} if kind is KernelTrainer else {}
-    resumed(lambda **settings: case.trainer(kind, *moving(case), **chunk, **settings), tmp_path, stop)
 
 
 @needs_kernel

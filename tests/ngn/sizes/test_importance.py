@@ -5,7 +5,6 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from stopping import Stop, stop_after
 from torch import nn
 from traceable import Experts, ResNet, ShuffleNet, Swin, example_of, network
 
@@ -221,14 +220,6 @@ def test_fit_sorts_by_its_own_batches_before_the_first_step(score):
     sorted_before.sort(score, [[X, Y]], F.mse_loss)
     for data in ((X, Y), ([[X, Y]], None)):
         assert torch.equal(fitted(score, *data).axes[0].order, sorted_before.axes[0].ranks)
-
-
-def test_a_resumed_training_keeps_its_order(tmp_path):
-    whole = fitted("taylor", X, Y)
-    with pytest.raises(Stop):
-        fitted("taylor", X, Y, folder=tmp_path, checkpoint_seconds=0.0, on_step=stop_after(6))
-    resumed = fitted(None, X, Y, folder=tmp_path)  # not sorted again
-    assert all(torch.equal(a, b) for a, b in zip(resumed.state().values(), whole.state().values(), strict=True))
 
 
 def test_frozen_weights_are_restored_in_their_order():

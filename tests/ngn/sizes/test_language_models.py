@@ -42,6 +42,11 @@ FAMILIES = {
     "neox": (
         lambda: neox(2), "gpt_neox.layers", {"attention.query_key_value": "6 heads", "mlp.dense_h_to_4h": "48 units"},
     ),
+    # grouped queries in one map
+    "falcon": (
+        lambda: stack("Falcon", new_decoder_architecture=True, num_kv_heads=3), "transformer.h",
+        {"self_attention.query_key_value": "3 heads", "mlp.dense_h_to_4h": "96 units"},
+    ),
     # its maps are transformers' Conv1D
     "gpt2": (lambda: causal("GPT2", **SHORT), "transformer.h", {"attn.c_attn": "6 heads"} | UNITS),
     # named as GPT-2 is, but a query, a key and a value for each head in turn
@@ -55,7 +60,8 @@ FAMILIES = {
     "phi3": (lambda: stack("Phi3"), "model.layers", {"mlp.gate_up_proj": "48 units"}),
     # a grouped product takes blocks of four numbers
     "mixtral": (
-        lambda: stack("Mixtral", num_local_experts=4), "model.layers", {"self_attn": "3 heads", "mlp.experts": "12 units"},
+        lambda: stack("Mixtral", num_local_experts=4), "model.layers",
+        {"self_attn": "3 heads", "mlp.experts": "12 units"},
     ),
     # a sink for every query head, and as published as many entries in a head as heads
     "gpt-oss": (

@@ -179,11 +179,6 @@ def test_a_teacher_is_cut_with_its_student(way):
 
 
 def test_parameters_that_are_paired_by_their_order_are_said():
-    class Paired(Teacher):
-        @torch.no_grad()
-        def follow(self):
-            torch._foreach_lerp_([*self.teacher.parameters()], [*self.student.parameters()], 0.1)
-
     class Silent(nn.Module):
         """One parameter is written with the number of a size, which fits any shape."""
 
@@ -199,10 +194,6 @@ def test_parameters_that_are_paired_by_their_order_are_said():
 
     with pytest.raises(ValueError, match="it writes other values"):
         ngn.learn_sizes(Silent(), example=X)
-    model = Paired("")
-    with pytest.raises(ValueError, match=r"with learned sizes the model fails in train mode: .*Pair them by name"):
-        ngn.learn_sizes(model, example=X)
-    assert ngn.find_sizes(model, X)["student.0"].members == ("student.0", "teacher.0", "teacher.2", "student.2")
 
 
 class Experts(nn.Module):

@@ -11,6 +11,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.nn.parallel import DistributedDataParallel
 
 import ngn
+from ngn.train.batches import FullBatches, Split
 
 X = torch.linspace(-2, 2, 512, dtype=torch.float64).view(64, 8).sin()
 Y = X.roll(1, -1)
@@ -95,6 +96,25 @@ def parallel(rank, budget):
     model.requires_grad_(False)
     torch.testing.assert_close(learner(X), alone(X), rtol=1e-9, atol=1e-12)
     return {}
+
+
+def trained(rank, parts=2):
+    """Trained by ``Trainer``. Initial values differ between processes; those of the first process are used."""
+    gate = ngn.CountGate(4, t0=1.3, lambda0=1e-2, alpha_max=1e-2)
+    learner = ngn.CapacityLearner(ngn.LowRankLinear(nn.Linear(8, 8), gate, seed=rank, name="map")).double()
+    plan = ngn.TrainPlan(steps=12, lr=1e-2, lr_boundary=0.1, clip=0.1, optimizer="adamw", weight_decay=0.1)
+    batches, loss = FullBatches(Split(X[rank::parts], Y[rank::parts])), ngn.Supervised(nn.functional.mse_loss)
+    model = DistributedDataParallel(learner) if parts > 1 else learner
+    ngn.Trainer(learner, batches, loss, plan, model=model, progress="never").fit()
+    return learner.state()
+
+
+@pytest.mark.slow
+def test_processes_agree_and_follow_the_joint_batch(tmp_path):
+    first, second = two_processes.results(tmp_path, trained, 2)
+    for name, value in trained(0, 1).items():
+        assert torch.equal(first[name], second[name]), name
+        torch.testing.assert_close(first[name], value, rtol=1e-9, atol=1e-12, msg=name)
 
 
 def alone(budget):
