@@ -54,17 +54,8 @@ def test_gradients_are_the_papers(values, t0, delta):
 
 @pytest.mark.parametrize(
     ("t", "delta", "count"),
-    [
-        (1e-4, 0.5, 1),
-        (0.5, 0.5, 2),
-        (2.5, 0.5, 4),
-        (6.99, 0.5, 8),
-        (9.7, 0.5, 8),
-        (1e300, 0.5, 8),  # beyond int64
-        (1e-4, -0.5, 0),
-        (0.5, -0.5, 1),
-        (3.2, -0.5, 3),
-    ],
+    # halves go up; 1e300 is beyond int64
+    [(1e-4, 0.5, 1), (2.5, 0.5, 4), (6.99, 0.5, 8), (1e300, 0.5, 8), (1e-4, -0.5, 0), (0.5, -0.5, 1)],
 )
 def test_count(t, delta, count):
     assert int(retained_count(torch.tensor(t, dtype=F64), 8, delta)) == count
@@ -91,21 +82,6 @@ def test_left_out_gates_are_below_the_cutoff_and_kept_ones_reach_it(t, beta, del
     g = gates(x, 64, b, delta)
     assert bool((g[k:] < GATE_CUTOFF * 1.01).all())
     assert k == 1 or float(g[k - 1]) > GATE_CUTOFF * 0.99
-
-
-def test_many_replicas_have_their_own_settings():
-    gate = CountGate(4, lambda0=[1e-3, 1e-2], t0=[0.5, 2.0], beta=([2.0, 4.0], [8.0, 12.0]), r=[0.5, 1.0], replicas=2)
-    alone = [
-        CountGate(4, lambda0=price, t0=t, beta=b, r=r)
-        for price, t, b, r in ((1e-3, 0.5, (2, 8), 0.5), (1e-2, 2.0, (4, 12), 1.0))
-    ]
-    for p in (0.0, 0.3, 1.0):
-        gate.set_progress(p)
-        for r, one in enumerate(alone):
-            one.set_progress(p)
-            k = one.coefficients("soft").shape[-1]
-            assert torch.equal(gate.coefficients("soft")[r, :k], one.coefficients("soft"))
-            assert torch.equal(gate.penalty()[r], one.penalty())
 
 
 @pytest.mark.parametrize("arguments", [{"K": 0}, {"K": 3, "delta": 0.25}, {"K": 3, "t0": [1.0, 2.0]}])

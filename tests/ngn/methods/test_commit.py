@@ -109,29 +109,6 @@ def test_a_fresh_learner_takes_the_state_of_a_committed_one(commit):
         assert float(again.size()) == pytest.approx(2.4 if commit is None else 2.0)
 
 
-@pytest.mark.parametrize("decay", [0.5, 0.999])
-@pytest.mark.parametrize("t0", [2.4, 0.2])
-def test_an_average_of_buffers_is_committed_too(decay, t0):
-    """An average over states before and after the commit has the integer boundary, and its modes agree."""
-    gate = ngn.CountGate(6, t0=t0, commit=0.5)
-    multi = torch.optim.swa_utils.get_ema_multi_avg_fn(decay)
-    ema = torch.optim.swa_utils.AveragedModel(gate, multi_avg_fn=multi, use_buffers=True)
-    for progress in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0):
-        gate.set_progress(progress)
-        ema.update_parameters(gate)
-        t = float(gate.size())
-        assert float(ema.module.size()) == pytest.approx(t, abs=1e-12)
-    assert t == round(t0)
-    again = ngn.CountGate(6)
-    again.load_state_dict(ema.module.state_dict())
-    for average in (ema.module, again, ema.module.to(torch.float32)):
-        assert float(average.size()) == pytest.approx(t, abs=1e-12)
-        soft, hard = average.coefficients("soft"), gate.coefficients("hard")
-        assert torch.allclose(torch.nn.functional.pad(soft, (0, 6))[:6], torch.nn.functional.pad(hard, (0, 6))[:6])
-    again.set_progress(0.1)  # training continues from there
-    assert float(again.size()) == pytest.approx(max(t, 1e-4))
-
-
 def test_a_boundary_that_is_no_number_is_not_deployed():
     learner = BANK.learner(SEEDS)
     with torch.no_grad():

@@ -25,9 +25,6 @@ class Holding(nn.Module):
         self.mlp = chain(8, 16, 8)
         if way == "weak reference":
             self.reached = weakref.ref(self.mlp)
-        elif way == "weak table":
-            table = weakref.WeakKeyDictionary({self: weakref.WeakValueDictionary({"mlp": self.mlp})})
-            self.reached = lambda: table[self]["mlp"]
         elif way == "cache":
             self.reached = functools.lru_cache(maxsize=1)(lambda: self.mlp)
         elif way == "closure":
@@ -96,7 +93,7 @@ CUT = {
     ),
     **{
         f"held by a {way}": (functools.partial(Holding, way), X, *MLP)
-        for way in ("weak reference", "weak table", "cache", "closure", "method", "compiled", "object")
+        for way in ("weak reference", "cache", "closure", "method", "compiled", "object")
     },
     **{
         f"kept by a hook, {way}": (functools.partial(Tapped, way), X, *MLP)
@@ -111,26 +108,22 @@ def test_a_model_is_cut_exactly(model, tmp_path):
     cut_exactly(make, x, tmp_path, wanted, sizes)
 
 
-@pytest.mark.parametrize("way", ["budget", "price", "layers"])
-def test_parametrised_maps_are_cut_saved_and_loaded(way, tmp_path):
+@pytest.mark.parametrize("budget", [None, ngn.Budget(parameters="60%")])
+def test_parametrised_maps_are_cut_saved_and_loaded(budget, tmp_path):
     def model():
         torch.manual_seed(0)
         branches = [Plus(chain(8, 16, 8)) for _ in range(3)]
         for branch, norm in zip(branches, (weight_norm, spectral_norm, orthogonal), strict=True):
             norm(branch.mlp[0])
             norm(branch.mlp[-1])
-        return (Layers if way == "layers" else nn.Sequential)(*branches)
+        return Layers(*branches)
 
-    sizes = {"**.mlp" if way == "layers" else "*.mlp": ngn.Width(16, t0=5.0)}
-    sizes |= {"layers": ngn.Depth(t0=1.0)} if way == "layers" else {}
-    budget = ngn.Budget(parameters="60%") if way == "budget" else None
+    sizes = {"**.mlp": ngn.Width(16, t0=5.0), "layers": ngn.Depth(t0=1.0)}
     learner = ngn.learn_sizes(model(), sizes, budget=budget, example=X)
     for progress in (0.0, 0.5, 1.0):
         learner.set_progress(progress)
     small = learner.deploy(example=X, unsettled="allow")
     assert not any(hasattr(part, "parametrizations") for part in small.modules())
-    if budget is not None:
-        assert sum(p.numel() for p in small.parameters()) <= float(learner.limit)
     ngn.save(small, tmp_path / "small.safetensors")
     fresh = ngn.learn_sizes(model(), sizes, budget=budget, example=X)
     assert torch.equal(ngn.load(fresh, tmp_path / "small.safetensors")(X), small(X))

@@ -102,22 +102,16 @@ def test_only_training_is_random():
     assert torch.allclose(learner.deploy().eval()(X), hard_output(learner, X), atol=1e-6)
 
 
-def test_an_evaluation_leaves_every_part_in_the_mode_it_was_in():
-    learner = noisy()
-    trainer = Trainer(learner, DATA, MSE, TrainPlan(steps=1), progress="never")
-    learner.train()
+@pytest.mark.parametrize("mode", ["soft", "hard"])
+@pytest.mark.parametrize(("autocast", "dtype"), [("none", torch.float32), ("bf16", torch.bfloat16)])
+def test_evaluations_have_the_autocast_of_the_training_and_leave_every_part_in_its_mode(mode, autocast, dtype):
+    learner = noisy().train()
     learner.model.first[1].eval()  # such as a user's frozen normalisation
     before = [module.training for module in learner.modules()]
-    seen = trainer.evaluate(lambda model: [module.training for module in model.modules()])
-    assert not any(seen)
+    trainer = Trainer(learner, DATA, MSE, TrainPlan(steps=1, autocast=autocast), progress="never")
+    seen = trainer.evaluate(lambda model: (model.training, model.model.first[0](X).dtype), mode)
+    assert seen == (False, dtype)
     assert [module.training for module in learner.modules()] == before
-
-
-@pytest.mark.parametrize("mode", ["soft", "hard"])
-def test_evaluations_are_under_the_autocast_of_the_training(mode):
-    for autocast, dtype in (("none", torch.float32), ("bf16", torch.bfloat16)):
-        trainer = Trainer(noisy(), DATA, MSE, TrainPlan(steps=1, autocast=autocast), progress="never")
-        assert trainer.evaluate(lambda model: model.model.first[0](X).dtype, mode) == dtype
 
 
 def test_a_resumed_training_with_dropout_and_normalisation_is_bit_equal(tmp_path):
