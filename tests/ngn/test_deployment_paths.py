@@ -53,13 +53,6 @@ def test_soft_and_deployed_models_are_one_graph(name):
     torch.testing.assert_close(compiled(small)(X), small(X), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_a_deployed_model_is_exported(name):
-    small = ngn.deploy(model_of(name, ngn.CountGate(K, t0=1.2)))
-    program = torch.export.export(small, (X,), dynamic_shapes=({0: torch.export.Dim("batch")},))
-    torch.testing.assert_close(program.module()(LONGER), small(LONGER), rtol=1e-12, atol=1e-12)
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 def test_generated_code_trains_the_same(monkeypatch):

@@ -119,6 +119,8 @@ def test_optimisers_within_others_and_beside_them_are_cut(make):
                 optimizer.step()
             each.step((n + 1) / 8, optimizers if each is learner else None)
     assert learner.masked == [] != twin.masked
+    held = {id(p) for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
+    assert held == {id(p) for p in twin.parameters()} != {id(p) for p in learner.parameters()}
     torch.testing.assert_close(learner(X), twin(X), rtol=1e-9, atol=1e-11)
 
 

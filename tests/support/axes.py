@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from experiments.models.adapter import Adapter
-from experiments.models.state_space import StateBank
 from experiments.models.transformer import HeadBank, SliceBank
 from ngn.axis import OrderedAxis
 from ngn.components.base import Bank, OrderedSum
@@ -174,7 +173,7 @@ class Sum(nn.Module):
         nn.init.normal_(self.sum.bank.get_parameter(self.sum.bank.last[0]))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.sum((x, F.softplus(x)) if self.naive is _states else x)
+        return self.sum(x)
 
     def plain(self, x: Tensor, c: Tensor) -> Tensor:
         return self.naive(self.sum.bank, x, c)
@@ -195,18 +194,6 @@ def _slices(bank: SliceBank, x: Tensor, c: Tensor) -> Tensor:
     return y
 
 
-def _states(bank: StateBank, x: Tensor, c: Tensor) -> Tensor:
-    delta, y = F.softplus(x), torch.zeros_like(x)
-    for n in range(len(c)):
-        h, ys = torch.zeros_like(x[:, 0]), []
-        for t in range(x.shape[1]):
-            h = torch.exp(-delta[:, t] * torch.exp(bank.A_log[n])) * h
-            h = h + delta[:, t] * (x[:, t] @ bank.B[n])[:, None] * x[:, t]
-            ys.append((x[:, t] @ bank.C[n])[:, None] * h)
-        y = y + c[n] * torch.stack(ys, 1)
-    return y
-
-
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "heads": GroupedHeads,
     "slices": Slices,
@@ -219,7 +206,6 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "neurons": Neurons,
     "head-bank": partial(Sum, bank=lambda K: HeadBank(8, 3, K, 0, "heads"), naive=_heads),
     "slice-bank": partial(Sum, bank=lambda K: SliceBank(8, 3, K, 0, "slices"), naive=_slices),
-    "state-bank": partial(Sum, bank=lambda K: StateBank(8, K, 0, "states"), naive=_states),
 }
 LAST = {
     "heads": ("out.weight", 1, 6, 0), "slices": ("down.weight", 1, 3, 0),

@@ -82,22 +82,6 @@ def test_of_none_the_frozen_module_itself_is_left():
     assert str(nothing) == str(plain)
 
 
-def test_a_file_without_what_is_frozen(tmp_path):
-    model = adapted(COUNTS)
-    small, path = ngn.deploy(model), tmp_path / "small"
-    ngn.save(small, path, frozen=False)
-    assert path.stat().st_size < 2000 + sum(4 * p.numel() for p in small.parameters() if p.requires_grad)
-    fresh = adapted([1.0] * 4)
-    again = ngn.load(fresh, path)
-    assert torch.equal(again(X), small(X))
-    assert again.layers[0].out.weight is fresh.layers[0].out.weight
-    ngn.save(small, path)
-    assert torch.equal(ngn.load(adapted([1.0] * 4, device="meta"), path)(X), small(X))
-    ngn.save(nn.Linear(2, 2), path)
-    with pytest.raises(ValueError, match="another model"):
-        ngn.load(fresh, path)
-
-
 def test_component_k_starts_the_same_however_many_there_are():
     few, many = (
         ngn.LowRankLinear(nn.Linear(6, 3), ngn.FixedCount(count), seed=5, name="layers.0.q") for count in (2, 7)

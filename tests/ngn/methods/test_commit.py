@@ -80,18 +80,6 @@ def test_schedules_that_begin_anew_go_on_from_the_committed_boundary():
     assert float(again.size()) == pytest.approx(2.0, abs=1e-12)
 
 
-@pytest.mark.parametrize("early", [0.2, 0.9])
-def test_a_committed_learner_takes_what_a_checkpoint_says(early):
-    gate, again = ngn.CountGate(6, t0=2.4, commit=0.5), ngn.CountGate(6, t0=4.4, commit=0.5)
-    gate.set_progress(early)
-    again.set_progress(1.0)
-    again.load_state_dict(gate.state_dict())
-    assert float(again.size()) == pytest.approx(2.4 if early < 0.5 else 2.0)
-    assert torch.equal(again.gates("soft"), gate.gates("soft"))
-    again.set_progress(0.6)
-    assert float(again.size()) == 2.0
-
-
 @pytest.mark.parametrize("commit", [0.5, None])
 def test_a_fresh_learner_takes_the_state_of_a_committed_one(commit):
     """The state overrides the learner's own commit and weights; states of version 0.1, which hold less, load, too."""

@@ -43,24 +43,6 @@ def test_dead_units_in_front_go_first(score, sizes):
     torch.testing.assert_close(small(X), whole)
 
 
-@pytest.mark.parametrize("sizes", [{"": ngn.Width(4, by_importance=[7, 0, 5, 2, 3, 1, 4, 6])}])
-def test_units_of_any_order_form_components(sizes, tmp_path):
-    def made(**gate):
-        model = two_maps(8)
-        return ngn.learn_sizes(model, sizes, example=X, stride=1.0, **gate)
-
-    learner = made(t0=1.1)
-    weight = learner.model[0].weight.detach().clone()
-    small = learner.deploy(example=X)
-    assert torch.equal(small[0].weight, weight[[0, 2, 5, 7]])
-    assert learner.report().groups[0].entries == 2
-    assert learner.report().groups[0].removed == 4 * (9 + 4)
-    parts, pairs = [*learner.axes[0].component_parameters()], [(7, 0), (5, 2), (3, 1), (4, 6)]
-    assert torch.equal(parts[0].sum(1), torch.stack([weight[[a, b]].sum(0) for a, b in pairs]))
-    ngn.save(small, tmp_path / "small")
-    assert torch.equal(ngn.load(made().model, tmp_path / "small")(X), small(X))
-
-
 def ranked(scores: torch.Tensor, K: int) -> torch.Tensor:
     """The component of each unit, if the best form component 0."""
     return scores.argsort(descending=True, stable=True).argsort() // (len(scores) // K)
@@ -112,12 +94,7 @@ def test_taylor_needs_no_gradient_of_weights_and_leaves_none():
 @pytest.mark.parametrize("score", SCORES)
 def test_found_structures_are_sorted_and_cut(kind, score):
     model, x = network(kind), example_of(kind)
-    batches = [x if isinstance(x, (tuple, dict)) else (x,)]
-
-    def loss(model, batch):
-        return model(*batch).square().mean()
-
-    given = {"calibration": batches, "loss": loss} if score != "magnitude" else {}
+    given = {"calibration": [x], "loss": lambda model, x: model(x).square().mean()} if score != "magnitude" else {}
     learner = ngn.learn_sizes(model, example=x, by_importance=score, **given)
     assert any(not torch.equal(axis.ranks, torch.arange(axis.K)) for axis in learner.axes)
     for axis in learner.axes:

@@ -11,7 +11,6 @@ import ngn
 from experiments.models.mlp import MLPBank
 from ngn.checks import axes_of
 from ngn.gate import softplus_inverse
-from ngn.report import SizeReport
 
 X = torch.linspace(-2, 2, 64).unsqueeze(-1)
 
@@ -206,11 +205,6 @@ def test_the_report_says_what_changes(capsys, monkeypatch):
     torch.testing.assert_close(whole(X), original(X))
     assert not axes_of(whole)
     assert not capsys.readouterr().out
-
-
-@pytest.mark.parametrize(("n", "text"), [(999_999, "999,999"), (2_100_000, "2.1 M"), (3 * 10**9, "3.0 G")])
-def test_large_numbers_are_short(n, text):
-    assert f"-{text} parameters" in str(SizeReport("a", "heads", 1.0, 4, 2, 64, n))
 
 
 def test_a_boundary_that_only_went_back_and_forth_has_moved():

@@ -101,6 +101,12 @@ class Frozen(nn.Module):
 GATED = {"model": "6 slices"}, {"": ngn.Width(6)}
 CUT = {
     "two maps": (lambda: chain(8, 24, nn.GELU(), 8), X, *GATED),
+    "units of any order": (
+        lambda: chain(8, 8, 8),
+        X,
+        {"model": "4 slices"},
+        {"": ngn.Width(4, by_importance=[7, 0, 5, 2, 3, 1, 4, 6])},
+    ),  # fmt: skip
     "gated": (Gated, X, *GATED),
     "given by name": (Named, X, *GATED),
     "aligned": (Gated, X, {"model": "3 slices"}, {"": ngn.Width(round_to=8)}),
