@@ -7,14 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ngn.gate import (
-    GATE_CUTOFF,
-    active_components,
-    gates,
-    retained_count,
-    snapping,
-    softplus_inverse,
-)
+from ngn.gate import GATE_CUTOFF, active_components, gates, retained_count, snapping, softplus_inverse
 from ngn.methods.ngn import CountGate
 
 F64 = torch.float64

@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 import ngn
 from ngn.methods.batch import boundaries, boundary_slopes, penalty, place, values_and_slopes
 
-X = torch.randn(6, 5, 8, dtype=torch.float64)
+X = torch.randn(64, 5, 8, dtype=torch.float64)
 
 
 class Two(nn.Module):
@@ -39,10 +39,10 @@ def learner(**settings):
 
 
 def alone(each):
-    """Return a copy whose gates compute their own coefficients."""
+    """Return a copy whose gates compute their own coefficients, which go on the activations."""
     twin = copy.deepcopy(each)
     for axis in twin.axes:
-        axis.capacity.results = None
+        axis.capacity.results, axis.in_weights = None, False
     return twin
 
 

@@ -5,14 +5,7 @@ import math
 
 import pytest
 import torch
-from kernel_cases import (
-    LEARNED,
-    assert_close_committed,
-    learned,
-    needs_kernel,
-    plan,
-    state,
-)
+from kernel_cases import LEARNED, assert_close_committed, learned, needs_kernel, plan, state
 
 import ngn
 from experiments.methods.gates.decay import DecayGate

@@ -165,53 +165,47 @@ def test_one_size_needs_equal_numbers() -> None:
         ngn.learn_sizes(Layers(Block(16), Block(8)), {"layers.*.mlp": ngn.Width(shared=True)}, example=X)
 
 
-class Convs(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem, self.conv1, self.bn1 = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 12, 3, padding=1), nn.BatchNorm2d(12)
-        self.conv2, self.head = nn.Conv2d(12, 8, 3, padding=1), nn.Linear(8, 5)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.stem(x)
-        return self.head((x + self.conv2(self.bn1(self.conv1(x)).relu())).mean((2, 3)))
+def convs() -> nn.Module:
+    block = nn.Conv2d(3, 12, 3, padding=1), nn.BatchNorm2d(12), nn.ReLU(), nn.Conv2d(12, 8, 3, padding=1)
+    return nn.Sequential(*block, nn.ReLU(), nn.Conv2d(8, 5, 1))
 
 
 def test_a_found_size_is_cut_once_and_the_model_stays() -> None:
     torch.manual_seed(0)
-    model, images = Convs(), torch.randn(2, 3, 8, 8)
+    model, images = convs(), torch.randn(2, 3, 8, 8)
     found = ngn.find_sizes(model, images)
     before, attributes = copy.deepcopy(model.state_dict()), [{**vars(part)} for part in model.modules()]
-    magnitude = sum(w.square().flatten(1).sum(1) for w in (model.conv1.weight, model.conv2.weight.transpose(0, 1)))
-    best = sorted((magnitude + model.bn1.weight.square()).topk(5).indices.tolist())
-    small = found.cut({"conv1": 5})
-    assert type(small) is Convs
-    assert torch.equal(small.conv1.weight, model.conv1.weight[best])
+    magnitude = sum(w.square().flatten(1).sum(1) for w in (model[0].weight, model[3].weight.transpose(0, 1)))
+    best = sorted((magnitude + model[1].weight.square()).topk(5).indices.tolist())
+    small = found.cut({"0": 5})
+    assert type(small) is type(model)
+    assert torch.equal(small[0].weight, model[0].weight[best])
     assert not any(isinstance(part, ngn.OrderedAxis) for part in small.modules())
-    scored = found.cut({"conv1": "25%", "stem": 3}, {"conv1": torch.arange(12.0)})
-    assert torch.equal(scored.bn1.weight, model.bn1.weight[9:])
-    assert scored.stem.out_channels == 3
+    scored = found.cut({"0": "25%", "3": 3}, {"0": torch.arange(12.0)})
+    assert torch.equal(scored[1].weight, model[1].weight[9:])
+    assert scored[3].out_channels == 3
     other = torch.randn(3, 3, 9, 9)
     with torch.no_grad():
         gone = [unit for unit in range(12) if unit not in best]
         masked = copy.deepcopy(model).eval()
-        masked.conv2.weight[:, gone] = 0.0
-        torch.testing.assert_close(small(other), masked(other))
+        masked[3].weight[:, gone] = 0.0
+        torch.testing.assert_close(small.eval()(other), masked(other))
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert model.training
     assert attributes == [{**vars(part)} for part in model.modules()]
-    batches = [(images, torch.randn(2, 5))]
-    assert found.cut({"conv*": 6}, "taylor", batches, nn.functional.mse_loss).conv1.out_channels == 6
+    batches = [(images, torch.randn(2, 5, 8, 8))]
+    assert found.cut({"0": 6}, "taylor", batches, nn.functional.mse_loss)[0].out_channels == 6
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (({"conv9": 3},), "'conv9' is the name of no size; there are stem, conv1"),
-        (({"conv1": 13},), "conv1: 13 of 12 channels cannot stay: give 1 to 12"),
-        (({"conv1": 3}, {"conv1": [1.0]}), "conv1: 1 scores for 12 channels"),
-        (({"conv1": 3}, {"stem": [1.0] * 8}), "scores of stem, which is not cut; scores are for conv1"),
+        (({"9": 3},), "'9' is the name of no size; there are 0, 3"),
+        (({"0": 13},), "0: 13 of 12 channels cannot stay: give 1 to 12"),
+        (({"0": 3}, {"0": [1.0]}), "0: 1 scores for 12 channels"),
+        (({"0": 3}, {"3": [1.0] * 8}), "scores of 3, which is not cut; scores are for 0"),
     ],
 )
 def test_a_wrong_cut_is_refused(given: tuple, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        ngn.find_sizes(Convs(), torch.randn(2, 3, 8, 8)).cut(*given)
+        ngn.find_sizes(convs(), torch.randn(2, 3, 8, 8)).cut(*given)

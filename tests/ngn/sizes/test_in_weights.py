@@ -7,7 +7,6 @@ import torch
 from sizable import Fused, Gated, convs
 from torch import nn
 from torch.nn.utils import parametrizations
-from torch.utils.checkpoint import checkpoint
 
 import ngn
 from ngn.hooked import HookedAxis
@@ -117,11 +116,3 @@ def test_a_tied_weight_is_whole_in_its_other_place():
     axis.in_weights = True
     model(X).square().mean().backward()
     same_gradients(model, twin, X)
-
-
-@pytest.mark.parametrize("reentrant", [True, False])
-def test_recomputed_activations(reentrant):
-    learner, twin, x, _ = both("units")
-    x = x.clone().requires_grad_()
-    checkpoint(learner, x, use_reentrant=reentrant).square().mean().backward()
-    same_gradients(learner, twin, x)

@@ -53,6 +53,10 @@ FAMILIES = {
     "bigcode": (
         lambda: causal("GPTBigCode", multi_query=False, **SHORT), "transformer.h", {"attn.c_attn": "6 heads"} | UNITS,
     ),
+    # one key for all heads
+    "multi-query": (
+        lambda: causal("GPTBigCode", multi_query=True, **SHORT), "transformer.h", {"attn.c_attn": "6 heads"} | UNITS,
+    ),
     "bert": (
         lambda: stack("Bert", is_decoder=True), "bert.encoder.layer",
         {"attention.self": "6 heads", "intermediate.dense": "48 units"},

@@ -154,26 +154,15 @@ def scaled(persistent: bool) -> nn.Module:
     return model
 
 
-class Queries(nn.Module):
-    """Attention whose heads read the same keys, which are expanded, repeated or all there is."""
+def queries() -> nn.Module:
+    """Attention of four heads, of which the first and third, and the second and fourth read the same keys."""
 
-    def __init__(self, shared: int, outer: bool) -> None:
-        super().__init__()
-        self.heads, self.shared, self.outer = 4, shared, outer
-        self.q, self.k, self.v, self.out = (nn.Linear(8, n) for n in (16, 4 * shared, 4 * shared, 8))
-        self.out = nn.Linear(16, 8)
+    def attend(own, x):
+        q, k, v = (part(x).unflatten(-1, (-1, 4)).transpose(1, 2) for part in (own.q, own.k, own.v))
+        k, v = (h[:, None].expand(-1, 2, -1, -1, -1).reshape(len(x), -1, x.shape[1], 4) for h in (k, v))
+        return own.out(nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
 
-    def forward(self, x: Tensor) -> Tensor:
-        b, n, _ = x.shape
-        q = self.q(x).view(b, n, self.heads, 4).transpose(1, 2)
-        k, v = (self._all(part(x).view(b, n, self.shared, 4).transpose(1, 2)) for part in (self.k, self.v))
-        return self.out(nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(b, n, -1))
-
-    def _all(self, h: Tensor) -> Tensor:
-        times, (b, _, n, w) = self.heads // self.shared, h.shape
-        if self.outer:
-            return h[:, None].expand(b, times, self.shared, n, w).reshape(b, self.heads, n, w)
-        return h[:, :, None].expand(b, self.shared, times, n, w).reshape(b, self.heads, n, w)
+    return Forward(attend, q=nn.Linear(8, 16), k=nn.Linear(8, 8), v=nn.Linear(8, 8), out=nn.Linear(16, 8))
 
 
 def mixer() -> nn.Module:
@@ -232,9 +221,7 @@ CUT = {
     ),
     "a standardised weight": (standardised, IMAGES, {"2": "6 channels"}),
     "a buffer": (lambda: scaled(True), ROWS, {"first": "8 units"}),
-    "one key for all heads": (lambda: Queries(1, False), WORDS, {"q": "4 heads"}),
-    "repeated keys": (lambda: Queries(2, False), WORDS, {"q": "2 heads"}),
-    "repeated keys, in turn": (lambda: Queries(2, True), WORDS, {"q": "2 heads"}),
+    "repeated keys, in turn": (queries, WORDS, {"q": "2 heads"}),
     "channels last": (pooled, IMAGES.to(memory_format=torch.channels_last), {"0": "8 channels"}),
     "sizes that meet in one activation": (mixer, ROWS, {"place": "16 units", "tokens": "12 units"}),
 }  # fmt: skip
