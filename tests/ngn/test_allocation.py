@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from sizable import Forward, chain
 from torch import nn
 
 import ngn
@@ -102,19 +103,9 @@ def test_without_significance_the_sizes_are_exactly_even():
     assert bool((learner.lead == 0).all())
 
 
-class Two(nn.Module):
-    def __init__(self, a, b):
-        super().__init__()
-        self.a, self.b = a, b
-
-    def forward(self, x):
-        return self.a(x), self.b(x[:, :1])
-
-
 def two(significance=3.0, **gate):
     """Two widths whose units cost 9 and 4 parameters."""
-    model = Two(nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 4)),
-                nn.Sequential(nn.Linear(1, 32), nn.Tanh(), nn.Linear(32, 2)))  # fmt: skip
+    model = Forward(lambda own, x: (own.a(x), own.b(x[:, :1])), a=chain(4, 32, 4), b=chain(1, 32, 2))
     budget = ngn.Budget(parameters="50%", significance=significance)
     return ngn.learn_sizes(model, {"*": ngn.Width()}, example=torch.randn(2, 4), budget=budget, **gate)
 

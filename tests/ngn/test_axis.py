@@ -7,6 +7,7 @@ import pytest
 import torch
 from axes import K, X, model_of
 from learners import LEARNERS
+from sizable import Forward
 from torch import nn
 
 import ngn
@@ -24,23 +25,19 @@ def test_frozen_parameters_can_be_shared():
     assert learner.deploy().base.weight is not learner.model.base.weight
 
 
-class Listed(nn.Module):
-    def __init__(self, registered: bool) -> None:
-        super().__init__()
-        self.stages = [model_of("slices", CountGate(K, t0=1.2))]
-        self.parts = nn.ModuleList(self.stages if registered else [])
-
-    def forward(self, x):
-        return self.stages[0](x)
+def listed(registered: bool) -> nn.Module:
+    stages = [model_of("slices", CountGate(K, t0=1.2))]
+    parts = nn.ModuleList(stages if registered else [])
+    return Forward(lambda own, x: own.stages[0](x), stages=stages, parts=parts)
 
 
 def test_axes_in_plain_lists_are_truncated_or_refused():
-    learner = ngn.CapacityLearner(Listed(registered=True))
+    learner = ngn.CapacityLearner(listed(registered=True))
     small = learner.deploy(example=X)
     assert small.stages[0] is small.parts[0]
     assert small.stages[0].axis.capacity is None
     with pytest.raises(ValueError, match=r"stages.*ModuleList"):
-        ngn.CapacityLearner(Listed(registered=False))
+        ngn.CapacityLearner(listed(registered=False))
 
 
 @pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")

@@ -150,12 +150,6 @@ def test_a_mistake_has_a_message(said: str) -> None:
     assert said in str(raised.value)
 
 
-def test_models_show_their_size() -> None:
-    shown = repr(learner_at(1.0, seeds=[0, 1], replicas=2))
-    assert "MLPBank(K=4, replicas=2)" in shown
-    assert "CountGate(K=4, replicas=2)" in shown
-
-
 def test_an_unsettled_boundary_is_rounded_with_a_warning() -> None:
     with pytest.warns(UserWarning, match=r"has not settled and is rounded: t = 1\.30\. .*raise alpha_max"):
         learner_at(1.3).deploy()

@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
+from sizable import Forward
 from torch import nn
 from traceable import Experts, ResNet, ShuffleNet, Swin, example_of, network
 
@@ -104,20 +105,13 @@ def test_found_structures_are_sorted_and_cut(kind, score):
 
 @pytest.mark.parametrize("score", ["magnitude", "taylor"])
 def test_modules_of_a_list_are_units(score):
-    class Mixture(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.experts = nn.ModuleList(nn.Linear(8, 4, bias=False) for _ in range(6))
-            self.sum = nn.Identity()
-
-        def forward(self, x):
-            return self.sum(torch.stack([expert(x) for expert in self.experts], 1)).sum(1)
-
     class Parts(ngn.Size):
         def attach(self, model, name, make):
             self.axis(name, 6, make, [ngn.Cut(model, "experts", 0)], consumers=[model.sum], dim=1)
 
-    model = Mixture()
+    experts = nn.ModuleList(nn.Linear(8, 4, bias=False) for _ in range(6))
+    parts = {"experts": experts, "sum": nn.Identity()}
+    model = Forward(lambda own, x: own.sum(torch.stack([each(x) for each in own.experts], 1)).sum(1), **parts)
     with torch.no_grad():
         for number in (0, 2, 3):
             model.experts[number].weight.zero_()

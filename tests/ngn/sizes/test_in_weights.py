@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from sizable import Fused, Gated, convs
+from sizable import Forward, Fused, Gated, chain, convs
 from torch import nn
 from torch.nn.utils import parametrizations
 
@@ -97,17 +97,9 @@ def test_a_weight_comes_back_after_an_error():
 
 
 def test_a_tied_weight_is_whole_in_its_other_place():
-    class Tied(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.mlp, self.other = nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 8)), nn.Linear(6, 8)
-            self.other.weight = self.mlp[2].weight
-
-        def forward(self, x):
-            return self.mlp(x) + self.other(x[..., :6])
-
-    torch.manual_seed(0)
-    model = Tied().double()
+    parts = {"mlp": chain(8, 6, 8), "other": nn.Linear(6, 8)}
+    model = Forward(lambda own, x: own.mlp(x) + own.other(x[..., :6]), **parts).double()
+    model.other.weight = model.mlp[2].weight
     up, down = model.mlp[0], model.mlp[2]
     gate = ngn.CountGate(6, t0=2.3, r=1.0)
     axis = HookedAxis(gate, [*ngn.outputs(up), *ngn.inputs(down)])

@@ -149,6 +149,7 @@ def test_files_need_a_model_with_its_buffers(tmp_path):
         ngn.load(bare, tmp_path / "small")
 
 
+@pytest.mark.slow
 def test_a_program_of_a_model_with_a_cache_is_refused_before_it_is_made(tmp_path):
     small = ngn.learn_sizes(llama(), {"model.layers.*.mlp": ngn.Width(8, t0=3.0)}).deploy(unsettled="allow")
     with pytest.raises(ValueError, match=r"cache of keys and values: set model\.config\.use_cache = False"):

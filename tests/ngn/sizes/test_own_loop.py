@@ -5,6 +5,7 @@ import warnings
 
 import pytest
 import torch
+from sizable import Forward
 from torch import nn
 
 import ngn
@@ -170,17 +171,8 @@ def test_growth_needs_fit():
         learner.step(0.5)
 
 
-class Model(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.mlp, self.last = network(), nn.Linear(1, 1)
-
-    def forward(self, x):
-        return self.last(self.mlp(x))
-
-
 def test_the_report_says_what_changes(capsys, monkeypatch):
-    model = Model()
+    model = Forward(lambda own, x: own.last(own.mlp(x)), mlp=network(), last=nn.Linear(1, 1))
     original = copy.deepcopy(model)
     learner = ngn.learn_sizes(model, {"mlp": ngn.Width(6, t0=1.03), "last": ngn.Rank(4, t0=2.0)}, example=X)
     report = learner.report(latency=X)

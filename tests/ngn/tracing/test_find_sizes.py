@@ -78,14 +78,6 @@ def filled(h):
     return sum(out.chunk(2, 1))
 
 
-class Reshaped(nn.Conv2d):
-    """A convolution of somebody else, that reads an attribute which the cut sets in every convolution."""
-
-    def forward(self, x):
-        weight = self.weight.reshape(self.out_channels, -1).reshape_as(self.weight)
-        return nn.functional.conv2d(x, weight, self.bias, groups=self.groups)
-
-
 class Standardised(nn.Conv2d):
     """A convolution whose weights have mean 0 and variance 1 over the inputs of each unit."""
 
@@ -216,9 +208,6 @@ CUT = {
     ),
     # the norm of the weight, over its inputs, is that of before
     "weight norm": (weight_normed, IMAGES, {"0": "8 channels", "2": "6 channels"}),
-    "an attribute that the cut sets in any convolution": (
-        lambda: convs(Reshaped(3, 6, 3)), IMAGES, {"0": "6 channels"},
-    ),
     "a standardised weight": (standardised, IMAGES, {"2": "6 channels"}),
     "a buffer": (lambda: scaled(True), ROWS, {"first": "8 units"}),
     "repeated keys, in turn": (queries, WORDS, {"q": "2 heads"}),
