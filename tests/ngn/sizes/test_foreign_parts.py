@@ -87,10 +87,6 @@ FIXED: dict[str, tuple] = {
     "scripted code": (lambda: scripted(nn.Linear(16, 16)), "a tensor of scripted code in middle.0"),
     "frozen scripted code": (lambda: torch.jit.freeze(scripted(nn.Linear(16, 16))), "meets a constant in middle"),
     "a scripted length": (lambda: halved, r"cut to half, .*shape"),
-    "a recorded pass": (
-        lambda: torch.jit.trace(nn.Linear(16, 16), torch.ones(2, 16)),
-        "a tensor of scripted code in middle",
-    ),
     "a quantised layer": (quantised, "the operation linear_dynamic in middle.0"),
     "integer weights": (Integers, "integer weights in middle"),
     "nested tensors": (lambda: nested, "of nested tensors in the model"),
