@@ -190,9 +190,9 @@ class Method(Closed):
         Args:
             model: makes the model of the task, with the capacity of :meth:`make` in each of its groups.
         """
-        from ngn.learner import CapacityLearner
+        from ngn.learner import Learner
 
-        return CapacityLearner(model())
+        return Learner(model())
 
     def learned_decay(self, capacity: Capacity) -> Tensor | None:
         """Return the ratio r that ``capacity`` learned: float64 [*R]; None if r is a setting."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ngn.methods.base import Scalar
-    from ngn.orders import Order
+    from ngn.methods.orders import Order
 
 One = TypeVar("One")
 """The configuration of one run, which has a ``seed`` and a ``gate``."""
@@ -50,7 +50,7 @@ class GroupedSettings(Closed):
     r: Ratio = 0.5
     """Ordering weights w_k = r^k."""
     order: Literal["geometric", "power", "annealed", "matryoshka", "nested_dropout"] = "geometric"
-    """The law of the ordering weights (``ngn/orders.py``)."""
+    """The law of the ordering weights (``ngn/methods/orders.py``)."""
     order_exponent: Positive = 1.0
     """Exponent a of the weights (k + 1)^-a of ``order: power``."""
     order_ranks: Annotated[list[Count], Field(min_length=1)] | None = None
@@ -193,7 +193,7 @@ class OrderedGroup:
     @property
     def order(self) -> Order:
         """The law of the ordering weights."""
-        from ngn.orders import Order
+        from ngn.methods.orders import Order
 
         gate = self.stack.first.gate
         ranks = None if gate.order_ranks is None else tuple(gate.order_ranks)
