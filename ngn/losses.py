@@ -30,10 +30,6 @@ class Supervised:
 
     Raises:
         TypeError: if a batch is not a pair. Errors of the criterion get a note that says how it was called.
-
-    >>> import torch
-    >>> Supervised(mean_squared_error)(torch.nn.Identity(), (torch.ones(2, 1), torch.zeros(2, 1)))
-    tensor(1.)
     """
 
     criterion: Criterion

@@ -18,7 +18,6 @@ from ngn.comparison import (
     DifferentError,
     apart,
     beside_rounding,
-    beyond,
     compare,
     compare_varied,
     in_training,
@@ -239,7 +238,7 @@ def _compare_activations(small: nn.Module, call: tuple[str, Any], pairs: Pairs, 
         return [got for _, _, got in pairs()]
 
     for (name, want, got), bound in zip(found, rounding_bounds(small, again), strict=True):
-        if (worst := beyond(apart(want, got), bound)) is not None:
+        if (worst := apart(want, got, bound)) is not None:
             raise DifferentError(f"the activation of {name} differs by {worst:.1e}")
 
 
