@@ -157,7 +157,8 @@ class SizedModel(nn.Module):
 
     def make_room(self) -> bool:
         """Allocate the components that are now needed, and return whether parameters have grown."""
-        wanted = [(axis, K) for axis in self.axes if (K := axis.capacity.wanted()) != axis.K]
+        growing = [axis for axis in self.axes if axis.capacity.growing]
+        wanted = [(axis, K) for axis in growing if (K := axis.capacity.wanted()) != axis.K]
         for axis, K in wanted:
             axis.grow(K)
         return bool(wanted)
