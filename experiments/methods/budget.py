@@ -9,7 +9,8 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from experiments.core.blocks import ConfigError, NonNegativeInt
-from experiments.core.config import Config, Method, OrderedGroup, Quantity, Replicas
+from experiments.core.config import Config, Method, Quantity
+from experiments.core.groups import OrderedGroup, Replicas
 from experiments.core.source import Source
 from experiments.core.training import Schedule
 from experiments.methods.fixed import Fixed
@@ -87,7 +88,7 @@ class Budgeted(Method):
         given = group.count_gate()
         return CountGate(group.K, **{name: given[name] for name in _OF_A_GATE})
 
-    def learner(self, stack: Replicas, task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
+    def learner(self, stack: Replicas[Config], task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
         from ngn.budget.allocation import BudgetLearner
 
         gated = model()
@@ -96,7 +97,7 @@ class Budgeted(Method):
         except ValueError as out_of_reach:
             raise ConfigError(f"method=budget: {out_of_reach}") from None
 
-    def _limited(self, model: nn.Module, stack: Replicas, task: Task[Any]) -> Budget:
+    def _limited(self, model: nn.Module, stack: Replicas[Config], task: Task[Any]) -> Budget:
         from ngn.budget import Budget
         from ngn.budget.cost import frozen_base
         from ngn.cut import cut_to
