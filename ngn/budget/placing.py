@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import torch
-from torch import Tensor, distributed
+from torch import Tensor
 
 from ngn.budget import Budget
 from ngn.budget.allowance import TRIALS, Allowance
+from ngn.checks import summed
 from ngn.methods.batch import benefits, place
 from ngn.methods.ngn import NOMINAL_ZERO, CountGate
 
@@ -62,10 +63,3 @@ def loss_and_gain(gates: Sequence[CountGate], sizes: Tensor, value: Tensor) -> t
     slope_of = dict(zip(taus, torch.autograd.grad(value.sum(), taus, allow_unused=True), strict=True))
     gain = (sizes * benefits(gates, [slope_of.get(gate.tau) for gate in gates])).sum(-1)
     return summed(value.detach().clone()), summed(gain)
-
-
-def summed(value: Tensor) -> Tensor:
-    """``value``, summed in place over the processes of a distributed training."""
-    if distributed.is_available() and distributed.is_initialized():
-        distributed.all_reduce(value)
-    return value

@@ -34,13 +34,7 @@ class Bottleneck(nn.Module):
     """
 
     def __init__(
-        self,
-        base: nn.Module,
-        sizes: tuple[int, int],
-        capacity: Capacity,
-        seed: int,
-        name: str,
-        width: int = 1,
+        self, base: nn.Module, sizes: tuple[int, int], capacity: Capacity, seed: int, name: str, width: int = 1
     ) -> None:
         super().__init__()
         self.base = base

@@ -15,10 +15,7 @@ from ngn.cuts import Choice, Cut, Stacked
 
 
 def deploy(
-    model: nn.Module,
-    replica: int | None = None,
-    share_frozen: bool = False,
-    most: int | None = None,
+    model: nn.Module, replica: int | None = None, share_frozen: bool = False, most: int | None = None
 ) -> nn.Module:
     """Return a copy of ``model`` in eval mode with only the retained components of every axis and no capacity.
 

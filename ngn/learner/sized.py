@@ -15,15 +15,7 @@ from ngn.checks import evaluating, is_frozen
 from ngn.components.base import OrderedSum
 from ngn.cut.truncation import axes_of, deploy
 from ngn.learner.importance import Importance, Loss, sort
-from ngn.learner.report import (
-    Report,
-    SizeReport,
-    distance_of,
-    latencies_of,
-    parameters_before,
-    size_reports,
-    whole_of,
-)
+from ngn.learner.report import Report, SizeReport, distance_of, latencies_of, parameters_before, size_reports, whole_of
 from ngn.learner.shrinking import InPlaceCut, load_cut_states, shrink
 from ngn.learner.watching import LoopWatch
 from ngn.methods.base import MODES, Mode
@@ -257,10 +249,7 @@ class SizedModel(nn.Module):
         return None
 
     def report(
-        self,
-        latency: Any = None,
-        deployed: nn.Module | None = None,
-        score: Callable[[nn.Module], Any] | None = None,
+        self, latency: Any = None, deployed: nn.Module | None = None, score: Callable[[nn.Module], Any] | None = None
     ) -> Report:
         """Report the sizes and what deployment would leave.
 

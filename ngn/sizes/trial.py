@@ -14,15 +14,7 @@ from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis, having
 from ngn.checks import FAULTS, ExampleError, calls_of, enter, outputs_on, summary, untouched
-from ngn.comparison import (
-    DifferentError,
-    apart,
-    beside_rounding,
-    compare,
-    compare_varied,
-    in_training,
-    rounding_bounds,
-)
+from ngn.comparison import DifferentError, apart, beside_rounding, compare, compare_varied, in_training, rounding_bounds
 from ngn.cut.copying import CopyError
 from ngn.cut.truncation import deploy_axes
 from ngn.cuts import is_stack, owned
