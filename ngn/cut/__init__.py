@@ -222,14 +222,10 @@ def cutters(
 ) -> dict[int, Callable[[Any], Any]]:
     """For each tensor that is cut, by its id, what cuts tensors of its shape and leaves all else as it is."""
 
-    def smaller(held: Any, shape: torch.Size, parts: TensorCuts, lead: int) -> Any:
-        fits = isinstance(held, Tensor) and held.shape == shape
-        return cut_tensor(held, parts, lead, merge) if fits else held
-
     stacked = _stacked_tensors(model)
     tensors = {key: (owned(cut), parts) for key, (cut, parts) in _plans_of(choices).items()}
     return {
-        key: functools.partial(smaller, shape=value.shape, parts=parts, lead=int(key in stacked))
+        key: functools.partial(cut_tensor, parts=parts, shape=value.shape, lead=int(key in stacked), merge=merge)
         for key, (value, parts) in tensors.items()
         if not is_stack(value)
     }

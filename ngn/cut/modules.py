@@ -226,9 +226,8 @@ class TrainingHook(functools.partial[Any]):
 def remove_idle_axes(model: nn.Module) -> None:
     """Remove the axes called by hooks, and these hooks, if no coefficients are left to multiply by."""
 
-    def idle(part: Any) -> bool:
-        return isinstance(part, OrderedAxis) and part.hooked and part.capacity is None and part.scale is None
-
+    axes = [part for part in model.modules() if isinstance(part, OrderedAxis) and part.hooked]
+    idle = {id(axis) for axis in axes if axis.capacity is None and axis.scale is None}
     for module in [*model.modules()]:
         for key, loading in [*module._load_state_dict_pre_hooks.items()]:
             if isinstance(getattr(loading, "hook", None), TrainingHook):
@@ -237,7 +236,7 @@ def remove_idle_axes(model: nn.Module) -> None:
             for key, hook in [*hooks.items()]:
                 method = hook.func if isinstance(hook, functools.partial) else hook
                 caller = getattr(method, "__self__", None)
-                if idle(caller) or isinstance(caller, GateBatch):
+                if id(caller) in idle or isinstance(caller, GateBatch):
                     del hooks[key]
                     for kinds in (
                         module._forward_hooks_with_kwargs,
@@ -246,5 +245,5 @@ def remove_idle_axes(model: nn.Module) -> None:
                     ):
                         kinds.pop(key, None)
         for name, child in [*module._modules.items()]:
-            if idle(child):
+            if id(child) in idle:
                 del module._modules[name]

@@ -39,11 +39,9 @@ class SizesCallback(BoundaryOptimizer, Callback):
 
     Args:
         learner: the learner of the trained module, or of a part of it.
-        lr: learning rate of the boundaries.
+        lr, by_importance: as for :class:`BoundaryOptimizer`; scores are from the first 32 batches of the training data.
         shrink: False keeps fixed sizes masked. For an optimiser that cannot be cut (Adafactor) it silences the warning.
-        by_importance: sort the units before the first step by this score (:mod:`ngn.learner.importance`), from the
-            first 32 batches of the training data.
-        loss: for the scores, as that of ``ngn.fit``; called with the learner's model and a batch.
+        loss: ``loss(model, batch)`` for the scores; None: that of the model's output.
 
     Raises:
         ValueError: in training, if the module does not contain the learner's model, or if the number of steps is

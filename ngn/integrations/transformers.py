@@ -162,11 +162,9 @@ class SizesCallback(BoundaryOptimizer, TrainerCallback, ExportableState):
     ``torch_compile`` or ``load_best_model_at_end`` they stay masked until ``deploy``.
 
     Args:
-        learner: the learner of the trained model.
-        lr: learning rate of the boundaries.
+        learner: the learner of the trained module, or of a part of it.
+        lr, by_importance: as for :class:`BoundaryOptimizer`; scores are from the first 32 batches of the training data.
         shrink: False keeps fixed sizes masked. For an optimiser that cannot be cut (Adafactor) it silences the warning.
-        by_importance: sort the units before the first step by this score (:mod:`ngn.learner.importance`), from the
-            first 32 batches of the training data.
         loss: ``loss(model, batch)`` for the scores; None: that of the model's output.
 
     Raises:

@@ -20,10 +20,10 @@ from itertools import islice
 from typing import Any, Literal, get_args
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis, having
-from ngn.checks import arguments, evaluating, value_of
+from ngn.checks import arguments, evaluating, summed, value_of
 from ngn.cuts import Cut, by_place, inputs_first, is_stack, owned
 from ngn.learner.hooked import HookedAxis, divided, taken_by
 from ngn.losses import Loss, as_loss
@@ -68,9 +68,7 @@ def sort(
         hooked = [axis for axis in axes if isinstance(axis, HookedAxis)]
         with having(hooked, capacity=lambda axis: None), evaluating(model), torch.random.fork_rng():  # no gates
             scores = method(model, own, islice(calibration, BATCHES), loss)
-        if distributed.is_available() and distributed.is_initialized():
-            for score in scores:
-                distributed.all_reduce(score)
+        scores = [summed(score) for score in scores]
     known = [bool(score.isfinite().all()) for score in scores]
     for axis, score, sortable in zip(own, scores, known, strict=True):
         if sortable:

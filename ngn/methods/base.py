@@ -131,7 +131,7 @@ class Capacity(nn.Module, ABC):
         return f"K={self.K}" + ("" if self.replicas is None else f", replicas={self.replicas}")
 
     def wanted(self) -> int:
-        """The number of components that must exist now; above K only while components are allocated."""
+        """The number of components that must exist now, of a capacity that is ``growing``."""
         return self.K
 
     def grow(self, K: int) -> None:

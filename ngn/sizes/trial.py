@@ -14,16 +14,7 @@ from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis, having
 from ngn.checks import FAULTS, ExampleError, calls_of, enter, outputs_on, summary, untouched
-from ngn.comparison import (
-    DifferentError,
-    apart,
-    beside_rounding,
-    beyond,
-    compare,
-    compare_varied,
-    in_training,
-    rounding_bounds,
-)
+from ngn.comparison import DifferentError, apart, beside_rounding, compare, compare_varied, in_training, rounding_bounds
 from ngn.cut.copying import CopyError
 from ngn.cut.truncation import deploy_axes
 from ngn.cuts import is_stack, owned
@@ -239,7 +230,7 @@ def _compare_activations(small: nn.Module, call: tuple[str, Any], pairs: Pairs, 
         return [got for _, _, got in pairs()]
 
     for (name, want, got), bound in zip(found, rounding_bounds(small, again), strict=True):
-        if (worst := beyond(apart(want, got), bound)) is not None:
+        if (worst := apart(want, got, bound)) is not None:
             raise DifferentError(f"the activation of {name} differs by {worst:.1e}")
 
 
