@@ -183,7 +183,9 @@ def with_defaults(choices: Mapping[str, str]) -> dict[str, str]:
             raise ConfigError(f"unknown group '{group}'.{nearest(group, list(GROUPS))}")
         require_choice(group, choice)
     fitting = GATES_OF_TASK[full["task"]]
-    if full.setdefault("gate", usual_gate(full["task"], full["model"])) not in fitting:
+    if "gate" not in full:
+        full["gate"] = usual_gate(full["task"], full["model"])
+    if full["gate"] not in fitting:
         raise ConfigError(
             f"gate={full['gate']} does not fit task={full['task']}; the gates that fit are: {', '.join(fitting)}"
         )
