@@ -21,7 +21,6 @@ from experiments.core.task import Task
 from experiments.methods.fixed import fixed_size, size_name
 from experiments.models.kernels.trainer import KernelTrainer
 from experiments.runs import host, outcome
-from experiments.runs.launch import note_stack
 from experiments.runs.memory import replicas_that_fit
 from experiments.runs.outcome import RunOutcome
 from experiments.runs.phases import PhaseSetup, learner_of, plan_of, train_phase, trainer_of
@@ -113,7 +112,7 @@ def train_stack(stack: Stack) -> list[RunOutcome]:
             if first.force and (scratch / RECORDED).exists():
                 checkpoint.remove(scratch)  # checkpoints of a finished training: force=true asks for a new one
             if len(stack) > 1:
-                note_stack(scratch, stack)
+                stack.note()
             phases: dict[str, Phase] = {}
             if (alone := first.method.sizes(first.gate)) is not None:
                 setup = PhaseSetup("fixed", scratch / "fixed", count=alone)
