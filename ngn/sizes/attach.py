@@ -14,6 +14,7 @@ from ngn.allocation import BudgetLearner
 from ngn.axis import OrderedAxis
 from ngn.budget import BUDGET_COMMIT, Budget
 from ngn.checks import axes_of, snapshot
+from ngn.cut_modules import guard_folders
 from ngn.cuts import kind_of
 from ngn.hooked import HookedAxis, divided
 from ngn.importance import Importance, check, sort
@@ -174,6 +175,7 @@ def learn_sizes(
             budget = replace(budget, example=given)
         found = _attach(model, sizes, maker, example, also, settle)
         learner = CapacityLearner(model) if budget is None else BudgetLearner(model, budget)
+    guard_folders(model)
     learner.found, learner.also = found, also
     learner.watch.closely = capacity is None
     if capacity is None:  # other capacities may have recorded results, which should stay, to the last bit
