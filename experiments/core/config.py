@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from experiments.core.task import Seeds, Task
     from ngn.learner import Learner
     from ngn.methods.base import Capacity, Scalar
-    from ngn.orders import Order
+    from ngn.methods.orders import Order
 
 
 class Component(GroupedSettings):
@@ -178,7 +178,7 @@ class OrderedGroup:
     @property
     def order(self) -> Order:
         """The law of the ordering weights."""
-        from ngn.orders import Order
+        from ngn.methods.orders import Order
 
         gate = self.stack.first.gate
         ranks = None if gate.order_ranks is None else tuple(gate.order_ranks)
@@ -277,9 +277,9 @@ class Method(Closed):
         Args:
             model: makes the model of the task, with the capacity of :meth:`make` in each of its groups.
         """
-        from ngn.learner import CapacityLearner
+        from ngn.learner import Learner
 
-        return CapacityLearner(model())
+        return Learner(model())
 
     def learned_decay(self, capacity: Capacity) -> Tensor | None:
         """Return the ratio r that ``capacity`` learned: float64 [*R]; None if r is a setting."""

@@ -38,7 +38,7 @@ class GroupedSettings(Closed):
     r: Ratio = 0.5
     """Ordering weights w_k = r^k."""
     order: Literal["geometric", "power", "annealed", "matryoshka", "nested_dropout"] = "geometric"
-    """The law of the ordering weights (``ngn/orders.py``)."""
+    """The law of the ordering weights (``ngn/methods/orders.py``)."""
     order_exponent: Positive = 1.0
     """Exponent a of the weights (k + 1)^-a of ``order: power``."""
     order_ranks: Annotated[list[Count], Field(min_length=1)] | None = None

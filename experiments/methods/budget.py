@@ -27,7 +27,7 @@ _OF_A_GATE = ("K_max", "r", "order", "delta", "t0", "commit", "replicas")
 
 
 class Budgeted(Method):
-    """Learn sizes that follow a limit together and part on evidence (``ngn/allocation.py``).
+    """Learn sizes that follow a limit together and part on evidence (``ngn/budget/allocation.py``).
 
     The evidence is that of the training data: no run holds data out. Give exactly one of ``count``, ``parameters`` and
     ``macs``.
@@ -88,7 +88,7 @@ class Budgeted(Method):
         return CountGate(group.K, **{name: given[name] for name in _OF_A_GATE})
 
     def learner(self, stack: Replicas, task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
-        from ngn.allocation import BudgetLearner
+        from ngn.budget.allocation import BudgetLearner
 
         gated = model()
         try:
@@ -98,9 +98,9 @@ class Budgeted(Method):
 
     def _limited(self, model: nn.Module, stack: Replicas, task: Task[Any]) -> Budget:
         from ngn.budget import Budget
-        from ngn.checks import axes_of
-        from ngn.cost import frozen_base
+        from ngn.budget.cost import frozen_base
         from ngn.cut import cut_to
+        from ngn.cut.truncation import axes_of
 
         if self.macs is not None:
             if task.timed_samples is None:
