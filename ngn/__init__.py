@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # for editors and type checkers
     from ngn.allocation import BudgetLearner as BudgetLearner
     from ngn.axis import OrderedAxis as OrderedAxis
     from ngn.budget import Budget as Budget
+    from ngn.budget import Front as Front
     from ngn.components.base import Bank as Bank
     from ngn.components.base import OrderedSum as OrderedSum
     from ngn.components.low_rank import LowRankLinear as LowRankLinear
@@ -21,7 +22,6 @@ if TYPE_CHECKING:  # for editors and type checkers
     from ngn.cuts import Stacked as Stacked
     from ngn.cuts import inputs as inputs
     from ngn.cuts import outputs as outputs
-    from ngn.front import Front as Front
     from ngn.integrations.peft import to_peft as to_peft
     from ngn.learner import CapacityLearner as CapacityLearner
     from ngn.learner import Learner as Learner
@@ -71,9 +71,8 @@ _NAMES = {
     "ngn.programs": "export",
     "ngn.integrations.peft": "to_peft",
     "ngn.learner": "Learner CapacityLearner",
-    "ngn.budget": "Budget",
+    "ngn.budget": "Budget Front",
     "ngn.allocation": "BudgetLearner",
-    "ngn.front": "Front",
     "ngn.train.losses": "Supervised",
     "ngn.train.plan": "TrainPlan",
     "ngn.train.trainer": "Trainer",

@@ -24,18 +24,20 @@ from ngn.files import FileError
 from ngn.front import FrontLearner
 from ngn.hooked import HookedAxis
 from ngn.methods.fixed import Opened
-from ngn.path import place_of
+from ngn.path import member_with, place_of
 from ngn.running import Statistics
 
 FRONT, BELOW = "front", "ngn:front:"
 """The metadata, as JSON, and what the names of its tensors begin with."""
+RUN = ("values", "batches")
+"""The tensors of the members' running statistics."""
 
 
 def said_of(learner: FrontLearner) -> tuple[nn.Module, dict[str, Tensor], str]:
     """What a file says of a front: the plain model with all components, the further tensors, and the metadata."""
     whole = learner.whole()
     tensors = {f"{BELOW}path": learner.path, f"{BELOW}costs": learner.costs}
-    tensors |= {f"{BELOW}{name}": value for name, value in learner.statistics.named_buffers() if value.numel()}
+    tensors |= {f"{BELOW}{name}": getattr(learner.statistics, name) for name in RUN if learner.statistics.names}
     tensors |= {f"{BELOW}ranks.{n}": axis.ranks for n, axis in enumerate(learner.axes) if axis.ranks is not None}
     paths = {id(module): path for path, module in learner.model.named_modules()}
     for path, module in learner.model.named_modules():
@@ -97,12 +99,12 @@ def member_of(
         axes = [_axis_of(parts, each, tensors.get(f"ranks.{n}")) for n, each in enumerate(front["axes"])]
         left = [counts[point][_number(each["size"], 0, len(counts[point]) - 1)] for each in front["axes"]]
         choices = {axis: leading(axis, _number(n, 1, axis.K)) for axis, n in zip(axes, left, strict=True)}
-        member = next(number for number, place in enumerate(places) if place >= point)
+        member = member_with(point, counts, places)
         if member < len(places) - 1 and front["norms"]:
             statistics = Statistics(whole, len(places) - 1)
             if statistics.names != front["norms"]:
                 raise FileError(f"it normalises in {front['norms']}")
-            for name, value in statistics.named_buffers():
+            for name, value in ((name, getattr(statistics, name)) for name in RUN):
                 if value.shape != tensors[name].shape:
                     raise FileError(f"its {name} of normalisations have shape {[*tensors[name].shape]}")
                 value.copy_(tensors[name])

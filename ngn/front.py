@@ -10,74 +10,50 @@ for networks that are written for it.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from ngn.allowance import Allowance
-from ngn.budget import Limits
+from ngn.budget import Front
 from ngn.checks import evaluating
+from ngn.importance import slopes_of
 from ngn.learner import Averages, Learner, Optimizers
 from ngn.methods.fixed import Opened
-from ngn.path import FINE, Counted, Members, cost_of, even_order, place_of, points, thinned
-from ngn.running import Statistics, measure_again
+from ngn.path import (
+    FINE,
+    REMOVALS,
+    Counted,
+    Members,
+    cost_of,
+    even_order,
+    member_with,
+    order_by_scores,
+    place_of,
+    points,
+    prefers,
+    thinned,
+)
+from ngn.running import Statistics, batch_statistics, measure_again
 from ngn.slices import Slices
 from ngn.streams import generator
 
 POINTS = 64
 """Points of a path, at least."""
-
-
-@dataclass(frozen=True)
-class Front(Limits):
-    """Train all sizes of a model at once: give the cost of the smallest one in place of a budget.
-
-    Attributes:
-        parameters, macs, milliseconds: the cost of the smallest member; one of them, as for :class:`~ngn.Budget`. The
-            largest member is the whole model.
-        example, round_to: see :class:`~ngn.Budget`.
-        significance: standard errors by which held-out data must prefer sizes by scores to even ones;
-            ``math.inf`` keeps them even.
-        members: how many sizes training draws from, with evenly spaced costs. Sizes between them can be cut, too.
-        ends: how often more than the others the smallest and the largest are drawn; 1 is twice as often.
-        seed: of the order in which members are drawn.
-
-    Raises:
-        ValueError: if there is not exactly one cost, or a number is out of range.
-
-    >>> import torch, ngn
-    >>> model = torch.nn.Sequential(torch.nn.Linear(2, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
-    >>> x = torch.randn(64, 2)
-    >>> learner = ngn.learn_sizes(model, example=x, budget=ngn.Front(parameters="25%", members=4))
-    >>> plan = ngn.TrainPlan(steps=40)
-    >>> _ = ngn.fit(learner, x, x.prod(1, keepdim=True), torch.nn.functional.mse_loss, plan, progress="never")
-    >>> print(learner.front())
-    parameters   share   0
-            13   20.0%   3
-            29   44.6%   7
-            45   69.2%  11
-            65  100.0%  16
-    >>> learner.deploy(budget="50%")[0]
-    Linear(in_features=2, out_features=7, bias=True)
-    """
-
-    members: int = 8
-    ends: int = 0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.members < 2 or self.ends < 0:
-            raise ValueError(f"a front needs 2 members or more, and ends of 0 or more, not {self.members}, {self.ends}")
+GATHERED = 16
+"""Steps of the whole model that give scores before held-out data are asked: the first ones, if there are such data."""
+ASKED = (0.0, 0.1, 0.25, 0.5)
+"""Progress at which they are asked whether sizes by scores are better, until they say so."""
+TESTED = 2
+"""Members that are compared."""
 
 
 class FrontLearner(Learner):
-    """Train every size of a model at once; see :class:`Front`.
+    """Train every size of a model at once; see :class:`~ngn.budget.Front`.
 
     Train as any learner; in a loop of your own, call :meth:`step` after each ``optimizer.step()``. In ``train()`` mode
     the model is the member that the step draws, and in ``eval()`` mode the whole model, unless :meth:`member` opens
@@ -100,6 +76,12 @@ class FrontLearner(Learner):
     gates: list[Opened]  # type: ignore[assignment]
     path: Tensor
     costs: Tensor
+    worth: Tensor
+    """Running means of the squares of dL/dc, of all components of all sizes: float64 [sum of K]."""
+    seen: Tensor
+    """Steps of the whole model that these have seen."""
+    asked: Tensor
+    """Times that held-out data were asked; beyond the last one, they have chosen the path by scores."""
 
     def __init__(self, model: nn.Module, budget: Front) -> None:
         super().__init__(model)
@@ -114,10 +96,15 @@ class FrontLearner(Learner):
         fine = thinned(self.allowed, FINE)
         order = even_order(fine, self.cost.largest)
         largest = cost_of(tuple(counts[-1] for counts in fine), self.cost)
-        smallest = min(float(allowance.limit), largest)
-        rows = points(order, fine, self.cost, torch.linspace(smallest, largest, self.places[-1] + 1).tolist())
+        first, last = min(float(allowance.limit), largest), self.places[-1]
+        self.limits = [first + (largest - first) * n / last for n in range(last)] + [largest]
+        rows = points(order, fine, self.cost, self.limits)
         self.register_buffer("path", torch.tensor(rows))
         self.register_buffer("costs", torch.tensor([cost_of(row, self.cost) for row in rows], dtype=torch.float64))
+        entries = sum(self.cost.largest)
+        for name, value in {"worth": torch.zeros(entries), "seen": torch.zeros(()), "asked": torch.zeros(())}.items():
+            self.register_buffer(name, value.double())
+        self._held, self._progress = False, 0.0
         self._known: tuple[Any, list[Counted], list[float]] | None = None
         self.statistics = Statistics(model, budget.members - 1)
         self.slices = Slices(model, self.axes, self.statistics)
@@ -137,8 +124,8 @@ class FrontLearner(Learner):
 
     def _open(self, point: int, forced: bool = False) -> None:
         """Let passes compute point number ``point``, with the running statistics of the next larger member."""
-        row = self.points()[0][point]
-        member = next(number for number, place in enumerate(self.places) if place >= point)
+        rows = self.points()[0]
+        row, member = rows[point], member_with(point, rows, self.places)
         own = None if member == len(self.places) - 1 else member
         self.slices.choose([row[size] for size in self.cost.size_of.tolist()], own, forced)
 
@@ -150,9 +137,60 @@ class FrontLearner(Learner):
         order = torch.randperm(len(block), generator=generator(self.budget.seed, "front", number))
         return block[int(order[at])] if step else members - 1
 
+    def set_progress(self, progress: float) -> None:
+        super().set_progress(progress)
+        self._progress = progress
+
     def before_step(self, step: int | None) -> None:
         super().before_step(step)
-        self._open(self.places[-1 if step is None else self.drawn(step)])
+        gathering = int(self.asked) == 0 < int(self.seen) < GATHERED
+        self._open(self.places[-1 if step is None or gathering else self.drawn(step)])
+
+    def held_out_batch(self, step: int) -> int | None:
+        self._held, asked = int(self.asked) < len(ASKED) and self.budget.significance < math.inf, int(self.asked)
+        return 0 if self._held and int(self.seen) >= GATHERED and self._progress >= ASKED[asked] else None
+
+    def after_backward(self, step: int) -> None:
+        """Gather the scores of components from the gradients of the whole model, where held-out data will ask."""
+        held, self._held = self._held, False  # once a step
+        whole = self.slices.counts == tuple(axis.K for axis in self.axes)
+        if held and whole:
+            slopes = [slopes_of(axis) for axis in self.axes]
+            if all(each is not None for each in slopes):
+                sizes = [torch.zeros(K, dtype=torch.float64, device=self.worth.device) for K in self.cost.largest]
+                for size, each in zip(self.cost.size_of.tolist(), slopes, strict=True):
+                    sizes[size] += each.to(sizes[size].device)  # type: ignore[union-attr]
+                new = torch.cat(sizes).square()
+                if bool(new.isfinite().all()):
+                    self.seen += 1
+                    self.worth.lerp_(new, 1.0 / min(GATHERED, float(self.seen)))
+
+    def after_step(self, step: int) -> None:
+        self.after_backward(step)
+
+    def judge(self, loss: Callable[[int], Tensor], number: int) -> None:
+        """Take the path by scores if held-out data prefer its members (:func:`~ngn.path.prefers`)."""
+        late = sum(self._progress >= progress for progress in ASKED)
+        coarse = thinned(self.allowed, REMOVALS)
+        order = order_by_scores(coarse, self.worth.cpu().split([*self.cost.largest]), self.cost)
+        rows = points(order, coarse, self.cost, self.limits)
+        models, tested = [*self.points()[0], *rows], self.places[: -1 : -(-(len(self.places) - 1) // TESTED)]
+        before = self.slices.counts, self.slices.member, self.slices.forced
+
+        def loss_at(model: int, part: int) -> Tensor:
+            self.slices.choose([models[model][size] for size in self.cost.size_of.tolist()], None, forced=True)
+            return loss(part)
+
+        try:
+            with batch_statistics(self.model):
+                scored = [place + len(rows) for place in tested]
+                better = prefers(tested, scored, len(rows) - 1, loss_at, self.budget.significance)
+        finally:
+            self.slices.choose(*before)
+        self.asked.fill_(len(ASKED) if better else max(late, int(self.asked) + 1))
+        if better:
+            self.path.copy_(torch.tensor(rows))
+            self.costs.copy_(torch.tensor([cost_of(row, self.cost) for row in rows], dtype=torch.float64))
 
     @contextmanager
     def member(self, budget: str | float = "100%") -> Iterator[None]:

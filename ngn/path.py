@@ -13,20 +13,23 @@ Points are taken where the cost comes just within evenly spaced limits.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, distributed
 
 from ngn.budget import share
 from ngn.cost import Cost
+from ngn.evidence import FALL, PARTS
 from ngn.tracing.found import aligned
 
 FINE, REMOVALS = 8192, 512
 """Largest numbers of removals on an even path, and on one by scores, where each takes a slope of the cost."""
+FEWEST = 4
+"""Parts of the held-out data without which nothing is concluded."""
 Allowed = Sequence[Sequence[int]]
 """The counts that each size may have, ascending."""
 Counted = tuple[int, ...]
@@ -96,6 +99,49 @@ def points(order: Sequence[int], allowed: Allowed, cost: Cost, limits: Sequence[
         first = bisect_left(way, -limit, key=lambda counts: -cost.estimate(counts))
         found.append(next((counts for counts in way[first:] if cost_of(counts, cost) <= limit), way[-1]))
     return found
+
+
+@torch.no_grad()
+def prefers(
+    even: Sequence[int], scored: Sequence[int], whole: int, loss_at: Callable[[int, int], Tensor], significance: float
+) -> bool:
+    """Whether held-out data prefer members by scores to even ones of the same costs.
+
+    There must be something to learn, too: the whole model must be better than the even members by a part of the loss.
+    A network that memorises noise has the larger loss, the more components it has.
+
+    Args:
+        even, scored, whole: numbers of models.
+        loss_at: the loss of a model on a part of the held-out data.
+        significance: standard errors over the parts by which both must hold.
+    """
+
+    def losses(models: Sequence[int], part: int) -> Tensor:
+        each = torch.stack([loss_at(model, part).detach().double().mean() for model in models])
+        if distributed.is_available() and distributed.is_initialized():
+            distributed.all_reduce(each)
+            each /= distributed.get_world_size()
+        return each
+
+    found: list[Tensor] = []
+    for part in range(PARTS):
+        new = losses([whole, *even, *scored], part)
+        if found and torch.equal(new, found[0]):  # the data start again
+            break
+        found.append(new)
+    if len(found) < FEWEST:
+        return False
+    table = torch.stack(found)
+    best, those = table[:, 0], table[:, 1 : 1 + len(even)].mean(1)
+    gap, gain = those - best, those - table[:, 1 + len(even) :].mean(1)
+    least = FALL * best.mean().abs()
+    clear = [d.mean() > significance * d.std() / len(found) ** 0.5 for d in (gap, gain)]
+    return bool(gap.mean() > least) and all(map(bool, clear))
+
+
+def member_with(point: int, counts: Sequence[Sequence[int]], places: Sequence[int]) -> int:
+    """The number of the smallest member, of those at ``places``, that has all components of a point."""
+    return next(number for number, place in enumerate(places) if place >= point or counts[place] == counts[point])
 
 
 def place_of(budget: str | float, costs: Sequence[float], kind: str) -> int:

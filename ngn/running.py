@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
@@ -31,6 +32,8 @@ class Statistics(nn.Module):
     """Means and variances of all layers, [members, entries]."""
     batches: Tensor
     """Batches seen, int64 [members, layers]."""
+    passes: Tensor
+    """What a training has seen of its passes: 0 nothing yet, 1 none is computed again in the backward pass, 2 some."""
 
     def __init__(self, model: nn.Module, members: int) -> None:
         super().__init__()
@@ -42,6 +45,7 @@ class Statistics(nn.Module):
         device = entries[0].device if entries else None
         values = torch.cat(entries).detach() if entries else torch.zeros(0)
         self.register_buffer("values", values.repeat(members, 1).clone())
+        self.register_buffer("passes", torch.zeros((), dtype=torch.int64))
         self.register_buffer("batches", torch.tensor(counts, dtype=torch.int64, device=device).repeat(members, 1))
 
     def of(self, model: nn.Module, member: int) -> Iterator[tuple[Table, str, Tensor]]:
@@ -62,6 +66,20 @@ class Statistics(nn.Module):
 def tracks(part: nn.Module) -> bool:
     """Whether a module has running statistics."""
     return isinstance(part, _NormBase) and part.running_mean is not None
+
+
+@contextmanager
+def batch_statistics(model: nn.Module) -> Iterator[None]:
+    """Let the normalisations of ``model`` use the statistics of each batch, and change nothing, within the context."""
+    norms: list[Any] = [part for part in model.modules() if tracks(part)]
+    before = [(part, part.momentum, part.training, part.num_batches_tracked) for part in norms]
+    for part in norms:
+        part.momentum, part.training, part.num_batches_tracked = 0.0, True, None
+    try:
+        yield
+    finally:
+        for part, momentum, training, number in before:
+            part.momentum, part.training, part.num_batches_tracked = momentum, training, number
 
 
 @torch.no_grad()

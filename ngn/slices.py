@@ -126,6 +126,8 @@ class Slices:
         if self.member is not None:
             for table, name, value in self.statistics.of(self.model, self.member):
                 self._put(table, name, value)
+        if not self._watched:  # a resumed training goes on as it was
+            self._watched, self._again = (int(self.statistics.passes) > n for n in range(2))
         if not self._watched and torch.is_grad_enabled():  # the first pass of a training
             self._packs, self._watching = saving_hooks(False), register_module_forward_pre_hook(self._watch)
         elif self.used and not self._again and _fits(plan := self._plan()):
@@ -173,7 +175,9 @@ class Slices:
             return
         self._depth -= 1
         if not self._depth:
-            self._watched |= self._watching is not None and output is not None
+            if self._watching is not None and output is not None:
+                self._watched = True
+                self.statistics.passes.fill_(1 + self._again)
             self.close()
 
     def close(self) -> None:

@@ -12,10 +12,10 @@ from torch.nn.parameter import is_lazy
 
 from ngn.allocation import BudgetLearner
 from ngn.axis import OrderedAxis
-from ngn.budget import BUDGET_COMMIT, Budget, Limits
+from ngn.budget import BUDGET_COMMIT, Budget, Front, Limits
 from ngn.checks import axes_of, snapshot
 from ngn.cuts import kind_of
-from ngn.front import Front, FrontLearner
+from ngn.front import FrontLearner
 from ngn.hooked import HookedAxis, divided
 from ngn.importance import Importance, check, sort
 from ngn.learner import CapacityLearner
@@ -63,8 +63,8 @@ def learn_sizes(
             ``ngn.Channels``, ``ngn.Rank``, ``ngn.Depth``, or None for modules that other patterns are to leave out.
             ``*`` matches anything within one part of a name, ``**`` any number of parts, "" the model. Every matched
             module learns its own size; modules that can only be cut together share one.
-        budget: limit on what the deployed model costs, instead of a price: :class:`~ngn.allocation.BudgetLearner`. An
-            :class:`ngn.Front <ngn.front.Front>` trains all sizes: :class:`~ngn.front.FrontLearner`.
+        budget: limit on what the deployed model costs, instead of a price: :class:`~ngn.allocation.BudgetLearner`. A
+            :class:`~ngn.budget.Front` trains all sizes: :class:`~ngn.front.FrontLearner`.
         at_least, at_most: bounds of every size, in its components: a number, a share of all such as "25%", or a pattern
             over names of sizes → one of both. A size with fewer components than ``at_least`` keeps them all.
         example: an input: a tuple for several arguments, a dictionary for keyword arguments. Default: that of the

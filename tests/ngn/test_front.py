@@ -1,17 +1,21 @@
 """A front: members are slices of one model, computed exactly as its masks are, and cut afterwards at any cost."""
 
 import copy
+import functools
 
 import pytest
 import torch
 import traceable
 from sizable import called
+from stopping import resumed
 from torch import nn
 from traceable import example_of, network
 
 import ngn
 from ngn.front import FrontLearner
 from ngn.path import even_order, place_of, points, thinned
+from ngn.train.batches import HeldOutParts, ShuffledBatches, Split
+from ngn.train.trainer import Trainer
 
 X = torch.randn(6, 5, 8, generator=torch.Generator().manual_seed(3))
 
@@ -232,3 +236,129 @@ def test_one_file_holds_all_members(name, tmp_path):
         ngn.load(make(), tmp_path / "family", budget="10%")
     with pytest.raises(ValueError, match="no front"):
         ngn.load(make(), tmp_path / "small", budget="60%")
+
+
+class Branches(nn.Module):
+    """Two branches: one sees what the target is made of, one sees noise."""
+
+    def __init__(self, units=24):
+        super().__init__()
+        self.signal, self.noise = (
+            nn.Sequential(nn.Linear(6, units), nn.Tanh(), nn.Linear(units, 1)) for _ in range(2)
+        )
+
+    def forward(self, x):
+        return self.signal(x[:, :6]) + self.noise(x[:, 6:])
+
+
+def samples(shuffled=False, seed=1):
+    g = torch.Generator().manual_seed(seed)
+    x = torch.randn(3000, 12, generator=g)
+    y = (1.5 * x[:, :6]).sin().sum(1, keepdim=True)
+    return x, y[torch.randperm(len(y), generator=g)] if shuffled else y
+
+
+@functools.cache
+def branches(shuffled=False, held=True, steps=200, seed=1, **settings):
+    """A front of branches after a training, and its losses on other data."""
+    x, y = samples(shuffled, seed)
+    torch.manual_seed(seed)
+    front = ngn.Front(parameters="25%", members=4, seed=seed)
+    learner = ngn.learn_sizes(Branches(), example=x[:4], budget=front)
+    ngn.fit(
+        learner, x[:1024], y[:1024], nn.functional.mse_loss, ngn.TrainPlan(steps=steps, lr=2e-2), batch=128,
+        held_out=(x[1024:1536], y[1024:1536]) if held else None, progress="never", **settings,
+    )  # fmt: skip
+    return learner, learner.front(lambda model: float(nn.functional.mse_loss(model(x[1536:]), y[1536:])))
+
+
+def test_sizes_part_where_held_out_data_say_so_and_never_on_shuffled_targets():
+    even = branches(held=False, steps=0)[0].path
+    learner, table = branches()
+    signal, noise = table.rows[0]["sizes"].values()
+    assert signal > 2 * noise and learner.asked == 4
+    worse = branches(held=False)[1]
+    assert table.rows[0]["score"] < worse.rows[0]["score"] - 0.05
+    assert all(torch.equal(branches(shuffled=True, seed=seed)[0].path, even) for seed in (1, 2))
+    costs = learner.costs.tolist()
+    assert costs == sorted(costs) and all(a <= b for a, b in zip(costs, learner.limits, strict=True))
+    assert bool((learner.path.diff(dim=0) >= 0).all())
+
+
+def test_a_front_is_ahead_of_its_largest_network_cut_without_healing():
+    learner, table = branches()
+    dense = copy.deepcopy(learner)
+    x, y = samples()
+    torch.manual_seed(1)
+    dense.model.load_state_dict(Branches().state_dict(), strict=False)
+    optimizer = torch.optim.AdamW(dense.parameters(), lr=2e-2)
+    dense.train().before_step(None)  # the same data and steps, but always the whole model
+    for step in range(200):
+        rows = slice(step % 8 * 128, (step % 8 + 1) * 128)
+        nn.functional.mse_loss(dense(x[:1024][rows]), y[:1024][rows]).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    cut = dense.front(lambda model: float(nn.functional.mse_loss(model(x[1536:]), y[1536:])))
+    assert cut.rows[-1]["score"] < 1.0
+    assert all(row["sizes"] == other["sizes"] for row, other in zip(table.rows, cut.rows, strict=True))
+    ahead = [other["score"] - row["score"] for row, other in zip(table.rows, cut.rows, strict=True)]
+    assert ahead[0] > 0.1 and ahead[1] > 0.05 and ahead[2] > -0.05
+
+
+@pytest.mark.parametrize("stop", [3, 30])
+def test_a_resumed_training_is_the_same_to_the_last_bit(stop, tmp_path):
+    x, y = samples()
+    held = HeldOutParts(Split(x[1024:1536], y[1024:1536]), 16)
+
+    def trainer(**settings):
+        torch.manual_seed(1)
+        learner = ngn.learn_sizes(Branches(), example=x[:4], budget=ngn.Front(parameters="25%", members=4))
+        batches = ShuffledBatches((x[:1024], y[:1024]), 1024, 128)
+        loss = ngn.Supervised(nn.functional.mse_loss)
+        plan = ngn.TrainPlan(steps=40, lr=2e-2)
+        return Trainer(learner, batches, loss, plan, held_out=held, progress="never", **settings)
+
+    torch.manual_seed(2)
+    learner, _ = resumed(trainer, tmp_path, stop)
+    assert learner.asked > 0
+
+
+def test_each_member_keeps_statistics_of_its_own():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 40), nn.BatchNorm1d(40), nn.ReLU(), nn.Linear(40, 6), nn.BatchNorm1d(6))
+    x = torch.randn(64, 8)
+    learner = ngn.learn_sizes(model, example=x, budget=ngn.Front(parameters="40%", members=3)).train()
+    for step in range(1, 91):
+        learner.before_step(step)
+        model(x)
+    assert learner.statistics.batches.tolist() == [[30, 30], [30, 30]] and int(model[1].num_batches_tracked) == 30
+    for share in ("40%", "70%", "100%"):
+        small = learner.deploy(share, unsettled="allow", example=x)
+        with torch.no_grad():
+            inner = small[3](small[2](small[1](small[0](x))))
+        torch.testing.assert_close(small[4].running_mean, inner.mean(0), atol=0.05, rtol=0.05)
+        assert torch.allclose(small[4].running_mean, model[4].running_mean, atol=0.05) == (share == "100%")
+    between = learner.deploy("55%", unsettled="allow")
+    assert torch.equal(between[4].running_mean, learner.deploy("70%", unsettled="allow")[4].running_mean)
+    again = learner.deploy("55%", calibration=[[x, "a target"]], unsettled="allow")
+    with torch.no_grad():
+        torch.testing.assert_close(again(x).mean(0), again[4].bias, atol=1e-5, rtol=0)
+    assert again[1].momentum == 0.1 and not again[1].training
+    with pytest.raises(ValueError, match="no batches"):
+        learner.deploy("55%", calibration=[], unsettled="allow")
+
+
+def test_wrong_fronts_are_refused():
+    with pytest.raises(ValueError, match="a front takes one of parameters, macs and milliseconds"):
+        ngn.Front()
+    with pytest.raises(ValueError, match="2 members or more"):
+        ngn.Front(macs="25%", members=1)
+    model = MODELS["mlp"][0]()
+    with pytest.raises(ValueError, match="is too small: the smallest model has"):
+        ngn.learn_sizes(model, example=X, budget=ngn.Front(parameters="1%"))
+    with pytest.raises(ValueError, match="no gates to learn: leave lambda0= out"):
+        ngn.learn_sizes(model, example=X, budget=ngn.Front(parameters="40%"), lambda0=1.0)
+    learner = ngn.learn_sizes(model, example=X, at_least=4, at_most={"0": 10}, budget=ngn.Front(parameters="60%"))
+    assert learner.path[0].min() >= 4 and learner.path[-1].tolist() == [10, 9]
+    with pytest.warns(UserWarning, match=r"learner.step\(progress\) was never called"):
+        learner.deploy("100%")
