@@ -1,4 +1,4 @@
-"""A budget: a limit on the cost of the deployed model (``ngn/allocation.py``). A front: all costs (``ngn/front.py``)."""
+"""A budget: a limit on the cost of the deployed model (``ngn/allocation.py``). A front: all costs at once."""
 
 from __future__ import annotations
 

@@ -15,11 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ngn.axis import OrderedAxis
 from ngn.components.attention import Attention
 from ngn.components.low_rank import Bottleneck
 from ngn.cut import cut_copy, leading
 from ngn.cut_modules import numbers_of, use_cuttable_attention, with_stock_attention
-from ngn.cuts import Cut, is_stack, owned
+from ngn.cuts import Choice, Cut, is_stack, owned
 from ngn.files import FileError
 from ngn.front import FrontLearner
 from ngn.hooked import HookedAxis
@@ -98,7 +99,9 @@ def member_of(
             raise FileError("not all that it calls attention is one of torch")
         axes = [_axis_of(parts, each, tensors.get(f"ranks.{n}")) for n, each in enumerate(front["axes"])]
         left = [counts[point][_number(each["size"], 0, len(counts[point]) - 1)] for each in front["axes"]]
-        choices = {axis: leading(axis, _number(n, 1, axis.K)) for axis, n in zip(axes, left, strict=True)}
+        choices: dict[OrderedAxis, Choice] = {
+            axis: leading(axis, _number(n, 1, axis.K)) for axis, n in zip(axes, left, strict=True)
+        }
         member = member_with(point, counts, places)
         if member < len(places) - 1 and front["norms"]:
             statistics = Statistics(whole, len(places) - 1)

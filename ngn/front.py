@@ -276,6 +276,9 @@ class FrontLearner(Learner):
         """0: a front has no price."""
         return torch.zeros((), dtype=torch.float64, device=self.path.device)
 
+    def _budget_used(self) -> str:
+        return f"{self.standing()}; learner.front(score) shows each"
+
     def standing(self) -> str:
         costs = self.points()[1]
         return f"{len(self.places)} members from {costs[0] / costs[-1]:.0%} of {costs[-1]:,.4g} {self.budget.kind}"

@@ -15,6 +15,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -56,12 +57,10 @@ def even_order(allowed: Allowed, whole: Sequence[int]) -> list[int]:
     >>> even_order([[1, 2, 3, 4], [1, 2]], [4, 2])
     [0, 1, 0, 0]
     """
-    steps = [((a + b) / (2 * K), g) for g, (n, K) in enumerate(zip(allowed, whole, strict=True)) for a, b in _pairs(n)]
+    steps = [
+        ((a + b) / (2 * K), g) for g, (n, K) in enumerate(zip(allowed, whole, strict=True)) for a, b in pairwise(n)
+    ]
     return [g for _, g in sorted(steps, reverse=True)]
-
-
-def _pairs(counts: Sequence[int]) -> list[tuple[int, int]]:
-    return [*zip(counts, counts[1:], strict=False)]
 
 
 def order_by_scores(allowed: Allowed, scores: Sequence[Tensor], cost: Cost) -> list[int]:
@@ -183,7 +182,9 @@ class Members:
         digits, rows = 3 if self.kind == "milliseconds" else 0, []
         for row in self.rows:
             score = [_short(row["score"])] if "score" in row else []
-            rows.append([f"{row[self.kind]:,.{digits}f}", f"{row['share']:.1%}", *score, *map(str, row["sizes"].values())])
+            rows.append(
+                [f"{row[self.kind]:,.{digits}f}", f"{row['share']:.1%}", *score, *map(str, row["sizes"].values())]
+            )
         titles = [self.kind, "share", *["score"] * ("score" in self.rows[0]), *self.rows[0]["sizes"]]
         return "\n".join(aligned([titles, *rows]))
 

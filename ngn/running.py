@@ -100,8 +100,8 @@ def measure_again(model: nn.Module, batches: Iterable[Any]) -> None:
         part.momentum = None  # the mean over all batches
         part.train()
     try:
-        number = 0
-        for number, batch in enumerate(islice(batches, READ), 1):
+        read = 0
+        for read, batch in enumerate(islice(batches, READ), 1):  # noqa: B007
             given = batch[0] if isinstance(batch, list) else dict(batch) if isinstance(batch, Mapping) else batch
             args, named = arguments(given)
             model(*args, **named)
@@ -109,5 +109,5 @@ def measure_again(model: nn.Module, batches: Iterable[Any]) -> None:
         for part, momentum in zip(norms, before, strict=True):
             part.momentum = momentum
             part.eval()
-    if not number:
+    if not read:
         raise ValueError("calibration= has no batches, so no statistics can be measured: pass batches of inputs")

@@ -142,7 +142,8 @@ class Slices:
         ranks = [axis.ranks for axis in self.axes]
         key = (self.counts, *map(id, ranks))
         if key not in self._plans:
-            plan = plan_of(self.model, dict(zip(self.axes, self.counts, strict=True)))
+            with torch.inference_mode(False), torch.no_grad():  # places may be used again with gradients
+                plan = plan_of(self.model, dict(zip(self.axes, self.counts, strict=True)))
             self._plans[key] = plan, ranks  # held, so that ids stay theirs
         return self._plans[key][0]
 
@@ -189,7 +190,7 @@ class Slices:
         for table, name, value in reversed(self._taken):
             table[name] = value
         for axis in self.axes:
-            axis.capacity.sliced = False  # type: ignore[attr-defined]
+            axis.capacity.sliced = False  # type: ignore[assignment]
         self._taken, self._copies, self._depth, self._watching = [], [], 0, None
 
     @contextmanager
@@ -229,7 +230,7 @@ def plan_of(model: nn.Module, counts: Mapping[OrderedAxis, int]) -> Plan:
                 of_config = name.startswith("config.")
                 table = vars(part.config) if of_config else vars(part)
                 numbers.append((table, name.removeprefix("config."), numbers_of(small[path])[name]))
-    return Plan(tensors, numbers, [*{axis.capacity for axis in choices}])  # type: ignore[misc]
+    return Plan(tensors, numbers, [*{axis.capacity for axis in choices}])  # type: ignore[list-item]
 
 
 def _sliceable(axis: OrderedAxis) -> bool:
