@@ -11,8 +11,9 @@ for networks that are written for it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, Literal
 
 import torch
@@ -21,6 +22,7 @@ from torch import Tensor, nn
 from ngn.allowance import Allowance
 from ngn.budget import Front
 from ngn.checks import evaluating
+from ngn.evidence import PARTS
 from ngn.importance import slopes_of
 from ngn.learner import Averages, Learner, Optimizers
 from ngn.methods.fixed import Opened
@@ -29,7 +31,6 @@ from ngn.path import (
     REMOVALS,
     Counted,
     Members,
-    cost_of,
     even_order,
     member_with,
     order_by_scores,
@@ -41,6 +42,7 @@ from ngn.path import (
 from ngn.running import Statistics, batch_statistics, measure_again
 from ngn.slices import Slices
 from ngn.streams import generator
+from ngn.train.losses import as_loss
 
 POINTS = 64
 """Points of a path, at least."""
@@ -95,21 +97,21 @@ class FrontLearner(Learner):
         self.allowed = [allowance.allowed(g) for g in range(len(self.gates))]
         fine = thinned(self.allowed, FINE)
         order = even_order(fine, self.cost.largest)
-        largest = cost_of(tuple(counts[-1] for counts in fine), self.cost)
+        largest = self.cost.measured(tuple(counts[-1] for counts in fine))
         first, last = min(float(allowance.limit), largest), self.places[-1]
         self.limits = [first + (largest - first) * n / last for n in range(last)] + [largest]
-        rows = points(order, fine, self.cost, self.limits)
+        rows, costs = points(order, fine, self.cost, self.limits)
         self.register_buffer("path", torch.tensor(rows))
-        self.register_buffer("costs", torch.tensor([cost_of(row, self.cost) for row in rows], dtype=torch.float64))
+        self.register_buffer("costs", torch.tensor(costs, dtype=torch.float64))
         entries = sum(self.cost.largest)
         for name, value in {"worth": torch.zeros(entries), "seen": torch.zeros(()), "asked": torch.zeros(())}.items():
             self.register_buffer(name, value.double())
         self._held, self._progress = False, 0.0
-        self._known: tuple[Any, list[Counted], list[float]] | None = None
+        self._known: tuple[Any, tuple[list[Counted], list[float], int, int]] | None = None
         self.statistics = Statistics(model, budget.members - 1)
         self.slices = Slices(model, self.axes, self.statistics)
         self.watch.by_optimizer = False
-        self._open(self.places[-1])
+        self.slices.choose(*self._chosen(self.places[-1]))
 
     def __getstate__(self) -> dict[str, Any]:
         self.slices.close()
@@ -117,17 +119,24 @@ class FrontLearner(Learner):
 
     def points(self) -> tuple[list[Counted], list[float]]:
         """The counts and the costs of all points, on the host."""
-        at = [(id(value), value._version) for value in (self.path, self.costs)]
-        if self._known is None or self._known[0] != at:
-            self._known = at, [tuple(row) for row in self.path.tolist()], self.costs.tolist()
-        return self._known[1:]
+        return self._on_host()[:2]
 
-    def _open(self, point: int, forced: bool = False) -> None:
-        """Let passes compute point number ``point``, with the running statistics of the next larger member."""
+    def _on_host(self) -> tuple[list[Counted], list[float], int, int]:
+        """Counts and costs of all points, steps seen and times asked, copied from the device when they change."""
+        state = (self.path, self.costs, self.seen, self.asked)
+        at = [(id(value), value._version) for value in state]
+        if self._known is None or self._known[0] != at:
+            self._known = at, ([*map(tuple, self.path.tolist())], self.costs.tolist(), int(state[2]), int(state[3]))
+        return self._known[1]
+
+    def _chosen(self, point: int) -> tuple[list[int], int | None]:
+        """The components of each axis at a point, and whose running statistics it has: the next larger member's."""
         rows = self.points()[0]
-        row, member = rows[point], member_with(point, rows, self.places)
-        own = None if member == len(self.places) - 1 else member
-        self.slices.choose([row[size] for size in self.cost.size_of.tolist()], own, forced)
+        member = member_with(point, rows, self.places)
+        return self._by_axis(rows[point]), None if member == len(self.places) - 1 else member
+
+    def _by_axis(self, counts: Counted) -> list[int]:
+        return [counts[size] for size in self.cost.size_of.tolist()]
 
     def drawn(self, step: int) -> int:
         """The number of the member that a step trains; in step 0 the largest, as before the first :meth:`step`."""
@@ -143,12 +152,14 @@ class FrontLearner(Learner):
 
     def before_step(self, step: int | None) -> None:
         super().before_step(step)
-        gathering = int(self.asked) == 0 < int(self.seen) < GATHERED
-        self._open(self.places[-1 if step is None or gathering else self.drawn(step)])
+        seen, asked = self._on_host()[2:]
+        gathering = asked == 0 < seen < GATHERED
+        self.slices.choose(*self._chosen(self.places[-1 if step is None or gathering else self.drawn(step)]))
 
     def held_out_batch(self, step: int) -> int | None:
-        self._held, asked = int(self.asked) < len(ASKED) and self.budget.significance < math.inf, int(self.asked)
-        return 0 if self._held and int(self.seen) >= GATHERED and self._progress >= ASKED[asked] else None
+        seen, asked = self._on_host()[2:]
+        self._held = asked < len(ASKED) and self.budget.significance < math.inf
+        return 0 if self._held and seen >= GATHERED and self._progress >= ASKED[asked] else None
 
     def after_backward(self, step: int) -> None:
         """Gather the scores of components from the gradients of the whole model, where held-out data will ask."""
@@ -173,24 +184,43 @@ class FrontLearner(Learner):
         late = sum(self._progress >= progress for progress in ASKED)
         coarse = thinned(self.allowed, REMOVALS)
         order = order_by_scores(coarse, self.worth.cpu().split([*self.cost.largest]), self.cost)
-        rows = points(order, coarse, self.cost, self.limits)
+        rows, costs = points(order, coarse, self.cost, self.limits)
         models, tested = [*self.points()[0], *rows], self.places[: -1 : -(-(len(self.places) - 1) // TESTED)]
-        before = self.slices.counts, self.slices.member, self.slices.forced
 
         def loss_at(model: int, part: int) -> Tensor:
-            self.slices.choose([models[model][size] for size in self.cost.size_of.tolist()], None, forced=True)
-            return loss(part)
+            with self.slices.opened(self._by_axis(models[model])):
+                return loss(part)
 
-        try:
-            with batch_statistics(self.model):
-                scored = [place + len(rows) for place in tested]
-                better = prefers(tested, scored, len(rows) - 1, loss_at, self.budget.significance)
-        finally:
-            self.slices.choose(*before)
+        with batch_statistics(self.model):
+            scored = [place + len(rows) for place in tested]
+            better = prefers(tested, scored, len(rows) - 1, loss_at, self.budget.significance)
         self.asked.fill_(len(ASKED) if better else max(late, int(self.asked) + 1))
         if better:
             self.path.copy_(torch.tensor(rows))
-            self.costs.copy_(torch.tensor([cost_of(row, self.cost) for row in rows], dtype=torch.float64))
+            self.costs.copy_(torch.tensor(costs, dtype=torch.float64))
+
+    def allocate(self, calibration: Iterable[Any], held_out: Iterable[Any], loss: Callable[..., Any] | None) -> bool:
+        """Before the training of a trained network, let data choose the path; for loops without held-out data.
+
+        Args:
+            calibration: batches of training data, which score the components; the first 16 are read.
+            held_out: other batches, which decide; likewise.
+            loss: how to use a batch, as for ``ngn.fit``.
+
+        Returns:
+            Whether members follow the scores. If not, they stay even.
+        """
+        parts = [*islice(held_out, PARTS)]
+        of_batch = as_loss(loss, self.model, lambda: parts[0])
+        with evaluating(self.model), self.slices.opened([axis.K for axis in self.axes]):
+            for batch in islice(calibration, GATHERED):
+                self.zero_grad()
+                of_batch(self.model, batch).backward()
+                self._held = True
+                self.after_backward(0)
+            self.zero_grad()
+            self.judge(lambda part: of_batch(self.model, parts[part % len(parts)]), 0)
+        return self._on_host()[3] == len(ASKED)
 
     @contextmanager
     def member(self, budget: str | float = "100%") -> Iterator[None]:
@@ -199,17 +229,9 @@ class FrontLearner(Learner):
         Raises:
             TypeError, ValueError: if no member has such a cost.
         """
-        with self._opened(place_of(budget, self.points()[1], self.budget.kind)):
+        point = place_of(budget, self.points()[1], self.budget.kind)
+        with self.slices.opened(*self._chosen(point)):
             yield
-
-    @contextmanager
-    def _opened(self, point: int) -> Iterator[None]:
-        before = self.slices.counts, self.slices.member, self.slices.forced
-        self._open(point, forced=True)
-        try:
-            yield
-        finally:
-            self.slices.choose(*before)
 
     def front(self, score: Callable[[nn.Module], Any] | None = None) -> Members:
         """The members that training draws from: what each costs, its ``score``, and its sizes.
@@ -226,7 +248,7 @@ class FrontLearner(Learner):
         rows = []
         with evaluating(self.model), torch.no_grad():
             for place in self.places:
-                with self._opened(place):
+                with self.slices.opened(*self._chosen(place)):
                     scored = {} if score is None else {"score": score(self.model)}
                 cost: dict[str, Any] = {self.budget.kind: costs[place], "share": costs[place] / costs[-1]}
                 rows.append(cost | scored | {"sizes": dict(zip(sizes, counts[place], strict=True))})
@@ -254,7 +276,7 @@ class FrontLearner(Learner):
             TypeError, ValueError: as :meth:`Learner.deploy`, and if no member has such a cost.
         """
         point = place_of(budget, self.points()[1], self.budget.kind)
-        with self._opened(point), self.slices.with_statistics():
+        with self.slices.opened(*self._chosen(point)), self.slices.with_statistics():
             small = super().deploy(None, example, share_frozen, unsettled, verbose)
         if calibration is not None:
             measure_again(small, calibration)
@@ -262,12 +284,8 @@ class FrontLearner(Learner):
 
     def whole(self) -> nn.Module:
         """A plain copy of the model with all components, also with those that no member has; see :meth:`cut`."""
-        before = self.slices.counts, self.slices.member, self.slices.forced
-        self.slices.choose([axis.K for axis in self.axes], None, forced=True)
-        try:
+        with self.slices.opened([axis.K for axis in self.axes]):
             return self.cut(share_frozen=True)
-        finally:
-            self.slices.choose(*before)
 
     def check_cuts(self, optimizer: Optimizers, averages: Averages = ()) -> None:
         """Do nothing: a front is cut after its training alone."""

@@ -81,23 +81,27 @@ def order_by_scores(allowed: Allowed, scores: Sequence[Tensor], cost: Cost) -> l
     return order
 
 
-def cost_of(counts: Counted, cost: Cost) -> float:
-    """The exact cost; of milliseconds the formula's, since of many measurements a lucky one would win."""
-    return cost.estimate(counts) if cost.kind == "milliseconds" else cost.measured(counts)
+def points(
+    order: Sequence[int], allowed: Allowed, cost: Cost, limits: Sequence[float]
+) -> tuple[list[Counted], list[float]]:
+    """The largest counts on the way whose cost is within each of ``limits``, else the smallest, and their costs.
 
-
-def points(order: Sequence[int], allowed: Allowed, cost: Cost, limits: Sequence[float]) -> list[Counted]:
-    """The largest counts on the way whose cost is within each of ``limits``; the smallest ones if none is."""
+    The formula gives milliseconds, as of many measurements a lucky one would win. It gives all costs if it agrees with
+    those that are counted in three places.
+    """
     at = [len(counts) - 1 for counts in allowed]
     way = [tuple(counts[-1] for counts in allowed)]
     for g in order:
         at[g] -= 1
         way.append(tuple(counts[i] for counts, i in zip(allowed, at, strict=True)))
+    tried = (way[0], way[len(way) // 2], way[-1])
+    exact = cost.kind == "milliseconds" or all(cost.estimate(counts) == cost.measured(counts) for counts in tried)
+    cost_of = cost.estimate if exact else cost.measured
     found = []
     for limit in limits:
         first = bisect_left(way, -limit, key=lambda counts: -cost.estimate(counts))
-        found.append(next((counts for counts in way[first:] if cost_of(counts, cost) <= limit), way[-1]))
-    return found
+        found.append(next((counts for counts in way[first:] if cost_of(counts) <= limit), way[-1]))
+    return found, [cost_of(counts) for counts in found]
 
 
 @torch.no_grad()

@@ -100,6 +100,16 @@ class Slices:
             if axis.held is not None:
                 axis.held.clear()
 
+    @contextmanager
+    def opened(self, counts: Sequence[int], member: int | None = None) -> Iterator[None]:
+        """:meth:`choose` for all passes within the context."""
+        before = self.counts, self.member, self.forced
+        self.choose(counts, member, forced=True)
+        try:
+            yield
+        finally:
+            self.choose(*before)
+
     def before_state(self, module: nn.Module, prefix: str, keep_vars: bool) -> None:
         """Put back what an interrupted pass has left, before the state is read."""
         if module is self.model:

@@ -127,7 +127,8 @@ def test_an_even_path_takes_the_same_part_of_all_sizes():
         kind, measured, estimate = "parameters", staticmethod(sum), staticmethod(sum)
 
     found = points(even_order(allowed, [8, 8, 2]), allowed, Total(), [3, 9, 10, 18])
-    assert found == [(1, 1, 1), (4, 4, 1), (5, 4, 1), (8, 8, 2)]
+    assert found[1] == [3, 9, 10, 18]
+    assert found[0] == [(1, 1, 1), (4, 4, 1), (5, 4, 1), (8, 8, 2)]
     assert [len(counts) for counts in thinned([range(100), [1], range(4)], 12)] == [10, 1, 4]
     with pytest.raises(ValueError, match=r"outside of the front: it goes from 3 \(16.7%\) to 18"):
         place_of("10%", [3.0, 9.0, 18.0], "parameters")
