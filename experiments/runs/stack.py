@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from experiments.config.identity import flatten, scientific
 from experiments.config.run_files import Run, checkpoints_named, runs_of
-from experiments.core.config import Config, Replicas
+from experiments.core.config import Config
+from experiments.core.groups import Replicas
 from experiments.models.kernels import WIDEST, training_problem
 
 SCALARS = (
@@ -40,7 +40,7 @@ LARGEST_FUSED = 500
 
 
 @dataclass(frozen=True)
-class Stack(Replicas):
+class Stack(Replicas[Config]):
     """Runs that are trained as one model with a replica axis. A single run has a model without that axis.
 
     Attributes:
@@ -88,11 +88,6 @@ class Stack(Replicas):
         return [Stack(self.runs[at : at + largest]) for at in range(0, len(self), largest)]
 
 
-def _own(block: object, name: str) -> Any:
-    """Return what the class of a block itself says on kernels. A subclass may train another model: it says it anew."""
-    return vars(type(block)).get(name)
-
-
 def why_no_kernel(config: Config) -> str | None:
     """Return why no compiled kernel trains this run, or None if one does. A compiler need not be present.
 
@@ -100,12 +95,14 @@ def why_no_kernel(config: Config) -> str | None:
     task, the component and the method name it.
     """
     task, gate, method, train = config.task, config.gate, config.method, config.train
-    kernel = _own(task, "kernel")
+    blocks = ((task, "kernel"), (gate, "kernels"), (method, "in_kernels"))
+    # What the class itself says: a subclass may train another model, so it says it anew.
+    kernel, kernels, in_kernels = (vars(type(block)).get(name) for block, name in blocks)
     if kernel is None:
         return f"there is no compiled kernel for task={task.name}"
-    if kernel not in (_own(gate, "kernels") or ()):
+    if kernel not in (kernels or ()):
         return f"there is no compiled kernel for gate={gate.component}"
-    if not _own(method, "in_kernels"):
+    if not in_kernels:
         return f"the compiled kernels do not support method={method.name}"
     if gate.order not in method.kernel_orders:
         return "the compiled kernels change ordering weights only under a budget: use gate.order=geometric or power"

@@ -54,13 +54,11 @@ class Code:
 
 
 def _git(*arguments: str) -> str | None:
+    command = ["git", "-C", str(ROOT), *arguments]
     try:
-        done = subprocess.run(
-            ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, timeout=30, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout if done.returncode == 0 else None
 
 
 @functools.lru_cache(maxsize=1)

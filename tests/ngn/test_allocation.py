@@ -8,9 +8,12 @@ import torch
 from torch import nn
 
 import ngn
-from ngn.allocation import BLIND, SPEED, BudgetLearner
-from ngn.evidence import AVERAGE, PARTS, BoundaryEvidence, Confirmation
+from ngn.budget.allocation import BLIND, SPEED, BudgetLearner
+from ngn.budget.evidence import AVERAGE, PARTS, BoundaryEvidence, Confirmation
+from ngn.components.low_rank import LowRankLinear
 from ngn.methods.batch import boundary_slopes
+from ngn.methods.fixed import FixedCount
+from ngn.schedules import Shape
 
 RANKS, WIDTH = (1, 1, 2, 10), 16
 """Ranks of the target's four linear maps: the right allocation is uneven by construction."""
@@ -41,7 +44,7 @@ def samples(seed, count, shuffled=False):
     return x, y[torch.randperm(count, generator=source)] if shuffled else y
 
 
-PLAN = ngn.TrainPlan(steps=500, lr=5e-3, lr_shape=ngn.Shape("cosine"))
+PLAN = ngn.TrainPlan(steps=500, lr=5e-3, lr_shape=Shape("cosine"))
 
 
 class Minibatches:
@@ -74,7 +77,7 @@ def test_sizes_follow_the_task_and_are_better_than_even_ones(seed):
     learner = learned(seed)
     torch.manual_seed(seed)
     even = Sum(EVEN)
-    fixed = ngn.CapacityLearner(ngn.LowRankLinear(nn.Linear(1, 1), ngn.FixedCount(1), seed=0, name="unused"))
+    fixed = ngn.Learner(LowRankLinear(nn.Linear(1, 1), FixedCount(1), seed=0, name="unused"))
     fixed.model = even  # the same trainer, without sizes
     ngn.fit(fixed, Minibatches(*samples(seed, 2048), seed), None, nn.functional.mse_loss, PLAN, progress="never")
     counts = learner.count().tolist()
@@ -243,8 +246,8 @@ def test_training_from_few_components_ends_with_all_of_the_budget(t0):
 
 
 def test_a_rank_that_starts_at_nothing_reaches_its_budget():
-    layer = ngn.LowRankLinear(nn.Linear(1, 1), ngn.CountGate(64, t0=1e-4, delta=-0.5), seed=0, name="map")
-    learner = ngn.BudgetLearner(layer, ngn.Budget(parameters=2 + 2 * 48))
+    layer = LowRankLinear(nn.Linear(1, 1), ngn.CountGate(64, t0=1e-4, delta=-0.5), seed=0, name="map")
+    learner = BudgetLearner(layer, ngn.Budget(parameters=2 + 2 * 48))
     for step in range(400):
         learner.set_progress(step / 1000)
     assert float(learner.sizes) > 47.0, "before sizes are fixed"

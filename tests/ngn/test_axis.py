@@ -17,7 +17,8 @@ from experiments.models.mlp import MLPBank
 from ngn.axis import OrderedAxis
 from ngn.comparison import check_equal
 from ngn.components.base import OrderedSum
-from ngn.copying import reached
+from ngn.cut.copying import reached
+from ngn.cut.truncation import deploy
 from ngn.cuts import inputs, outputs
 from ngn.methods.ngn import CountGate
 
@@ -26,7 +27,7 @@ def test_two_axes_cut_one_tensor():
     middle, ends = nn.Linear(6, 8), (nn.Linear(2, 6), nn.Linear(8, 3))
     first = OrderedAxis(CountGate(3, t0=1.2), [*outputs(ends[0], 2), *inputs(middle, 2)])
     second = OrderedAxis(CountGate(8, t0=4.6, r=0.9, lambda0=1e-2), [*outputs(middle), *inputs(ends[1])])
-    learner = ngn.CapacityLearner(nn.Sequential(ends[0], nn.Tanh(), first, middle, nn.Tanh(), second, ends[1]).double())
+    learner = ngn.Learner(nn.Sequential(ends[0], nn.Tanh(), first, middle, nn.Tanh(), second, ends[1]).double())
     x = torch.randn(7, 2).double()
     small = learner.deploy(example=x)
     assert learner.count().tolist() == [2, 6]
@@ -49,7 +50,7 @@ class Tied(nn.Module):
 
 
 def test_ties_stay_tied(tmp_path):
-    learner = ngn.CapacityLearner(Tied())
+    learner = ngn.Learner(Tied())
     x = torch.arange(11)
     small = learner.deploy(example=x)
     assert small.head.weight is small.embed.weight
@@ -65,7 +66,7 @@ def test_a_tied_tensor_is_cut_but_nothing_is_folded_into_it():
         model = Tied()
         cuts = [*outputs(model.embed, 2), *inputs(model.head, 2, fold=fold)]
         model.body = OrderedAxis(CountGate(K, t0=1.2), cuts)
-        return ngn.CapacityLearner(model)
+        return ngn.Learner(model)
 
     small = tied(fold=False).deploy(example=torch.arange(11))
     assert small.head.weight is small.embed.weight
@@ -75,7 +76,7 @@ def test_a_tied_tensor_is_cut_but_nothing_is_folded_into_it():
 
 
 def test_frozen_parameters_can_be_shared():
-    learner = ngn.CapacityLearner(model_of("adapter", CountGate(K, t0=1.2)))
+    learner = ngn.Learner(model_of("adapter", CountGate(K, t0=1.2)))
     assert learner.deploy(share_frozen=True).base.weight is learner.model.base.weight
     assert learner.deploy().base.weight is not learner.model.base.weight
 
@@ -91,12 +92,12 @@ class Listed(nn.Module):
 
 
 def test_axes_in_plain_lists_are_truncated_or_refused():
-    learner = ngn.CapacityLearner(Listed(registered=True))
+    learner = ngn.Learner(Listed(registered=True))
     small = learner.deploy(example=X)
     assert small.stages[0] is small.parts[0]
     assert small.stages[0].axis.capacity is None
     with pytest.raises(ValueError, match=r"stages.*ModuleList"):
-        ngn.CapacityLearner(Listed(registered=False))
+        ngn.Learner(Listed(registered=False))
 
 
 def closures(model):
@@ -117,7 +118,7 @@ def test_functions_that_hold_an_axis_hold_that_of_the_copy(kind):
     attribute.act, function = closures(attribute)[kind], closures(hook)[kind]
     hook[0].register_forward_hook(lambda module, args, output: function(output))
     for model in (attribute, hook):
-        small = ngn.CapacityLearner(model).deploy()
+        small = ngn.Learner(model).deploy()
         assert reached(small).keys() & {id(module) for module in model.modules()} == set()
         assert small(X).shape == model(X).shape
 
@@ -126,7 +127,7 @@ def test_a_parametrised_tensor_is_deployed_as_what_it_stands_for():
     for bound in (parametrizations.weight_norm, parametrizations.spectral_norm, parametrizations.orthogonal):
         up, down = nn.Linear(8, 2 * K), bound(nn.Linear(2 * K, 8))
         axis = OrderedAxis(CountGate(K, t0=1.2), [*outputs(bound(up), 2), *inputs(down, 2)])
-        learner = ngn.CapacityLearner(nn.Sequential(up, nn.Tanh(), axis, down).double())
+        learner = ngn.Learner(nn.Sequential(up, nn.Tanh(), axis, down).double())
         small = learner.deploy(example=X)
         assert (small[0].weight.shape, small[3].weight.shape) == ((4, 8), (8, 4))
         assert sum(p.numel() for p in small.parameters()) == 4 * 8 + 4 + 8 * 4 + 8
@@ -142,30 +143,30 @@ def test_a_tensor_that_a_hook_computes_is_copied_but_not_cut():
             nn.utils.weight_norm(up) if cut else up, nn.Tanh(), axis, down, nn.utils.weight_norm(nn.Linear(8, 8))
         ).double()
 
-    learner = ngn.CapacityLearner(model(cut=False))
+    learner = ngn.Learner(model(cut=False))
     learner(X)
     learner.deploy(example=X)
     with pytest.raises(ValueError, match=r"weight_norm.*parametrizations"):
-        ngn.CapacityLearner(model(cut=True)).deploy()
+        ngn.Learner(model(cut=True)).deploy()
 
 
 def test_what_an_axis_cannot_be_is_refused():
     up, down = nn.Linear(8, 2 * K), nn.Linear(2 * K, 8)
     with pytest.raises(ValueError, match="not part of the model"):
-        ngn.CapacityLearner(nn.Sequential(up, OrderedAxis(CountGate(K), [*outputs(up, 2), *inputs(down, 2)])))
+        ngn.Learner(nn.Sequential(up, OrderedAxis(CountGate(K), [*outputs(up, 2), *inputs(down, 2)])))
     with pytest.raises(ValueError, match="needs 12"):
-        ngn.deploy(nn.Sequential(up, OrderedAxis(CountGate(K), outputs(up, 3))))
+        deploy(nn.Sequential(up, OrderedAxis(CountGate(K), outputs(up, 3))))
     with pytest.raises(ValueError, match="use OrderedSum"):
         OrderedAxis(CountGate(None), outputs(up))
     with pytest.raises(ValueError, match="a name of its own"):
-        ngn.CapacityLearner(nn.Sequential(*(OrderedSum(MLPBank([2, 3, 2], 3, 0), CountGate(3)) for _ in range(2))))
+        ngn.Learner(nn.Sequential(*(OrderedSum(MLPBank([2, 3, 2], 3, 0), CountGate(3)) for _ in range(2))))
 
 
 def test_an_example_shows_what_does_not_follow_the_axis():
     """The mean of a layer norm on the axis includes components that truncation removes."""
     up, norm, down = nn.Linear(8, 2 * K), nn.LayerNorm(2 * K), nn.Linear(2 * K, 8)
     axis = OrderedAxis(CountGate(K, t0=1.2), [*outputs(up, 2), *outputs(norm, 2), *inputs(down, 2)])
-    learner = ngn.CapacityLearner(nn.Sequential(up, norm, axis, down).double())
+    learner = ngn.Learner(nn.Sequential(up, norm, axis, down).double())
     with pytest.raises(ValueError, match="differs from the truncated model"):
         learner.deploy(example=X)
 
@@ -218,7 +219,7 @@ def test_what_draws_random_numbers_draws_the_same():
 
 
 def test_modes_of_training_are_left_as_they_are():
-    learner = ngn.CapacityLearner(model_of("channels", CountGate(K, t0=1.2)).train())
+    learner = ngn.Learner(model_of("channels", CountGate(K, t0=1.2)).train())
     mean = learner.model.norm.running_mean.clone()
     small = learner.deploy(example=X)
     assert learner.model.norm.training
@@ -227,12 +228,12 @@ def test_modes_of_training_are_left_as_they_are():
 
 
 def test_state_holds_buffers_and_a_digest_of_what_is_frozen():
-    learner, other = (ngn.CapacityLearner(model_of("channels", CountGate(K))) for _ in range(2))
+    learner, other = (ngn.Learner(model_of("channels", CountGate(K))) for _ in range(2))
     learner.model.train()
     learner(X)
     other.restore(learner.state())
     assert torch.equal(other.model.norm.running_mean, learner.model.norm.running_mean)
-    adapted, changed = (ngn.CapacityLearner(model_of("adapter", CountGate(K))) for _ in range(2))
+    adapted, changed = (ngn.Learner(model_of("adapter", CountGate(K))) for _ in range(2))
     state = adapted.state()
     assert "model.base.weight" not in state
     changed.restore(state)
@@ -245,7 +246,7 @@ def test_state_holds_buffers_and_a_digest_of_what_is_frozen():
 @pytest.mark.parametrize("cast", ["half", "bfloat16", "to", "deepcopy", "autocast"])
 def test_the_boundary_stays_exact(cast):
     for made in LEARNERS.values():
-        learner = ngn.CapacityLearner(nn.Sequential(OrderedSum(MLPBank([8, 3, 8], K, 3), made(None)), nn.Linear(8, 8)))
+        learner = ngn.Learner(nn.Sequential(OrderedSum(MLPBank([8, 3, 8], K, 3), made(None)), nn.Linear(8, 8)))
         sizes, penalty = learner.size(), learner.axes[0].capacity.penalty()
         if cast == "deepcopy":
             learner = copy.deepcopy(learner)
@@ -261,11 +262,11 @@ def test_the_boundary_stays_exact(cast):
 
 
 def test_a_state_dict_says_how_far_training_has_come():
-    first, second = (ngn.CapacityLearner(model_of("neurons", CountGate(K, t0=1.7, alpha_max=1.0))) for _ in range(2))
+    first, second = (ngn.Learner(model_of("neurons", CountGate(K, t0=1.7, alpha_max=1.0))) for _ in range(2))
     first.set_progress(0.8)
     second.load_state_dict(first.state_dict())
     assert torch.equal(first.penalty(), second.penalty())
     assert torch.equal(first(X), second(X))
-    third = ngn.CapacityLearner(model_of("neurons", CountGate(K, t0=1.7, alpha_max=1.0)))
+    third = ngn.Learner(model_of("neurons", CountGate(K, t0=1.7, alpha_max=1.0)))
     third.restore(first.state())
     assert torch.equal(first.penalty(), third.penalty())

@@ -10,6 +10,8 @@ from modes import hard_output
 from torch import nn
 
 import ngn
+from ngn.cut.truncation import deploy
+from ngn.methods.fixed import FixedCount
 
 BANKED = ("decay-normalised", "decay-free")  # normalisation needs a bank
 PLAIN = {name: lambda made=made: made(None) for name, made in LEARNERS.items() if name not in BANKED} | ALONE
@@ -34,7 +36,7 @@ def test_soft_passes_and_gradients_are_those_of_the_plain_sum(name):
 @pytest.mark.parametrize("name", MODELS)
 def test_deployed_is_the_hard_forward_and_smaller(name):
     for method, capacity in PLAIN.items():
-        learner = ngn.CapacityLearner(model_of(name, capacity()))
+        learner = ngn.Learner(model_of(name, capacity()))
         before = {key: p.clone() for key, p in learner.state_dict().items()}
         small, built = learner.deploy(example=X), model_of(name, None, int(learner.count()))
         with torch.no_grad():
@@ -51,22 +53,22 @@ def test_without_components_the_rest_of_the_model_is_left(name):
     model = model_of(name, ngn.CountGate(K, t0=0.3, delta=-0.5))
     if name == "channels":
         with pytest.raises(ValueError, match="cannot compute a convolution without channels"):
-            ngn.deploy(model)
+            deploy(model)
         return
     wanted = plain(name, model, X, torch.zeros(K, dtype=torch.float64))
-    torch.testing.assert_close(ngn.deploy(model)(X), wanted, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(deploy(model)(X), wanted, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_with_all_gates_open_and_weights_of_one_it_is_the_original(name):
     original, model = model_of(name, None), model_of(name, ngn.CountGate(K, **UNTRUNCATED))
     torch.testing.assert_close(model(X), original(X), rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(ngn.deploy(model)(X), original(X), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(deploy(model)(X), original(X), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_training_moves_it_and_a_copy_goes_the_same_way(name):
-    learner = ngn.CapacityLearner(model_of(name, ngn.CountGate(K, t0=1.7)))
+    learner = ngn.Learner(model_of(name, ngn.CountGate(K, t0=1.7)))
     twin, still = copy.deepcopy(learner), {n: p.clone() for n, p in learner.named_parameters() if not p.requires_grad}
     for each in (learner, twin):
         ngn.fit(each, X, X.sin(), nn.functional.mse_loss, ngn.TrainPlan(steps=1), progress="never")
@@ -89,10 +91,10 @@ def test_one_model_of_all_structures():
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_file_and_a_fresh_model_give_the_deployed_one(name, tmp_path):
-    small = ngn.deploy(model_of(name, ngn.CountGate(K, t0=1.2)))
+    small = deploy(model_of(name, ngn.CountGate(K, t0=1.2)))
     ngn.save(small, tmp_path / "small.safetensors")
     with torch.device("meta"):
-        fresh = MODELS[name](ngn.FixedCount(K)).double()
+        fresh = MODELS[name](FixedCount(K)).double()
     loaded = ngn.load(fresh, tmp_path / "small.safetensors")
     assert torch.equal(loaded(X), small(X))
     assert {k: v.shape for k, v in loaded.state_dict().items()} == {k: v.shape for k, v in small.state_dict().items()}

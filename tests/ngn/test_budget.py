@@ -8,8 +8,9 @@ from stopping import resumed
 from torch import nn
 
 import ngn
-from ngn.allocation import BudgetLearner
+from ngn.budget.allocation import BudgetLearner
 from ngn.cut import cut_to
+from ngn.cut.truncation import deploy
 from ngn.measuring import multiply_adds
 from ngn.train.trainer import Trainer
 
@@ -135,7 +136,9 @@ def test_what_is_not_committed_is_not_deployed_above_the_budget():
 @pytest.mark.parametrize("kind", ["macs", "milliseconds"])
 def test_other_costs_end_below_the_budget(kind, monkeypatch):
     """Milliseconds come from multiply-adds here, since a busy machine's clock gives any number."""
-    monkeypatch.setattr("ngn.cost.shortest", lambda calls, device: ([multiply_adds(f) / 1e6 for f in calls], 0.0))
+    monkeypatch.setattr(
+        "ngn.budget.cost.shortest", lambda calls, device: ([multiply_adds(f) / 1e6 for f in calls], 0.0)
+    )
     x = torch.zeros(64, 1)
     learner = bank(ngn.Budget(**{kind: "60%"}, example=x), t0=10.0)
     BANK.train(Trainer, learner, plan(30))
@@ -156,7 +159,7 @@ def test_an_average_that_averages_buffers_is_within_the_budget(decay):
         learner.set_progress(step / 20)
         average.update_parameters(learner.model)
         whole.update_parameters(learner)
-    kept = [len(ngn.deploy(model).layers) for model in (learner.model, average.module, whole.module.model)]
+    kept = [len(deploy(model).layers) for model in (learner.model, average.module, whole.module.model)]
     assert kept == [11, 11, 11]
 
 

@@ -8,7 +8,7 @@ from structures import STRUCTURES, awake, model_of
 
 from experiments.models.parallel import ParallelModel
 from ngn.components.base import OrderedSum
-from ngn.learner import CapacityLearner
+from ngn.learner import Learner
 from ngn.methods.base import Capacity
 from ngn.methods.ngn import CountGate
 
@@ -19,7 +19,7 @@ def learner_of(structure, method, replicas):
     bank = awake(structure.bank(K, seeds))
     capacity = LEARNERS["ngn" if method in BUDGETS else method](replicas)
     model = model_of(bank, capacity, head=replicas is not None, seeds=seeds)
-    return BUDGETS.get(method, CapacityLearner)(model)
+    return BUDGETS.get(method, Learner)(model)
 
 
 @pytest.mark.parametrize("method", [*LEARNERS, *BUDGETS])
@@ -92,7 +92,7 @@ def test_saturated_gates_are_the_hard_prefix():
     """With an integer boundary and a very large sharpness, the soft model equals the truncated model."""
     for structure in STRUCTURES:
         bank = awake(structure.bank(K, 0).double())
-        learner = CapacityLearner(ParallelModel(OrderedSum(bank, CountGate(K, t0=2.0, beta=(400.0, 400.0)))))
+        learner = Learner(ParallelModel(OrderedSum(bank, CountGate(K, t0=2.0, beta=(400.0, 400.0)))))
         x = structure.x(torch.float64)
         with torch.no_grad():
             assert torch.allclose(learner(x), hard_output(learner, x), atol=1e-12)
@@ -103,6 +103,6 @@ def test_saturated_gates_are_the_hard_prefix():
 
 def test_empty_prefix_deploys_to_zero():
     for structure in STRUCTURES:
-        learner = CapacityLearner(ParallelModel(OrderedSum(awake(structure.bank(K, 0)), CountGate(K, delta=-0.5))))
+        learner = Learner(ParallelModel(OrderedSum(awake(structure.bank(K, 0)), CountGate(K, delta=-0.5))))
         assert learner.count().tolist() == [0]
         assert torch.count_nonzero(learner.deploy()(structure.x(torch.float32))) == 0

@@ -12,7 +12,8 @@ from torch import nn
 
 import ngn
 from ngn.front import FrontLearner
-from ngn.path import even_order, place_of, points, thinned
+from ngn.front.path import even_order, place_of, points, thinned
+from ngn.losses import Supervised
 from ngn.train.batches import HeldOutParts, ShuffledBatches, Split
 from ngn.train.trainer import Trainer
 
@@ -217,7 +218,7 @@ def test_a_resumed_training_is_the_same_to_the_last_bit(stop, tmp_path):
         torch.manual_seed(1)
         learner = ngn.learn_sizes(Branches(), example=x[:4], budget=ngn.Front(parameters="25%", members=4))
         batches = ShuffledBatches((x[:1024], y[:1024]), 1024, 128)
-        loss = ngn.Supervised(nn.functional.mse_loss)
+        loss = Supervised(nn.functional.mse_loss)
         plan = ngn.TrainPlan(steps=40, lr=2e-2)
         return Trainer(learner, batches, loss, plan, held_out=held, progress="never", **settings)
 

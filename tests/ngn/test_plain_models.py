@@ -16,6 +16,8 @@ from traceable import MobileNet
 
 import ngn
 from experiments.core.paths import ROOT
+from ngn.components.low_rank import merge
+from ngn.methods.fixed import Retained
 from ngn.tensor_files import read_checked, write_checked
 
 transformers, peft = pytest.importorskip("transformers"), pytest.importorskip("peft")
@@ -64,7 +66,7 @@ def small_of(kind):
     make, x, sizes = KINDS[kind]
     torch.manual_seed(0)
     model = make().eval()
-    half = {} if sizes else {"capacity": lambda name, K: ngn.Retained(K, K // 2 + (len(name) % 2 and K > 3))}
+    half = {} if sizes else {"capacity": lambda name, K: Retained(K, K // 2 + (len(name) % 2 and K > 3))}
     return ngn.learn_sizes(model, sizes, example=x, **half).deploy(unsettled="allow")
 
 
@@ -157,7 +159,7 @@ def test_ranks_beside_what_a_file_leaves_out(tmp_path):
     torch.manual_seed(1)
     with pytest.raises(ValueError, match=r"the model are others: build it with the same pretrained"):
         ngn.load(chain(8, 16, 8), tmp_path / "part")
-    same(ngn.merge(small), chain(8, 16, 8), X, tmp_path / "merged")
+    same(merge(small), chain(8, 16, 8), X, tmp_path / "merged")
     frozen = cut(lambda: copy.deepcopy(base).requires_grad_(False), X, {"": ngn.Width(4, t0=2.0)})
     ngn.save(frozen, tmp_path / "part", frozen=False)
     with pytest.raises(ValueError, match=r"leaves out frozen tensors that were cut: .*Save with frozen=True"):

@@ -17,8 +17,11 @@ from traceable import AttentionUNet, C2f, DenseNet, Inception, UNet, example_of,
 
 import ngn
 from experiments.models.optim import ReplicaAdam
+from ngn.cut.truncation import deploy
+from ngn.cuts import outputs
 from ngn.gate import softplus_inverse
-from ngn.shrinking import shrink
+from ngn.learner.shrinking import shrink
+from ngn.methods.orders import Order
 from ngn.train.optim import groups_of
 
 
@@ -53,7 +56,7 @@ def assert_same_training(learner, optimizer, twin, other, x, **tolerance):
 @pytest.mark.parametrize("r", [0.8, 1.0])
 @pytest.mark.parametrize("name", MODELS)
 def test_every_structure_trains_on_as_if_masked(name, r):
-    learner = ngn.CapacityLearner(model_of(name, ngn.CountGate(K, t0=1.2, r=r, commit=0.5)))
+    learner = ngn.Learner(model_of(name, ngn.CountGate(K, t0=1.2, r=r, commit=0.5)))
     assert_same_training(*twins(learner, X), X)
     assert learner.axes[0].capacity.all_open == (r == 1.0)
     assert learner.masked == []
@@ -62,7 +65,7 @@ def test_every_structure_trains_on_as_if_masked(name, r):
 @pytest.mark.parametrize("kind", OPTIMIZERS)
 @pytest.mark.parametrize("name", ["slices-gated", "channels", "residuals", "state-bank"])
 def test_every_optimiser_is_cut(name, kind):
-    learner = ngn.CapacityLearner(model_of(name, ngn.CountGate(K, t0=1.2, commit=0.5)))
+    learner = ngn.Learner(model_of(name, ngn.CountGate(K, t0=1.2, commit=0.5)))
     assert_same_training(*twins(learner, X, kind), X)
 
 
@@ -93,7 +96,7 @@ def test_channels_with_their_norms_in_training():
 def test_a_stack_is_cut_to_its_largest_count(structure, seeds):
     t0, replicas = (1.2, None) if isinstance(seeds, int) else ([2.2, 1.2], 2)
     gate = ngn.CountGate(5, t0=t0, commit=0.5, replicas=replicas)
-    learner = ngn.CapacityLearner(stack_of(awake(structure.bank(5, seeds)), gate, True, seeds)).double()
+    learner = ngn.Learner(stack_of(awake(structure.bank(5, seeds)), gate, True, seeds)).double()
     learner, optimizer, twin, other = twins(learner, structure.x(torch.float64))
     assert_same_training(learner, optimizer, twin, other, structure.x(torch.float64))
     assert int(twin.count().max()) == learner.axes[0].K
@@ -102,7 +105,7 @@ def test_a_stack_is_cut_to_its_largest_count(structure, seeds):
 def test_our_adam_with_a_rate_for_each_replica_is_cut():
     structure, seeds, rates = STRUCTURES[0], [3, 4], torch.tensor([1e-2, 1e-3], dtype=torch.float64)
     gate = ngn.CountGate(5, t0=[2.2, 1.2], commit=0.5, replicas=2)
-    learner = ngn.CapacityLearner(stack_of(awake(structure.bank(5, seeds)), gate, True, seeds)).double()
+    learner = ngn.Learner(stack_of(awake(structure.bank(5, seeds)), gate, True, seeds)).double()
     twin, x = copy.deepcopy(learner), structure.x(torch.float64)
     both = [
         (each, ReplicaAdam(groups_of(each.body_parameters(), each.controller_parameters(), rates, rates, 0.1)[0]))
@@ -162,10 +165,10 @@ def test_what_cannot_be_cut_stays_masked():
 def test_a_tensor_that_two_cuts_claim_stays_whole():
     middle = nn.Linear(6, 6)
     axes = [
-        ngn.OrderedAxis(ngn.CountGate(3, t0=0.2, commit=0.5), ngn.outputs(middle, 2), name="a"),
-        ngn.OrderedAxis(ngn.CountGate(6, t0=2.0, commit=0.5), ngn.outputs(middle), name="b"),
+        ngn.OrderedAxis(ngn.CountGate(3, t0=0.2, commit=0.5), outputs(middle, 2), name="a"),
+        ngn.OrderedAxis(ngn.CountGate(6, t0=2.0, commit=0.5), outputs(middle), name="b"),
     ]
-    learner = ngn.CapacityLearner(nn.Sequential(middle, *axes))
+    learner = ngn.Learner(nn.Sequential(middle, *axes))
     learner.set_progress(0.6)
     assert not learner.shrink()
     assert learner.masked == ["a", "b"]
@@ -184,7 +187,7 @@ def test_components_that_carry_noise_are_kept():
     from experiments.models.latent import GatedBottleneck, RankOneBank
 
     axis = GatedBottleneck(RankOneBank(4, 3, 5, 0), ngn.CountGate(5, t0=1.0, commit=0.5))
-    learner = ngn.CapacityLearner(axis)
+    learner = ngn.Learner(axis)
     learner.set_progress(0.6)
     assert not learner.shrink()
 
@@ -203,7 +206,7 @@ def test_a_schedule_that_starts_again_goes_on_from_what_is_left():
 
 
 def test_the_matryoshka_of_a_cut_gate_is_that_of_all_candidates():
-    order = ngn.Order("nested_dropout", ranks=None)
+    order = Order("nested_dropout", ranks=None)
     gates = [ngn.CountGate(8, t0=2.0, commit=0.5, order=order, r=0.9) for _ in range(2)]
     gates[0].set_progress(0.6)
     gates[0].shrink(3)
@@ -219,7 +222,7 @@ def test_shrink_cuts_axes_of_any_model():
     assert shrink(model, axes, [3])
     assert shrink(model, axes, [2])  # the starts of the parts of a fused map have moved
     other = model_of("heads-fused", ngn.CountGate(K, t0=1.0, r=1.0))
-    torch.testing.assert_close(model(X), ngn.deploy(other)(X), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(model(X), deploy(other)(X), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore")  # torch's own, of tensors that it looks at

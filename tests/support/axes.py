@@ -18,7 +18,7 @@ from ngn.axis import OrderedAxis
 from ngn.components.base import Bank, OrderedSum
 from ngn.components.low_rank import Bottleneck, LowRankLinear
 from ngn.cuts import Cut, inputs, outputs
-from ngn.learner import CapacityLearner
+from ngn.learner import Learner
 from ngn.methods.base import Capacity
 from ngn.methods.fixed import FixedCount
 from ngn.methods.ngn import CountGate
@@ -277,10 +277,10 @@ def model_of(name: str, capacity: Capacity | None, size: int = K) -> nn.Module:
         return MODELS[name](capacity, size).double().eval()
 
 
-def all_structures() -> CapacityLearner:
+def all_structures() -> Learner:
     """Stack modules, each with its own size, boundary and price; module i keeps i + 1 of i + 2 components."""
     capacities = (CountGate(i + 2, t0=i + 0.4, r=0.9, lambda0=i) for i in range(len(MODELS)))
     models = [
         model_of(name, capacity, i + 2) for i, (name, capacity) in enumerate(zip(MODELS, capacities, strict=True))
     ]
-    return CapacityLearner(nn.Sequential(*models))
+    return Learner(nn.Sequential(*models))

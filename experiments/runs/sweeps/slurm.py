@@ -134,11 +134,7 @@ def submit(plan: Plan, tasks: Sequence[int], cluster: Cluster) -> list[Submitted
 
 
 def submit_after(jobs: Iterable[str], command: Sequence[str], plan: Plan, cluster: Cluster) -> str:
-    """Submit a job that gives a command once all tasks of some arrays have succeeded. Return its Slurm id.
-
-    Raises:
-        ConfigError: if Slurm refuses.
-    """
+    """Submit a command that waits until all tasks of some arrays have succeeded; return its Slurm id."""
     arrays = sorted({job.partition("_")[0] for job in jobs})
     places = {"partition": cluster.partition, "account": cluster.account, "qos": cluster.qos}
     lines = [*cluster.setup, f"cd {shlex.quote(str(ROOT))}", shlex.join([sys.executable, *command])]

@@ -301,6 +301,6 @@ def test_bfloat16_needs_a_processor_that_has_it(tmp_path, monkeypatch, flags, re
     config = compose({"task": "mnist"}, {"train.autocast": "bf16", "device": "cpu"})
     if refused:
         with pytest.raises(ConfigError, match="no instructions for bfloat16"):
-            machine._autocast(config)
+            machine._device(config)
     else:
-        machine._autocast(config)
+        machine._device(config)

@@ -20,6 +20,7 @@ import ngn
 from experiments.methods.gates.decay import DecayGate
 from experiments.methods.gates.ste import StraightThrough
 from experiments.models.kernels.trainer import KernelTrainer
+from ngn.methods.orders import Order
 from ngn.schedules import CONSTANT, DELAYED_LINEAR, POWER_DECAY, shape_at
 from ngn.train.trainer import Trainer
 
@@ -130,7 +131,7 @@ def test_a_fresh_learner_takes_the_state_of_a_committed_one(commit):
 @pytest.mark.parametrize("order", ["geometric", "matryoshka"])
 def test_an_average_of_models_is_committed_with_them(order):
     """An average copies buffers in place and calls no method of the gate."""
-    gate = ngn.CountGate(6, t0=2.4, commit=0.5, order=ngn.Order(order))
+    gate = ngn.CountGate(6, t0=2.4, commit=0.5, order=Order(order))
     ema = torch.optim.swa_utils.AveragedModel(gate, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9))
     for progress in (0.0, 0.4, 0.6, 1.0):
         gate.set_progress(progress)

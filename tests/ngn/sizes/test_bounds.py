@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 import ngn
+from ngn.cuts import Cut
+from ngn.methods.fixed import FixedCount
 
 
 class Block(nn.Module):
@@ -124,7 +126,7 @@ def test_impossible_bounds_are_refused_with_numbers_before_training() -> None:
     with pytest.raises(ValueError, match=r"at_least=: 0.5 is no number of components: give one such as 4, or a share"):
         made(sizes=EACH, at_least=0.5)
     with pytest.raises(ValueError, match="a FixedCount keeps to no bounds"):
-        made(sizes=EACH, at_least=2, capacity=lambda name, K: ngn.FixedCount(K, r=1.0))
+        made(sizes=EACH, at_least=2, capacity=lambda name, K: FixedCount(K, r=1.0))
 
 
 SETTINGS = {
@@ -204,7 +206,7 @@ class Experts(ngn.Size):
 
     def attach(self, model, name, make):
         mixture = model.get_submodule(name)
-        cuts = [ngn.Cut(mixture, "experts", 0), *ngn.outputs(mixture.router)]
+        cuts = [Cut(mixture, "experts", 0), *ngn.cuts.outputs(mixture.router)]
         self.axis(name, self.divided(name, 6), make, cuts, consumers=[mixture.mix])
 
 

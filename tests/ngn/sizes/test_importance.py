@@ -11,6 +11,8 @@ from torch import nn
 from traceable import Experts, ResNet, ShuffleNet, Swin, example_of, network
 
 import ngn
+from ngn.cut.truncation import deploy
+from ngn.cuts import Cut
 
 X, Y = torch.randn(64, 8), torch.randn(64, 4)
 PAIRS = [[X[:32], Y[:32]], [X[32:], Y[32:]]]
@@ -25,7 +27,7 @@ def two_maps(units: int = 64) -> nn.Sequential:
 def leading(model: nn.Module, parts: int = 4) -> nn.Module:
     """The model with the first of every ``parts`` components."""
     axes = [module for module in model.modules() if isinstance(module, ngn.OrderedAxis)]
-    return ngn.deploy(model, most=max(axis.K for axis in axes) // parts)
+    return deploy(model, most=max(axis.K for axis in axes) // parts)
 
 
 @pytest.mark.parametrize("score", SCORES)
@@ -165,7 +167,7 @@ def test_modules_of_a_list_are_units(score):
 
     class Parts(ngn.Size):
         def attach(self, model, name, make):
-            self.axis(name, 6, make, [ngn.Cut(model, "experts", 0)], consumers=[model.sum], dim=1)
+            self.axis(name, 6, make, [Cut(model, "experts", 0)], consumers=[model.sum], dim=1)
 
     model = Mixture()
     with torch.no_grad():

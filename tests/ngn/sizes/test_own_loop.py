@@ -9,9 +9,9 @@ from torch import nn
 
 import ngn
 from experiments.models.mlp import MLPBank
-from ngn.checks import axes_of
+from ngn.cut.truncation import axes_of
 from ngn.gate import softplus_inverse
-from ngn.report import SizeReport
+from ngn.learner.report import SizeReport
 
 X = torch.linspace(-2, 2, 64).unsqueeze(-1)
 
@@ -237,7 +237,7 @@ def test_a_setting_that_no_gate_has_is_refused_with_the_near_ones():
 
 def test_growth_needs_fit():
     gate = ngn.CountGate(None, t0=1.0)
-    learner = ngn.CapacityLearner(ngn.OrderedSum(MLPBank([1, 3, 1], gate.K, 0), gate))
+    learner = ngn.Learner(ngn.OrderedSum(MLPBank([1, 3, 1], gate.K, 0), gate))
     with torch.no_grad():
         gate.tau.fill_(20.0)
     with pytest.raises(ValueError, match=r"ngn\.fit"):
@@ -272,7 +272,7 @@ def test_the_report_says_what_changes(capsys, monkeypatch):
     ]
     assert "medians, this machine" in str(report)
     timed = []
-    monkeypatch.setattr(ngn.sized, "latencies_of", lambda *given: timed.extend(given[:2]) or (1.0, 1.0))
+    monkeypatch.setattr(ngn.learner.sized, "latencies_of", lambda *given: timed.extend(given[:2]) or (1.0, 1.0))
     small = learner.deploy()
     learner.report(latency=X, deployed=small)
     whole, after = timed
@@ -311,7 +311,7 @@ def test_sizes_that_were_on_their_way_when_they_were_fixed_are_said():
 
 def test_a_loop_without_steps_is_said_of_every_learner():
     axis = ngn.OrderedSum(MLPBank([1, 3, 1], K=4, seeds=0), ngn.CountGate(4, t0=2.0))
-    learner = ngn.CapacityLearner(axis)
+    learner = ngn.Learner(axis)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         learner.deploy()

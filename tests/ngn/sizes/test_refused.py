@@ -10,6 +10,8 @@ from torch import Tensor, nn
 import ngn
 from experiments.methods.gates.l0 import HardConcrete
 from experiments.methods.low_rank.sora import SoRA
+from ngn.methods.fixed import FixedCount, Retained
+from ngn.methods.orders import Order
 from ngn.sizes.trial import _culprits
 
 
@@ -154,7 +156,7 @@ REFUSED = [
     (Gated, {"": ngn.Heads()}, "the model: no heads to cut .*The model has no other heads"),
     (Gated, {"": ngn.Channels(2)}, "the model is a Gated; ngn.Channels takes a convolution"),
     (Gated, {"w1": ngn.Rank(2), "w1.base": ngn.Width(2)}, "no module matches 'w1.base'"),
-    (Gated, {"": ngn.Width(4, order=ngn.Order("annealed"))}, "r < 1|r below 1"),
+    (Gated, {"": ngn.Width(4, order=Order("annealed"))}, "r < 1|r below 1"),
     (Gated, {"*": ngn.Depth()}, "not an nn.ModuleList"),
     (
         lambda: Forward(lambda own, x: own.works(x), works=chain(8, 12, 8), idle=chain(8, 20, 8)),
@@ -315,9 +317,7 @@ class Independent(ngn.Capacity):
         return torch.sigmoid(self.a.detach()).sum()
 
 
-@pytest.mark.parametrize(
-    "made", [ngn.CountGate, ngn.FixedCount, ngn.Retained, Independent], ids=lambda made: made.__name__
-)
+@pytest.mark.parametrize("made", [ngn.CountGate, FixedCount, Retained, Independent], ids=lambda made: made.__name__)
 def test_every_capacity_is_tried_on_the_example(made):
     how = {"sizes": {"": ngn.Width(6)}, "example": torch.randn(5, 8), "capacity": lambda name, K: made(K)}
     with pytest.raises(ValueError, match="cut to half, the model computes something else"):

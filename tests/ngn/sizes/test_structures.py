@@ -162,7 +162,7 @@ def test_a_structure_is_cut_exactly(structure, tmp_path):
 
 
 def test_a_boundary_beyond_the_last_component_has_settled(recwarn):
-    learner = ngn.CapacityLearner(nn.Sequential(ngn.learn_sizes(Gated(), {"": ngn.Width(6)}, example=X).model))
+    learner = ngn.Learner(nn.Sequential(ngn.learn_sizes(Gated(), {"": ngn.Width(6)}, example=X).model))
     learner.deploy()
     assert learner.report().distance == [0.0]
     assert not recwarn

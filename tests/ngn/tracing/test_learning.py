@@ -9,7 +9,7 @@ from torch.nn.modules.conv import _ConvNd
 from traceable import NETWORKS, Experts, ResNet, ShuffleNet, UNet, example_of, network
 
 import ngn
-from ngn.cost import Cost
+from ngn.budget.cost import Cost
 from ngn.cut import cut_to
 
 

@@ -8,9 +8,9 @@ from torch.nn.parallel import DistributedDataParallel
 from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel
 from ngn.components.base import OrderedSum
-from ngn.learner import CapacityLearner
+from ngn.learner import Learner
+from ngn.losses import Supervised, mean_squared_error
 from ngn.methods.ngn import CountGate
-from ngn.train.losses import Supervised, mean_squared_error
 from ngn.train.plan import TrainPlan
 from ngn.train.trainer import Trainer
 
@@ -32,7 +32,7 @@ class Share:
 def trained(part, parts):
     """The state after training. Initial values differ between processes; those of the first process are used."""
     gate = CountGate(4, t0=1.3, lambda0=1e-2, alpha_max=1e-2)
-    learner = CapacityLearner(ParallelModel(OrderedSum(MLPBank([1, 6, 1], 4, part), gate))).double()
+    learner = Learner(ParallelModel(OrderedSum(MLPBank([1, 6, 1], 4, part), gate))).double()
     model = DistributedDataParallel(learner) if parts > 1 else learner
     Trainer(learner, Share(part, parts), Supervised(mean_squared_error), PLAN, model=model, progress="never").fit()
     return {name: value.detach().clone() for name, value in learner.state().items()}

@@ -1,0 +1,318 @@
+"""Learn sizes under a budget: shrink together, part on evidence.
+
+    B(q)   limit at the fraction q of the time before the commit, C_0 the initial cost:
+           C_0 (B / C_0)^q if it falls, C_0 + (B - C_0) sqrt(q) if it rises
+    n_g    continuous counts: n_g = f e_g exp(a_g), clipped to [low_g, K_g]; e_g: initial counts;
+           f: the one factor for which C(n) = B(q)
+    z_g    the evidence that g deserves more of the budget, in standard errors: the mean importance of a component
+           over about fifty steps, where the slope at the boundary does not contradict it (``ngn/budget/evidence.py``)
+    a_g   += SPEED dq sign(z_g) clip(|z_g| - z_min, 0, 1)
+
+Boundaries follow the limit together. They part from one another only where an importance differs from the mean by more
+than z_min standard errors, at constant total cost and at a bounded rate. Without such evidence every a_g stays 0,
+and the result is the even allocation. Held-out data, where given, must confirm it, and decide
+how sizes of few components are rounded. No price enters a gradient: Adam would divide it by its own size, so that all
+boundaries would fall alike, whatever their components are worth.
+
+A gate spans WIDTH of its count (beta = 2 / max(1, WIDTH n_g)), so that the slope at the boundary is that of several
+components. Over the last part of the way gates sharpen.
+
+Shrinking first and widening by one factor is MorphNet's way (Gordon et al., arXiv 1711.06798). Differentiable sparsity
+allocation (Ning et al., arXiv 2004.02164) exchanges sizes by their gradients at a constant budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ngn.budget import Budget
+from ngn.budget.allowance import Allowance
+from ngn.budget.evidence import BoundaryEvidence, Confirmation
+from ngn.budget.placing import COARSE, leaning, loss_and_gain, losses_at, placed, reach
+from ngn.learner import Learner
+from ngn.learner.report import SizeReport
+from ngn.learner.watching import refuse_diverged
+from ngn.methods.batch import benefits
+from ngn.methods.ngn import CountGate
+
+SPEED = 4.0
+"""Largest change of log n_g, in units of the time before the commit, by evidence alone."""
+JUDGED = 2
+"""Steps from one held-out batch to the next."""
+BLIND = 0.15
+"""Fraction of the time before the commit in which no size parts: the first gradients say little about what stays."""
+TRIED_FROM, MOVED = 0.85, 0.5
+"""Fraction of the time before the commit from which roundings are tried; components by which a size moves before it is
+tried again, if its count is no neighbour any more."""
+UPDATES = 256
+"""Largest number of changes of the sizes before the commit."""
+CUTS = 8
+"""Parts of the time before the commit at whose ends closed components are cut."""
+
+
+class BudgetLearner(Learner):
+    """Learn sizes under a budget by exchange on evidence; equations in :mod:`ngn.budget.allocation`.
+
+    The optimiser does not decide the sizes, so boundaries need no learning rate and the loss no penalty. Gradients of
+    the boundaries are read after each backward pass and cleared. Sizes are fixed at the gates' ``commit``, else at
+    :data:`~ngn.budget.BUDGET_COMMIT`, so that no further component fits. The deployed model never exceeds the budget.
+
+    Args:
+        model: its axes have :class:`~ngn.methods.ngn.CountGate` capacities.
+        budget: the limit.
+
+    Attributes:
+        reach: the costs that training can reach; print it before training.
+        limit: the limit on the cost, float64 [*R].
+        sizes: continuous counts n, float64 [*R, G].
+        lead: a, log of the size relative to the even allocation, float64 [*R, G].
+        strongest: the z of largest magnitude so far, float64 [*R, G].
+        above: the fraction of training in which the model cost more than the budget, float64 [*R].
+
+    Raises:
+        ValueError: if the budget is below the smallest model (the message gives its cost). Also for a share without a
+            preset K, and for axes with other capacities or different commits.
+
+    >>> import torch, ngn
+    >>> from ngn.budget.allocation import BudgetLearner
+    >>> from ngn.components.low_rank import LowRankLinear
+    >>> layer = LowRankLinear(torch.nn.Linear(1, 1), ngn.CountGate(8, t0=6.0), seed=0, name="map")
+    >>> learner = BudgetLearner(layer, ngn.Budget(parameters=10))
+    >>> print(learner.reach)
+                  parameters  of the largest
+    smallest               4          22.2 %
+    requested             10          55.6 %
+    largest               18         100.0 %
+    >>> x = torch.linspace(-1, 1, 32)[:, None]
+    >>> _ = ngn.fit(learner, x, x.sin(), torch.nn.functional.mse_loss, ngn.TrainPlan(steps=50), progress="never")
+    >>> sum(p.numel() for p in learner.deploy().parameters())
+    10
+    """
+
+    gates: list[CountGate]  # type: ignore[assignment]
+    sizes: Tensor
+    start: Tensor
+    """e, the counts at progress 0."""
+    lead: Tensor
+    strongest: Tensor
+    above: Tensor
+    even: Tensor
+    """The counts of the even allocation within the budget, from the commit on: float64 [*R, G]."""
+    tried: Tensor
+    tried_at: Tensor
+    """Counts of few components that were tried on held-out data, else -1; the sizes then, else 0: float64 [*R, G]."""
+    moved: Tensor
+    """Progress at the last change of the sizes."""
+    progress: Tensor
+
+    def __init__(self, model: nn.Module, budget: Budget) -> None:
+        super().__init__(model)
+        allowance = self.allowance = Allowance(self, budget)
+        self.budget, self.cost, self.reach, self.growing = budget, allowance.cost, allowance.reach, allowance.growing
+        self.limit = allowance.limit
+        self._costs: tuple[Tensor, tuple[Tensor, Tensor]] | None = None
+        counts = self._given()
+        none, never = torch.zeros_like(counts), torch.zeros((), dtype=torch.float64)
+        made = {"sizes": counts, "start": counts, "tried": none - 1.0, "above": torch.zeros_like(self.limit)}
+        made |= {"lead": none, "strongest": none, "even": none, "tried_at": none, "moved": never, "progress": never}
+        for name, value in made.items():
+            self.register_buffer(name, value.clone().to(self.gates[0].tau.device))
+        self.evidence = BoundaryEvidence(counts.shape).to(self.gates[0].tau.device)
+        self.confirmation = Confirmation(self.replicas).to(self.gates[0].tau.device)
+        self.watch.by_optimizer = False
+        self._read = self._cutting = False
+        self._cost_slopes = torch.ones_like(counts)
+
+    def _given(self) -> Tensor:
+        """The counts at which the gates stand: float64 [*R, G]."""
+        counts = torch.stack([g.size() + g.smallest_count for g in self.gates], -1)
+        return torch.minimum(counts, self.allowance.most(counts.device))
+
+    def costs(self) -> tuple[Tensor, Tensor]:
+        """Cost of the soft model, C(t), float64 [*R], and its slopes dC/dt, [*R, G]."""
+        at = self.sizes.minimum(self.allowance.most(self.sizes.device))
+        counts, known = self._given() if self.gates[0].committed else at, self._costs
+        if known is None or known[0].device != counts.device or not torch.equal(known[0], counts):
+            self._costs = counts, self.cost(counts)
+        return self._costs[1]  # type: ignore[index]
+
+    def set_progress(self, progress: float) -> None:
+        """Move the limit, and with it the sizes; fix them at the commit."""
+        now = progress / (self.gates[0].commit or 1.0)
+        if progress < float(self.progress) or progress == 0.0:  # a training begins
+            self._begin()
+        if bool(self.sizes.isfinite().all()) and now < 1.0 and (now - float(self.moved)) * UPDATES >= 1.0:
+            self._exchange(now - float(self.moved), now)
+            self.sizes.copy_(self.scaled(self.allowance.limit_at(now, self.start), now=now))
+            self.moved.fill_(now)
+        before = float(self.progress) / (self.gates[0].commit or 1.0)
+        self._cutting = int(CUTS * now) > int(CUTS * before)
+        passed, self._read = max(0.0, progress - float(self.progress)), False
+        self.progress.fill_(progress)
+        if (commit := self.gates[0].commit) is not None and progress >= commit and not self.gates[0].committed:
+            settled = torch.tensor(self.final_counts()).reshape(self.sizes.shape)
+            for g, gate in enumerate(self.gates):
+                gate.settle(settled[..., g])
+        super().set_progress(progress)
+        if not self.gates[0].committed:
+            cost, slopes = self.costs()
+            self._cost_slopes = slopes.clamp(min=1e-9 * self.cost.full)
+            self.above += passed * (cost > self.limit.to(self.above.device))
+            self._place()
+
+    def _begin(self) -> None:
+        self.sizes.copy_(self._given())
+        self.start.copy_(self.sizes)
+        for value in (self.lead, self.strongest, self.above, self.moved, self.tried_at):
+            value.zero_()
+        self.tried.fill_(-1.0)
+        for value in (*self.evidence.buffers(), *self.confirmation.buffers()):
+            value.zero_()
+
+    def _exchange(self, passed: float, now: float) -> None:
+        """Move the leads by the evidence since sizes parted last."""
+        if now < BLIND or len(self.gates) == 1:
+            return
+        z = self._evidence()
+        self.strongest.copy_(torch.where(z.abs() > self.strongest.abs(), z, self.strongest))
+        excess = (z.abs() - self.budget.significance).clamp(0.0, 1.0)
+        self.lead += SPEED * passed * z.sign() * excess
+
+    def _evidence(self) -> Tensor:
+        """z, float64 [*R, G]: 0 where held-out data are given and confirm nothing."""
+        judged = bool(self.confirmation.given)
+        z = self.evidence.standard_errors(held_out=judged)
+        return torch.where(self.confirmation.confirms(self.budget.significance).unsqueeze(-1), z, 0.0) if judged else z
+
+    def scaled(self, limit: Tensor, even: bool = False, now: float = 1.0) -> Tensor:
+        """The counts f e_g exp(a_g) with cost ``limit``, [*R]: float64 [*R, G]; a_g = 0 if ``even``.
+
+        Without ``even`` no size is larger than what was not cut yet.
+        """
+        most = self.allowance.most(self.sizes.device, before_cuts=even)
+        most = most.minimum(most.new_tensor([gate.ceiling(now * (gate.commit or 1.0)) for gate in self.gates]))
+        return self.allowance.at_cost(limit, self.start, None if even else self.lead, most)
+
+    @torch.no_grad()
+    def _place(self) -> None:
+        """Move the boundaries to the sizes, and set the sharpness of the gates."""
+        most = self.allowance.most(self.sizes.device, before_cuts=True)
+        placed(self.gates, self.sizes, most, float(self.moved))
+
+    def wanted_components(self) -> list[int] | None:
+        """As in :class:`~ngn.learner.Learner`; on the way, the components whose gates are not closed."""
+        if self.gates[0].committed or not self._cutting or self.growing:
+            return super().wanted_components()
+        sizes = torch.maximum(self.sizes, self.scaled(self.limit.to(self.sizes.device)))  # growth has them before it
+        step = self.budget.round_to
+        most = (reach(sizes).reshape(-1, len(self.gates)).amax(0) / step).ceil().int().tolist()
+        return [
+            min(axis.K, most[size] * step) for axis, size in zip(self.axes, self.cost.size_of.tolist(), strict=True)
+        ]
+
+    def penalty(self) -> Tensor:
+        """0, [*R]: the budget takes the place of a price."""
+        return torch.zeros_like(self.limit)
+
+    def held_out_batch(self, step: int) -> int | None:
+        blind = float(self.progress) < BLIND * (self.gates[0].commit or 1.0)
+        return None if blind or step % JUDGED or self.gates[0].committed else step // JUDGED
+
+    def judge(self, loss: Callable[[int], Tensor], number: int) -> None:
+        """Learn from held-out data whether training and capacity help (:mod:`ngn.budget.evidence`), and how to round.
+
+        Call it every few steps before the commit, with the model in eval mode. The weights' gradients stay as they are.
+
+        Args:
+            loss: number of a held-out batch → its mean loss, [*R]; a batch has the same number again modulo 16.
+            number: that of the batch to judge by.
+        """
+        if self.gates[0].committed:
+            return
+        self.confirmation.add(number, *loss_and_gain(self.gates, self.sizes, loss(number)))
+        now = float(self.progress) / (self.gates[0].commit or 1.0)
+        if now >= TRIED_FROM and len(self.gates) > 1:
+            sizes = self.scaled(self.limit.to(self.sizes.device))
+            far = ((sizes - self.tried).abs() >= 1.0) & ((sizes - self.tried_at).abs() >= MOVED)
+            if bool(((self.tried >= 0.0) & far).any()) or not bool(self.tried_at.any()):
+                self._try_roundings(sizes, loss)
+
+    @torch.no_grad()
+    def _try_roundings(self, sizes: Tensor, loss: Callable[[int], Tensor]) -> None:
+        """Measure how sizes of few components are best rounded: the slope at a boundary does not know a whole head.
+
+        None is tried where held-out data, given for long enough, confirm nothing.
+        """
+        confirmed = self.confirmation.confirms(self.budget.significance) | ~(self.confirmation.seen > 1).all()
+        sizes = leaning(self.tried_at.copy_(sizes), self._evidence(), self.budget).reshape(-1, len(self.gates))
+        few = (sizes < COARSE) & confirmed.reshape(-1, 1)
+        shape = self.tried.fill_(-1.0).shape
+        if not bool(few.any()):
+            return
+        best = self.allowance.best_roundings(
+            sizes, few, lambda counts: losses_at(self.gates, counts.reshape(shape), loss)
+        )
+        self.tried.copy_(torch.where(few, best, -1.0).reshape(self.tried.shape))
+        self._place()
+
+    def after_backward(self, step: int) -> None:
+        """Read and clear the slopes of the task loss in the boundaries: the optimiser does not move boundaries."""
+        if self._read or self.gates[0].committed:
+            return
+        gradients = [gate.tau.grad for gate in self.gates]
+        if all(gradient is None for gradient in gradients):
+            return
+        if float(self.progress) > 0.0:
+            self._read = self.watch.gradients_read = True
+            slopes = benefits(self.gates, gradients)
+            finite = slopes.isfinite().all(-1).double()  # a loss scale for float16 may have been too large
+            beta = torch.stack([gate.beta for gate in self.gates], -1).to(slopes).expand_as(slopes)
+            self.evidence.add(slopes.nan_to_num(0.0, 0.0, 0.0), beta, self._cost_slopes, self.sizes, finite)
+        for gate in self.gates:
+            gate.tau.grad = None
+
+    def after_step(self, step: int) -> None:
+        self.after_backward(step)
+
+    def final_counts(self) -> list[tuple[int, ...]]:
+        """The counts to fix at the commit, for each model: their cost is at most its limit."""
+        sizes = self.scaled(limit := self.limit.to(self.sizes.device))
+        wanted = leaning(sizes, self._evidence(), self.budget) if len(self.gates) > 1 else sizes
+        wanted = torch.where(self.tried < 0.0, wanted, self.tried.clamp(min=0.5))
+        counts = even = self.allowance.within(wanted)
+        if bool(((self.lead != 0.0) | (wanted != sizes)).any()):
+            even = self.allowance.within(self.scaled(limit, even=True), before_cuts=True)
+        self.even.copy_(torch.tensor(even).reshape(self.even.shape))
+        return counts
+
+    def _groups(self) -> list[SizeReport]:
+        groups = super()._groups()
+        if not groups or not self.gates[0].committed:
+            return groups
+        even, z = (each[self.cost.size_of].tolist() for each in (self.even.int(), self.strongest))
+        return [replace(group, even=n, evidence=value) for group, n, value in zip(groups, even, z, strict=True)]
+
+    def deploy(self, replica: int | None = None, **settings: Any) -> nn.Module:  # type: ignore[override]
+        """Deploy as :meth:`Learner.deploy <ngn.learner.Learner.deploy>` does.
+
+        Raises:
+            ValueError: if the model exceeds the budget. Its sizes are not fixed yet, or were fixed under another,
+                or the model has changed since (a new head, say).
+        """
+        refuse_diverged(self._sizes_of(replica))
+        self.allowance.refuse_more(replica or 0)
+        small = super().deploy(replica, **settings)
+        self.allowance.refuse_changed(small, replica or 0)
+        return small
+
+    def standing(self) -> str:
+        cost, limit = float(self.costs()[0].mean()), float(self.limit.mean())
+        return f"{super().standing()}, {cost:,.4g} of {limit:,.4g} {self.budget.kind}"
+
+    def _budget_used(self) -> str:
+        return self.allowance.used(self.above.reshape(-1).tolist())

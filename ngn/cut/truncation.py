@@ -1,0 +1,148 @@
+"""Truncation: copy a model and cut every ordered axis to its retained components."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ngn.axis import OrderedAxis
+from ngn.components.attention import with_stock_attention
+from ngn.cut import cut_copy
+from ngn.cuts import Choice, Cut, Stacked
+
+
+def deploy(
+    model: nn.Module,
+    replica: int | None = None,
+    share_frozen: bool = False,
+    most: int | None = None,
+) -> nn.Module:
+    """Return a copy of ``model`` in eval mode with only the retained components of every axis and no capacity.
+
+    Args:
+        model: any module with ordered axes, or a learner of one; other modules are copied unchanged.
+        replica: which model of a stack.
+        share_frozen: share frozen parameters that are not cut with ``model``; do not copy them.
+        most: keep at most this many leading components of every axis.
+
+    Raises:
+        ValueError: if a stack is given without ``replica``, a single model with it, or part of the model cannot be
+            copied faithfully.
+
+    >>> import torch, ngn
+    >>> from ngn.cut.truncation import deploy
+    >>> from ngn.cuts import inputs, outputs
+    >>> up, down = torch.nn.Linear(3, 8), torch.nn.Linear(8, 2)
+    >>> axis = ngn.OrderedAxis(ngn.CountGate(8, t0=4.2), [*outputs(up), *inputs(down)])
+    >>> small = deploy(torch.nn.Sequential(up, torch.nn.Tanh(), axis, down))
+    >>> small[0], small[3]
+    (Linear(in_features=3, out_features=5, bias=True), Linear(in_features=5, out_features=2, bias=True))
+    """
+    if hasattr(model, "controller_parameters"):  # a learner, such as an average of one
+        model = model.model  # type: ignore[assignment]
+    return with_stock_attention(deploy_axes(model, axes_of(model), replica, share_frozen, most))
+
+
+def deploy_axes(
+    model: nn.Module,
+    axes: Sequence[OrderedAxis],
+    replica: int | None = None,
+    share_frozen: bool = False,
+    most: int | None = None,
+) -> nn.Module:
+    """:func:`deploy` a model whose ``axes`` are known: the result of :func:`~ngn.cut.truncation.axes_of`."""
+    stacked = any(isinstance(module, Stacked) and module.replicas is not None for module in model.modules())
+    if stacked and replica is None:
+        raise ValueError("the model is a stack of several models: choose one with replica=0, 1, ...")
+    if replica is not None and not stacked:
+        raise ValueError("this is a single model, not a stack of replicas: leave replica= out")
+    if most is not None and most < 1:
+        raise ValueError(f"most must be at least 1, not {most}")
+    choices = {}
+    for axis in axes:
+        kept, c = (part if replica is None else part[replica] for part in axis.retained())
+        c = F.pad(c, (0, len(kept) - len(c)))
+        if most is not None:
+            kept = kept & (torch.arange(len(kept), device=kept.device) < most)
+        kept, c = axis.in_place(kept), axis.in_place(c)
+        choices[axis] = Choice(kept.cpu(), c.cpu(), _scale(axis, kept, c))
+    return cut_copy(model, choices, replica, "frozen" if share_frozen else None).eval()
+
+
+def _scale(axis: OrderedAxis, kept: Tensor, coefficients: Tensor) -> Tensor | None:
+    """The coefficients that the axis must keep, [count]; None if a cut folds them, or if all are 1.
+
+    If components without tensors (an identity, say) are removed, ones are kept, too: their number records the removal.
+    """
+    scale = coefficients[kept]
+    complete = bool(kept[: without_tensors(axis)].all())
+    if any(cut.fold for cut in axis.cuts) or (complete and bool((scale == 1).all())):
+        return None
+    first = next((t for cut in axis.cuts if isinstance(t := getattr(cut.module, cut.name), Tensor)), None)
+    return scale if first is None else scale.to(first)
+
+
+def without_tensors(axis: OrderedAxis) -> int:
+    """The number of leading components without entries in any cut tensor."""
+    return max((-cut.start // cut.width for cut in axis.cuts if cut.start < 0), default=0)
+
+
+def axes_of(model: nn.Module) -> list[OrderedAxis]:
+    """The axes of ``model`` that learn a size, in the order of its modules.
+
+    Raises:
+        ValueError: if an axis is not a submodule, or cuts a tensor of a module outside the model.
+    """
+    paths = {id(module): path for path, module in model.named_modules()}
+    axes = []
+    for path, module in model.named_modules():
+        for name, value in _attributes(module):
+            if any(id(lost) not in paths and _has_axis(lost) for lost in _held(value)):
+                raise ValueError(
+                    f"{path or 'the model'}: .{name} holds an ordered axis that is not a submodule, so it would be "
+                    "neither trained nor saved; use nn.ModuleList"
+                )
+        if isinstance(module, OrderedAxis) and module.capacity is not None:
+            axes.append(module)
+            for cut in module.cuts:
+                if id(cut.module) not in paths and not _replaced(model, cut):
+                    raise ValueError(
+                        f"{path or 'the axis'} cuts {type(cut.module).__name__}.{cut.name}, "
+                        "which is not part of the model; add that module to it"
+                    )
+    return axes
+
+
+def _replaced(model: nn.Module, cut: Cut) -> bool:
+    """Whether another module of ``model`` holds the tensor of ``cut``, as after conversion to SyncBatchNorm."""
+    value = getattr(cut.module, cut.name, None)
+    each = (held.get(cut.name) for module in model.modules() for held in (module._parameters, module._buffers))
+    return value is None or any(value is other for other in each)
+
+
+def _attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
+    """Yield the plain attributes of a module that may hold modules."""
+    compiled = hasattr(type(module), "_opt_mod_attributes")  # torch.compile(module) makes its functions again in a copy
+    for name, value in vars(module).items() if not compiled else ():
+        plain = isinstance(value, (bool, int, float, str, Tensor)) or (isinstance(value, dict) and not value)
+        # _compiled_call_impl comes from module.compile(); deepcopy drops it
+        if name not in ("_modules", "_parameters", "_buffers", "_compiled_call_impl") and not plain:
+            yield name, value
+
+
+def _held(value: Any) -> Iterator[nn.Module]:
+    """Yield the modules in plain lists, tuples, sets and dictionaries."""
+    if isinstance(value, nn.Module):
+        yield value
+    elif isinstance(value, (list, tuple, set, frozenset, dict)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _held(part)
+
+
+def _has_axis(module: nn.Module) -> bool:
+    """Whether ``module`` has an axis; a learner also lists those of removed layers, which cut nothing any more."""
+    return any(isinstance(part, OrderedAxis) and part.cuts != () for part in module.modules())
