@@ -26,8 +26,8 @@ from ngn.checks import evaluating
 from ngn.front.path import (
     FINE,
     REMOVALS,
-    Counted,
     Members,
+    NestedCounts,
     even_order,
     member_with,
     order_by_scores,
@@ -107,7 +107,7 @@ class FrontLearner(Learner):
         for name, shape in {"worth": (sum(self.cost.largest),), "seen": (), "asked": ()}.items():
             self.register_buffer(name, torch.zeros(shape, dtype=torch.float64))
         self._held, self._progress = False, 0.0
-        self._known: tuple[Any, tuple[list[Counted], list[float], int, int]] | None = None
+        self._known: tuple[Any, tuple[list[NestedCounts], list[float], int, int]] | None = None
         self.statistics = Statistics(model, budget.members - 1)
         self.slices = Slices(model, self.axes, self.statistics)
         self.watch.by_optimizer = False
@@ -117,11 +117,11 @@ class FrontLearner(Learner):
         self.slices.close()
         return super().__getstate__()
 
-    def points(self) -> tuple[list[Counted], list[float]]:
+    def points(self) -> tuple[list[NestedCounts], list[float]]:
         """The counts and the costs of all points, on the host."""
         return self._on_host()[:2]
 
-    def _on_host(self) -> tuple[list[Counted], list[float], int, int]:
+    def _on_host(self) -> tuple[list[NestedCounts], list[float], int, int]:
         """Counts and costs of all points, steps seen and times asked, copied from the device when they change."""
         state = (self.path, self.costs, self.seen, self.asked)
         at = [(id(value), value._version) for value in state]
@@ -135,7 +135,7 @@ class FrontLearner(Learner):
         member = member_with(point, rows, self.places)
         return self._by_axis(rows[point]), None if member == len(self.places) - 1 else member
 
-    def _by_axis(self, counts: Counted) -> list[int]:
+    def _by_axis(self, counts: NestedCounts) -> list[int]:
         return [counts[size] for size in self.cost.size_of.tolist()]
 
     def drawn(self, step: int) -> int:

@@ -33,7 +33,7 @@ FEWEST = 4
 """Parts of the held-out data without which nothing is concluded."""
 Allowed = Sequence[Sequence[int]]
 """The counts that each size may have, ascending."""
-Counted = tuple[int, ...]
+NestedCounts = tuple[int, ...]
 
 
 def thinned(allowed: Allowed, total: int) -> list[list[int]]:
@@ -83,7 +83,7 @@ def order_by_scores(allowed: Allowed, scores: Sequence[Tensor], cost: Cost) -> l
 
 def points(
     order: Sequence[int], allowed: Allowed, cost: Cost, limits: Sequence[float]
-) -> tuple[list[Counted], list[float]]:
+) -> tuple[list[NestedCounts], list[float]]:
     """The largest counts on the way whose cost is within each of ``limits``, else the smallest, and their costs.
 
     The formula gives milliseconds, as of many measurements a lucky one would win. It gives all costs if it agrees with

@@ -13,7 +13,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from ngn.checks import arguments
 
-Table = dict[str, Any]
+Slots = dict[str, Any]
 """The parameters, the buffers or the attributes of a module."""
 RUNNING = ("running_mean", "running_var")
 READ = 20
@@ -48,7 +48,7 @@ class Statistics(nn.Module):
         self.register_buffer("passes", torch.zeros((), dtype=torch.int64))
         self.register_buffer("batches", torch.tensor(counts, dtype=torch.int64, device=device).repeat(members, 1))
 
-    def of(self, model: nn.Module, member: int) -> Iterator[tuple[Table, str, Tensor]]:
+    def of(self, model: nn.Module, member: int) -> Iterator[tuple[Slots, str, Tensor]]:
         """The places in ``model`` of the statistics of a member, and these, as views of the buffers."""
         parts: list[Any] = [model.get_submodule(name) for name in self.names]
         for like in [part.running_mean for part in parts[:1]]:

@@ -26,11 +26,11 @@ from ngn.components.base import OrderedSum
 from ngn.cut import cut_copy, plans_of
 from ngn.cut.modules import WHOLE, numbers_of
 from ngn.cuts import TensorCuts, along, is_stack, kept_entries, owned
-from ngn.front.running import RUNNING, Statistics, Table
+from ngn.front.running import RUNNING, Slots, Statistics
 from ngn.learner.shrinking import choices_of
 from ngn.methods.fixed import Opened
 
-Places = list[tuple[Table, str]]
+Places = list[tuple[Slots, str]]
 """The tables and names that hold a tensor."""
 Span = tuple[int, int, int | Tensor]
 """A dimension, and what stays of it: the first entry, and the number of entries, or all their places."""
@@ -41,7 +41,7 @@ saving_hooks: Callable[[bool], Any] = getattr(
 
 
 @dataclass
-class Plan:
+class Opening:
     """How a member is opened.
 
     Attributes:
@@ -51,7 +51,7 @@ class Plan:
     """
 
     tensors: list[tuple[Places, torch.Size, list[Span]]]
-    numbers: list[tuple[Table, str, Any]]
+    numbers: list[tuple[Slots, str, Any]]
     sizes: list[Opened]
 
 
@@ -74,8 +74,8 @@ class Slices:
         self.member: int | None = None
         """Whose running statistics are used; None: the model's own."""
         self.forced = False
-        self._plans: dict[Any, tuple[Plan, list[Tensor | None]]] = {}
-        self._taken: list[tuple[Table, str, Any]] = []
+        self._plans: dict[Any, tuple[Opening, list[Tensor | None]]] = {}
+        self._taken: list[tuple[Slots, str, Any]] = []
         """What to put back at the end of the pass."""
         self._copies: list[tuple[Tensor, int, Tensor, Tensor]] = []
         """Copies of buffers, which the pass may write into: (buffer, dimension, places, copy)."""
@@ -146,7 +146,7 @@ class Slices:
             for size in plan.sizes:
                 size.sliced = True
 
-    def _plan(self) -> Plan:
+    def _plan(self) -> Opening:
         ranks = [axis.ranks for axis in self.axes]
         key = (self.counts, *map(id, ranks))
         if key not in self._plans:
@@ -169,7 +169,7 @@ class Slices:
         for table, name in places:
             self._put(table, name, part)
 
-    def _put(self, table: Table, name: str, value: Any) -> None:
+    def _put(self, table: Slots, name: str, value: Any) -> None:
         self._taken.append((table, name, table[name]))
         table[name] = value
 
@@ -217,13 +217,13 @@ class Slices:
                 table[name] = value
 
 
-def plan_of(model: nn.Module, counts: Mapping[OrderedAxis, int]) -> Plan:
+def plan_of(model: nn.Module, counts: Mapping[OrderedAxis, int]) -> Opening:
     """How to open ``counts`` components of the axes of ``model``, as far as slices can."""
     choices = {axis: choice for axis, choice in choices_of(counts).items() if _sliceable(axis)}
     masked = {axis.capacity for axis, count in counts.items() if count < axis.K and axis not in choices}
     choices = {axis: choice for axis, choice in choices.items() if axis.capacity not in masked}
     if not choices:
-        return Plan([], [], [])
+        return Opening([], [], [])
     tables = [table for part in model.modules() for table in (part._parameters, part._buffers)]
     tensors = []
     for cut, parts in plans_of(choices).values():
@@ -231,14 +231,14 @@ def plan_of(model: nn.Module, counts: Mapping[OrderedAxis, int]) -> Plan:
         places = [(table, name) for table in tables for name, held in table.items() if held is value]
         tensors.append((places, value.shape, _spans(value, parts)))
     small = dict(cut_copy(model, choices, share="all").named_modules())
-    numbers: list[tuple[Table, str, Any]] = []
+    numbers: list[tuple[Slots, str, Any]] = []
     for path, part in model.named_modules():
         for name in vars(small[path]).get(WHOLE, {}) if path in small else ():
             if name not in part._parameters and name not in part._buffers:
                 of_config = name.startswith("config.")
                 table = vars(part.config) if of_config else vars(part)
                 numbers.append((table, name.removeprefix("config."), numbers_of(small[path])[name]))
-    return Plan(tensors, numbers, [*{axis.capacity for axis in choices}])  # type: ignore[list-item]
+    return Opening(tensors, numbers, [*{axis.capacity for axis in choices}])  # type: ignore[list-item]
 
 
 def _sliceable(axis: OrderedAxis) -> bool:
@@ -262,7 +262,7 @@ def _spans(value: Tensor, parts: TensorCuts) -> list[Span]:
     return spans
 
 
-def _fits(plan: Plan) -> bool:
+def _fits(plan: Opening) -> bool:
     """Whether the tensors are there in full, as plain ones: sharding has parts of them outside of its own passes."""
     held = [(places[0][0][places[0][1]], shape) for places, shape, _ in plan.tensors]
     return all(value.shape == shape and not hasattr(value, "device_mesh") for value, shape in held)
