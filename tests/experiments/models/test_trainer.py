@@ -91,21 +91,6 @@ def test_cross_entropy_of_stacks_with_shared_and_own_targets():
         assert torch.allclose(got, torch.stack(want))
 
 
-def test_an_evaluation_computes_each_gate_once(monkeypatch):
-    learner, counted = learner_of([0, 1]), []
-    trainer = trainer_of(learner, steps=2)
-    trainer.fit()
-    gate, usual = learner.axes[0].capacity, CountGate.gates
-    monkeypatch.setattr(CountGate, "gates", lambda self, mode: counted.append(mode) or usual(self, mode))
-    passes = trainer.evaluate(lambda model: torch.stack([model(X) for _ in range(5)]))
-    assert counted == ["soft"]
-    with torch.no_grad():
-        assert torch.equal(passes[-1], learner(X))
-        gate.tau += 1
-        assert not torch.equal(passes[-1], learner(X))
-        assert torch.equal(trainer.evaluate(lambda model: model(X)), learner(X))
-
-
 def test_evaluation_weighs_batches_by_their_samples():
     class Half(SupervisedTask):
         held, chunk = Split(X, Y), 30
