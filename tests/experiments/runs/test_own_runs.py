@@ -51,7 +51,7 @@ def test_a_run_with_a_committed_record_is_trained_into_runs(clean):
 
 
 def test_saved_models_score_as_their_records_say(tmp_path):
-    """test_stories.py loads one in another process."""
+    """test_runs.py loads one in another process."""
     keys = {"save": "deployed", "results": str(tmp_path), "progress": "never", "phases": ["grown", "fixed"]}
     keys |= {"continue_with": [10.0], "train.steps": 12}
     for name in ("regression1d", "cora", "twist"):

@@ -30,7 +30,7 @@ from experiments.store.records import Store
 from experiments.tasks import COMPONENTS, GATES_OF_TASK, TASKS, make_task
 from experiments.tasks.tinystories.model import continued
 
-# one of the tasks on a pretrained model: they differ only in their questions; test_stories.py trains tinystories
+# one of the tasks on a pretrained model: they differ only in their questions; tinystories has a test of its own below
 OTHERS = {name for name, task in TASKS.items() if task.usual_model != "none"} - {"wikisql_easy"} | {"tinystories"}
 FITTING = [(task, gate) for task, gates in GATES_OF_TASK.items() if task not in OTHERS for gate in gates]
 PAIRS = [(task, gate) for task, gate in FITTING if not COMPONENTS[gate].given]
