@@ -191,3 +191,17 @@ class Gradual(OfModules):
     has_boundary = True
 
     name: Literal["gradual"]
+
+
+class Front(OfModules):
+    """Train one network for every size from the limit to the whole: one size a step, as the leading components."""
+
+    unused = tuple(key for key in OfModules.unused if key != "gate.K")
+
+    name: Literal["front"]
+    members: Annotated[int, Field(ge=2, le=64)] = 7
+    """Sizes that training draws from, at even distances in cost."""
+    path: Literal["even", "scores"] = "even"
+    """Sizes along the front: one fraction of all, or by scores where held-out data confirm them."""
+    shares: list[Annotated[int, Field(ge=1, le=100)]] = [25, 40, 50, 60, 75, 100]
+    """Costs of the members to score, in percent of the whole module's; those below the limit are left out."""
