@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # for editors and type checkers
     from ngn.cuts import Stacked as Stacked
     from ngn.cuts import inputs as inputs
     from ngn.cuts import outputs as outputs
+    from ngn.front import Front as Front
     from ngn.integrations.peft import to_peft as to_peft
     from ngn.learner import CapacityLearner as CapacityLearner
     from ngn.learner import Learner as Learner
@@ -72,6 +73,7 @@ _NAMES = {
     "ngn.learner": "Learner CapacityLearner",
     "ngn.budget": "Budget",
     "ngn.allocation": "BudgetLearner",
+    "ngn.front": "Front",
     "ngn.train.losses": "Supervised",
     "ngn.train.plan": "TrainPlan",
     "ngn.train.trainer": "Trainer",

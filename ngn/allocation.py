@@ -31,7 +31,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from ngn.allowance import Allowance
-from ngn.budget import Budget
+from ngn.budget import BUDGET_COMMIT, Budget
 from ngn.cost import NOISY
 from ngn.evidence import BoundaryEvidence, Confirmation
 from ngn.learner import CapacityLearner
@@ -126,6 +126,15 @@ class BudgetLearner(CapacityLearner):
 
     def __init__(self, model: nn.Module, budget: Budget) -> None:
         super().__init__(model)
+        if not all(gate.has_boundary for gate in self.gates):
+            raise ValueError(
+                "a budget needs boundaries that move: give every axis an ngn.CountGate, or leave capacity= out"
+            )
+        self.commit_at(BUDGET_COMMIT)
+        if len(commits := sorted({gate.commit or 1.0 for gate in self.gates})) > 1:
+            raise ValueError(
+                f"a budget fixes all sizes together: give all gates one commit, not {' and '.join(map(str, commits))}"
+            )
         allowance = self.allowance = Allowance(self, budget)
         self.budget, self.cost, self.reach, self.growing = budget, allowance.cost, allowance.reach, allowance.growing
         self.limit = allowance.limit

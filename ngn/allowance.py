@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ngn.budget import BUDGET_COMMIT, Budget, Reach
+from ngn.budget import Limits, Reach
 from ngn.cost import Cost, refuse_changing
-from ngn.methods.ngn import CountGate
+from ngn.methods.base import Capacity
 from ngn.rounding import largest
 from ngn.sized import SizedModel
 
@@ -20,7 +20,7 @@ STEP = 0.98
 
 
 class Allowance:
-    """The counts that ``budget`` allows the sizes of ``sized``, whose gates it gives one commit.
+    """The counts that ``budget`` allows the sizes of ``sized``.
 
     Attributes:
         cost, limit: the cost, and the limit on it of each model, float64 [*R].
@@ -31,18 +31,9 @@ class Allowance:
         ValueError: if the budget cannot be kept to (:class:`~ngn.allocation.BudgetLearner`).
     """
 
-    def __init__(self, sized: SizedModel, budget: Budget) -> None:
+    def __init__(self, sized: SizedModel, budget: Limits) -> None:
         self.sized, self.budget = sized, budget
-        self.gates: list[CountGate] = sized.gates  # type: ignore[assignment]
-        if not all(gate.has_boundary for gate in self.gates):
-            raise ValueError(
-                "a budget needs boundaries that move: give every axis an ngn.CountGate, or leave capacity= out"
-            )
-        sized.commit_at(BUDGET_COMMIT)
-        if len(commits := sorted({gate.commit or 1.0 for gate in self.gates})) > 1:
-            raise ValueError(
-                f"a budget fixes all sizes together: give all gates one commit, not {' and '.join(map(str, commits))}"
-            )
+        self.gates: list[Capacity] = sized.gates
         self.growing = any(gate.growing for gate in self.gates)
         if self.growing and isinstance(getattr(budget, budget.kind), str):
             raise ValueError("without a preset K there is no largest model: give the budget as a number, not a share")

@@ -29,26 +29,8 @@ def share(text: str, whole: str) -> float:
 
 
 @dataclass(frozen=True)
-class Budget:
-    """Limit the cost of the deployed model: give ``parameters``, ``macs`` or ``milliseconds``.
-
-    Attributes:
-        parameters: parameters of the deployed model.
-        macs: multiply-adds in the matrix products and convolutions of one forward pass on ``example``.
-        milliseconds: shortest wall time of that pass on this machine, as busy as it is now.
-        example: an input of one model; a tuple for several arguments, a dictionary for named ones. Default: that of
-            ``learn_sizes``.
-        round_to: counts are multiples of it, or all components.
-        significance: standard errors by which the benefit of a component has to differ from that of the others before
-            a size parts from the even allocation. ``math.inf`` keeps it even.
-
-    Raises:
-        ValueError: if there is not exactly one limit, or a number is out of range.
-
-    >>> import ngn
-    >>> ngn.Budget(parameters="60%").kind
-    'parameters'
-    """
+class Limits:
+    """What a :class:`Budget` and a :class:`~ngn.front.Front` say: a cost, and how to measure it and keep to it."""
 
     parameters: Limit | None = None
     macs: Limit | None = None
@@ -58,12 +40,13 @@ class Budget:
     significance: float = 3.0
 
     def __post_init__(self) -> None:
+        what = type(self).__name__.lower()
         given = [name for name in ("parameters", "macs", "milliseconds") if getattr(self, name) is not None]
         if len(given) != 1:
-            raise ValueError(f"a budget takes one of parameters, macs and milliseconds, not {given or 'nothing'}")
+            raise ValueError(f"a {what} takes one of parameters, macs and milliseconds, not {given or 'nothing'}")
         if self.round_to < 1 or not self.significance > 0:
             raise ValueError(
-                "a budget needs round_to of 1 or more and a positive significance, "
+                f"a {what} needs round_to of 1 or more and a positive significance, "
                 f"not {self.round_to} and {self.significance}"
             )
 
@@ -87,6 +70,29 @@ class Budget:
         if self.kind != "milliseconds" and bool((value < 1).any()):
             raise ValueError(f"a budget of {given} {self.kind} is below 1: write a share as in '60%'")
         return value
+
+
+@dataclass(frozen=True)
+class Budget(Limits):
+    """Limit the cost of the deployed model: give ``parameters``, ``macs`` or ``milliseconds``.
+
+    Attributes:
+        parameters: parameters of the deployed model.
+        macs: multiply-adds in the matrix products and convolutions of one forward pass on ``example``.
+        milliseconds: shortest wall time of that pass on this machine, as busy as it is now.
+        example: an input of one model; a tuple for several arguments, a dictionary for named ones. Default: that of
+            ``learn_sizes``.
+        round_to: counts are multiples of it, or all components.
+        significance: standard errors by which the benefit of a component has to differ from that of the others before
+            a size parts from the even allocation. ``math.inf`` keeps it even.
+
+    Raises:
+        ValueError: if there is not exactly one limit, or a number is out of range.
+
+    >>> import ngn
+    >>> ngn.Budget(parameters="60%").kind
+    'parameters'
+    """
 
 
 @dataclass(frozen=True)
