@@ -70,7 +70,8 @@ class Statistics(nn.Module):
     def of(self, model: nn.Module, member: int) -> Iterator[tuple[Table, str, Tensor]]:
         """The places in ``model`` of the statistics of a member, and these, as views of the buffers."""
         parts: list[Any] = [model.get_submodule(name) for name in self.names]
-        if parts and (like := parts[0].running_mean).device != self.values.device or like.dtype != self.values.dtype:
+        like = parts[0].running_mean if parts else self.values
+        if (like.device, like.dtype) != (self.values.device, self.values.dtype):
             self.to(like.device, like.dtype)  # the model was moved alone
         each = self.values[member].split([size for size in self.sizes for _ in range(2)])
         for number, part in enumerate(parts):
