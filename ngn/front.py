@@ -62,7 +62,7 @@ class Front(Limits):
             45   69.2%  11
             65  100.0%  16
     >>> learner.deploy(budget="50%")[0]
-    Linear(in_features=2, out_features=8, bias=True)
+    Linear(in_features=2, out_features=7, bias=True)
     """
 
     members: int = 8

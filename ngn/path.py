@@ -134,16 +134,12 @@ class Members:
     rows: list[dict[str, Any]]
 
     def __str__(self) -> str:
-        digits = 3 if self.kind == "milliseconds" else 0
-        scored = "score" in self.rows[0]
-        titles = [self.kind, "share", *["score"] * scored, *self.rows[0]["sizes"]]
-        table = [
-            [f"{row[self.kind]:,.{digits}f}", f"{row['share']:.1%}"]
-            + [_short(row["score"])] * scored
-            + [str(count) for count in row["sizes"].values()]
-            for row in self.rows
-        ]
-        return "\n".join(aligned([titles, *table]))
+        digits, rows = 3 if self.kind == "milliseconds" else 0, []
+        for row in self.rows:
+            score = [_short(row["score"])] if "score" in row else []
+            rows.append([f"{row[self.kind]:,.{digits}f}", f"{row['share']:.1%}", *score, *map(str, row["sizes"].values())])
+        titles = [self.kind, "share", *["score"] * ("score" in self.rows[0]), *self.rows[0]["sizes"]]
+        return "\n".join(aligned([titles, *rows]))
 
     def save(self, path: str | Path) -> None:
         """Draw the scores above the costs; the ending of ``path`` says the format.

@@ -70,10 +70,11 @@ class Statistics(nn.Module):
     def of(self, model: nn.Module, member: int) -> Iterator[tuple[Table, str, Tensor]]:
         """The places in ``model`` of the statistics of a member, and these, as views of the buffers."""
         parts: list[Any] = [model.get_submodule(name) for name in self.names]
-        like = parts[0].running_mean if parts else self.values
-        if (like.device, like.dtype) != (self.values.device, self.values.dtype):
-            self.to(like.device, like.dtype)  # the model was moved alone
-        each = self.values[member].split([size for size in self.sizes for _ in range(2)])
+        for like in [part.running_mean for part in parts[:1]]:
+            if (like.device, like.dtype) != (self.values.device, self.values.dtype):  # the model was moved alone
+                self.to(like.device, like.dtype)
+        sizes = [size for size in self.sizes for _ in range(2)]
+        each = [value.data for value in self.values[member].split(sizes)]  # each with a version of its own for autograd
         for number, part in enumerate(parts):
             yield part._buffers, "running_mean", each[2 * number]
             yield part._buffers, "running_var", each[2 * number + 1]
