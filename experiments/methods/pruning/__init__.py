@@ -203,5 +203,5 @@ class Front(OfModules):
     """Sizes that training draws from, at even distances in cost."""
     ends: NonNegativeInt = 1
     """How often more than the others the smallest and the largest are drawn."""
-    shares: list[Annotated[int, Field(ge=1, le=100)]] = [25, 40, 50, 60, 75, 100]
+    shares: tuple[Annotated[int, Field(ge=1, le=100)], ...] = (25, 40, 50, 60, 75, 100)
     """Costs of the members to score, in percent of the whole module's; those below the limit are left out."""

@@ -256,10 +256,10 @@ def learned(work: ModuleRun, significance: float = 3.0) -> ngn.CapacityLearner:
 
 
 def front(work: ModuleRun) -> ngn.CapacityLearner:
-    """Train every size from the limit to the whole, by the library."""
+    """Train every size from the limit to the whole, by the library; all sizes are cut to one fraction."""
     method: Any = work.config.method
-    smallest: Any = {str(work.kind): work.within}
-    every = ngn.Front(**smallest, members=method.members, ends=method.ends, example=work.example[:1])
+    front: Any = {str(work.kind): work.within, "members": method.members, "ends": method.ends}
+    every = ngn.Front(**front, example=work.example[:1], significance=math.inf)
     return _sized(work, every, None)
 
 
