@@ -25,7 +25,8 @@ from ngn.checks import evaluating
 from ngn.learner import Averages, Learner, Optimizers
 from ngn.methods.fixed import Opened
 from ngn.path import FINE, Counted, Members, cost_of, even_order, place_of, points, thinned
-from ngn.slices import Slices, Statistics
+from ngn.running import Statistics, measure_again
+from ngn.slices import Slices
 from ngn.streams import generator
 
 POINTS = 64
@@ -56,9 +57,9 @@ class Front(Limits):
     >>> plan = ngn.TrainPlan(steps=40)
     >>> _ = ngn.fit(learner, x, x.prod(1, keepdim=True), torch.nn.functional.mse_loss, plan, progress="never")
     >>> print(learner.front())
-    parameters   share  0
-            13   20.0%  3
-            29   44.6%  7
+    parameters   share   0
+            13   20.0%   3
+            29   44.6%   7
             45   69.2%  11
             65  100.0%  16
     >>> learner.deploy(budget="50%")[0]
@@ -217,7 +218,18 @@ class FrontLearner(Learner):
         point = place_of("100%" if budget is None else budget, self.points()[1], self.budget.kind)
         with self._opened(point), self.slices.with_statistics():
             small = super().deploy(None, example, share_frozen, unsettled, verbose)
+        if calibration is not None:
+            measure_again(small, calibration)
         return small
+
+    def whole(self) -> nn.Module:
+        """A plain copy of the model with all components, also with those that no member has; see :meth:`cut`."""
+        before = self.slices.counts, self.slices.member, self.slices.forced
+        self.slices.choose([axis.K for axis in self.axes], None, forced=True)
+        try:
+            return self.cut(share_frozen=True)
+        finally:
+            self.slices.choose(*before)
 
     def check_cuts(self, optimizer: Optimizers, averages: Averages = ()) -> None:
         """Do nothing: a front is cut after its training alone."""

@@ -19,7 +19,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from ngn.axis import OrderedAxis
@@ -28,62 +27,17 @@ from ngn.cut import cut_copy, plans_of
 from ngn.cut_modules import WHOLE, numbers_of
 from ngn.cuts import TensorCuts, along, is_stack, kept_entries, owned
 from ngn.methods.fixed import Opened
+from ngn.running import RUNNING, Statistics, Table
 from ngn.shrinking import choices_of
 
-Table = dict[str, Any]
 Places = list[tuple[Table, str]]
 """The tables and names that hold a tensor."""
 Span = tuple[int, int, int | Tensor]
 """A dimension, and what stays of it: the first entry, and the number of entries, or all their places."""
-RUNNING = ("running_mean", "running_var")
 saving_hooks: Callable[[bool], Any] = getattr(
     torch._C._autograd, "_top_saved_tensors_default_hooks", lambda ignore_tracing: None
 )
 """What packs the tensors that the backward pass will need: torch's checkpointing does, and computes them again."""
-
-
-class Statistics(nn.Module):
-    """The running statistics of normalisations, one set for each member but the largest, which has the model's own.
-
-    Args:
-        model: the model.
-        members: the number of other members.
-    """
-
-    values: Tensor
-    """Means and variances of all layers, [members, entries]."""
-    batches: Tensor
-    """Batches seen, int64 [members, layers]."""
-
-    def __init__(self, model: nn.Module, members: int) -> None:
-        super().__init__()
-        self.names = [name for name, part in model.named_modules() if _tracks(part)]
-        parts: list[Any] = [model.get_submodule(name) for name in self.names]
-        self.sizes = [len(part.running_mean) for part in parts]
-        entries = [value for part in parts for value in (part.running_mean, part.running_var)]
-        counts = [0 if part.num_batches_tracked is None else int(part.num_batches_tracked) for part in parts]
-        device = entries[0].device if entries else None
-        values = torch.cat(entries).detach() if entries else torch.zeros(0)
-        self.register_buffer("values", values.repeat(members, 1).clone())
-        self.register_buffer("batches", torch.tensor(counts, dtype=torch.int64, device=device).repeat(members, 1))
-
-    def of(self, model: nn.Module, member: int) -> Iterator[tuple[Table, str, Tensor]]:
-        """The places in ``model`` of the statistics of a member, and these, as views of the buffers."""
-        parts: list[Any] = [model.get_submodule(name) for name in self.names]
-        for like in [part.running_mean for part in parts[:1]]:
-            if (like.device, like.dtype) != (self.values.device, self.values.dtype):  # the model was moved alone
-                self.to(like.device, like.dtype)
-        sizes = [size for size in self.sizes for _ in range(2)]
-        each = [value.data for value in self.values[member].split(sizes)]  # each with a version of its own for autograd
-        for number, part in enumerate(parts):
-            yield part._buffers, "running_mean", each[2 * number]
-            yield part._buffers, "running_var", each[2 * number + 1]
-            if part.num_batches_tracked is not None:
-                yield part._buffers, "num_batches_tracked", self.batches[member, number]
-
-
-def _tracks(part: nn.Module) -> bool:
-    return isinstance(part, _NormBase) and part.running_mean is not None
 
 
 @dataclass

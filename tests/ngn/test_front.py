@@ -187,3 +187,48 @@ def test_an_even_path_takes_the_same_part_of_all_sizes():
         place_of(19, [3.0, 18.0], "parameters")
     with pytest.raises(TypeError, match="as in '40%'"):
         place_of(None, [3.0, 18.0], "parameters")
+
+
+def trained(name, steps=6, **front):
+    """A learner after some steps in a loop of one's own."""
+    learner, x = learner_of(name, **front)
+    learner.train()
+    optimizer = torch.optim.SGD(learner.parameters(), 0.05)
+    for step in range(steps):
+        sum(part.float().square().mean() for part in called(learner, x)).backward()
+        optimizer.step()
+        learner.step((step + 1) / steps, optimizer)
+        optimizer.zero_grad()
+    return learner.eval(), x
+
+
+LOAD = """
+import sys, torch, ngn
+from test_front import MODELS, called
+make, x = MODELS[sys.argv[1]]
+torch.manual_seed(9)
+small = ngn.load(make(), sys.argv[2], budget=sys.argv[3])
+torch.save([small.state_dict(), called(small, x)], sys.argv[4])
+assert "ngn.tracing.run" not in sys.modules
+"""
+
+
+@pytest.mark.parametrize("name", ["ResNet", "attention", "gqa"])
+def test_one_file_holds_all_members(name, tmp_path):
+    learner, x = trained(name)
+    ngn.save(learner, tmp_path / "family")
+    make = MODELS[name][0]
+    for budget in ("60%", "77%", "100%", learner.points()[1][3]):
+        small, loaded = learner.deploy(budget), ngn.load(make(), tmp_path / "family", budget=budget)
+        assert loaded.state_dict().keys() == small.state_dict().keys()
+        assert all(torch.equal(value, small.state_dict()[key]) for key, value in loaded.state_dict().items())
+        assert str(loaded) == str(small)
+        for part, other in zip(called(loaded, x), called(small, x), strict=True):
+            assert torch.equal(part, other)
+        ngn.save(loaded, tmp_path / "small")
+        assert str(ngn.load(make(), tmp_path / "small")) == str(loaded)
+    assert str(ngn.load(make(), tmp_path / "family")) == str(make())
+    with pytest.raises(ValueError, match="outside of the front"):
+        ngn.load(make(), tmp_path / "family", budget="10%")
+    with pytest.raises(ValueError, match="no front"):
+        ngn.load(make(), tmp_path / "small", budget="60%")
