@@ -35,12 +35,13 @@ from experiments.runs import host
 from experiments.tasks.regression1d import Regression1D
 from experiments.tasks.regression1d.task import inputs, target
 from ngn.components.base import OrderedSum
-from ngn.gate import active_components, gates, ordering_weights, snapping
-from ngn.learner import CapacityLearner
+from ngn.gate import gates, ordering_weights, snapping
+from ngn.learner import Learner
+from ngn.losses import Supervised, mean_squared_error
+from ngn.methods.base import active_components
 from ngn.methods.ngn import CountGate
 from ngn.schedules import COSINE, shape_at
 from ngn.train.batches import FullBatches, Split
-from ngn.train.losses import Supervised, mean_squared_error
 from ngn.train.plan import TrainPlan
 
 K, H, SAMPLES, STACK = 32, 16, 512, 10
@@ -95,7 +96,7 @@ def fused() -> bool:
 def fit(compiled: bool, seeds: int | list[int], course: TimedSteps, chunk: int, **settings: Any) -> None:
     """Train the model of the baseline setting, by the kernel ``chunk`` steps at a time."""
     bank = MLPBank([1, H, H, 1], K, seeds)
-    learner = CapacityLearner(ParallelModel(OrderedSum(bank, CountGate(K, replicas=bank.replicas))))
+    learner = Learner(ParallelModel(OrderedSum(bank, CountGate(K, replicas=bank.replicas))))
     plan = TrainPlan(steps=course.steps, lr_shape=COSINE, clip=0.003)
     settings |= {"progress": "never"} | ({"chunk": chunk} if compiled else {})
     (KernelTrainer if compiled else StudyTrainer)(learner, data(), LOSS, plan, **settings).fit()

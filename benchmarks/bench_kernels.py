@@ -25,18 +25,18 @@ from experiments.models.trainer import StudyTrainer
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task
-from ngn.gate import active_components
-from ngn.learner import CapacityLearner
+from ngn.learner import Learner
+from ngn.losses import Loss
+from ngn.methods.base import active_components
 from ngn.methods.ngn import CountGate
 from ngn.train.batches import Batches
-from ngn.train.losses import Loss
 from ngn.train.plan import TrainPlan
 
 BOUNDARY = 3.0
 """Fixed boundary. With a sharpness of 4, 13 components per boundary have an open gate."""
 STEPS = 20
 """Training steps per call, so many that the setup does not count."""
-Training = tuple[CapacityLearner, Batches, Loss, TrainPlan]
+Training = tuple[Learner, Batches, Loss, TrainPlan]
 
 
 def training(choices: dict[str, str], settings: dict[str, Any], replicas: int) -> Training:
@@ -45,7 +45,7 @@ def training(choices: dict[str, str], settings: dict[str, Any], replicas: int) -
     stack = Stack.of(*(compose(choices, held | {"seed.value": seed}) for seed in range(replicas)))
     made = make_task(stack.first, torch.device("cpu"))
     train, learner = stack.first.train, learner_of(stack, made)
-    assert isinstance(learner, CapacityLearner)
+    assert isinstance(learner, Learner)
     return learner, made.batches(train, stack.seeds), made.loss, plan_of(stack, made.samples(train))
 
 
@@ -57,7 +57,7 @@ def _known(t: Tensor, K: int, beta: Tensor, delta: float) -> int:
     return COUNT[K]
 
 
-def compiled(learner: CapacityLearner, loss_of: Loss) -> type[StudyTrainer]:
+def compiled(learner: Learner, loss_of: Loss) -> type[StudyTrainer]:
     """The plain trainer with a step compiled by torch.
 
     The number of active components is read from the boundary once, because each number needs its own graph.

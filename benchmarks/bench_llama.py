@@ -45,7 +45,7 @@ from experiments.tasks.language.base import PretrainedModel
 from experiments.tasks.language.generation import generate_greedy
 from experiments.tasks.language.packing import pack, use_by_sequence
 from experiments.tasks.language.task import AdaptationTask
-from ngn.learner import CapacityLearner
+from ngn.learner import Learner
 from ngn.methods.batch import place
 from ngn.methods.ngn import CountGate
 from ngn.train.batches import FullBatches, Split
@@ -97,7 +97,7 @@ class Questions(AdaptationTask):
         return 10_000
 
 
-def learned(task: Questions, gate: dict[str, Any]) -> tuple[CapacityLearner, Callable[[int], float]]:
+def learned(task: Questions, gate: dict[str, Any]) -> tuple[Learner, Callable[[int], float]]:
     """Return a learner with all components open, and a function that trains it and returns seconds per step."""
     choices = {"task": "wikisql_easy", "model": "llama3_8b", "gate": gate["gate"]}
     settings = {key: value for key, value in gate.items() if key != "gate"}
@@ -106,7 +106,7 @@ def learned(task: Questions, gate: dict[str, Any]) -> tuple[CapacityLearner, Cal
     assert config.model is not None
     stack, task.plan, task.recomputes = Stack.of(config), config.train, config.model.gradient_checkpointing
     learner = learner_of(stack, task)
-    assert isinstance(learner, CapacityLearner)
+    assert isinstance(learner, Learner)
     learner.to(task.device)
     set_boundaries(learner, 1.0)
     plan = plan_of(stack, task.samples(config.train))
@@ -125,7 +125,7 @@ def seconds(train: Callable[[OnStep], None], device: torch.device, steps: int) -
     return statistics.median(b - a for (_, a), (_, b) in pairwise(ends))
 
 
-def set_boundaries(learner: CapacityLearner, part: float) -> None:
+def set_boundaries(learner: Learner, part: float) -> None:
     """Move the boundaries so that this fraction of all components is retained."""
     for axis in learner.axes:
         assert isinstance(axis.capacity, CountGate)

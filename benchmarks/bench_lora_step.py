@@ -49,7 +49,7 @@ def batch(questions: int) -> Packed:
 
 
 def ours(model: Any, questions: Packed) -> Callable[[], None]:
-    """Return a function that makes one step like :class:`ngn.Trainer`."""
+    """Return a function that makes one step like :class:`~ngn.train.trainer.Trainer`."""
     sizes = {f"model.layers.*.self_attn.{name}": ngn.Rank(16) for name in ("q_proj", "v_proj")}
     learner = ngn.learn_sizes(model, sizes, lambda0=1e-3, beta=(4.0, 12.0), frozen=True)
     boundaries = {"params": learner.controller_parameters(), "lr": 5e-2}

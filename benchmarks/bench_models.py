@@ -26,12 +26,12 @@ from experiments.models.parallel import ParallelModel
 from experiments.models.trainer import StudyTrainer
 from experiments.runs import host
 from ngn.components.base import Bank, OrderedSum
-from ngn.learner import CapacityLearner
+from ngn.learner import Learner
+from ngn.losses import Loss, Supervised, cross_entropy
 from ngn.methods.base import Capacity
 from ngn.methods.fixed import FixedCount
 from ngn.methods.ngn import CountGate
 from ngn.train.batches import Batches, FullBatches, Split
-from ngn.train.losses import Loss, Supervised, cross_entropy
 from ngn.train.plan import TrainPlan
 
 Run = Callable[[int], object]
@@ -43,7 +43,7 @@ HELD = TrainPlan(steps=1, lr=1e-6, lr_boundary=1e-12, clip=0.003)
 
 
 def trained(
-    learner: CapacityLearner, batches: Batches, loss: Loss, plan: TrainPlan, kind: type[StudyTrainer], times: int
+    learner: Learner, batches: Batches, loss: Loss, plan: TrainPlan, kind: type[StudyTrainer], times: int
 ) -> tuple[Run, int]:
     """A variant that trains ``times`` a number of steps by one of the suite's trainers."""
 
@@ -53,8 +53,8 @@ def trained(
     return run, learner.replicas or 1
 
 
-def learner_of(bank: Bank, capacity: Capacity) -> CapacityLearner:
-    return CapacityLearner(ParallelModel(OrderedSum(bank, capacity)))
+def learner_of(bank: Bank, capacity: Capacity) -> Learner:
+    return Learner(ParallelModel(OrderedSum(bank, capacity)))
 
 
 def blocks() -> Variants:
@@ -88,8 +88,8 @@ def kernel_blocks() -> Variants:
 def deployed() -> Variants:
     """Compare forward passes of a model trained at a fixed size and of a model truncated to it."""
     x = torch.linspace(-3, 3, 512).unsqueeze(-1)
-    fixed = CapacityLearner(OrderedSum(MLPBank([1, 16, 16, 1], 8, 0), FixedCount(8)))
-    learned = CapacityLearner(OrderedSum(MLPBank([1, 16, 16, 1], 32, 0), CountGate(32, t0=7.0)))
+    fixed = Learner(OrderedSum(MLPBank([1, 16, 16, 1], 8, 0), FixedCount(8)))
+    learned = Learner(OrderedSum(MLPBank([1, 16, 16, 1], 32, 0), CountGate(32, t0=7.0)))
 
     @torch.no_grad()
     def forward(model: Callable[[Tensor], Tensor], steps: int) -> None:

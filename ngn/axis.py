@@ -2,12 +2,13 @@
 
 K components lie along one dimension of some tensors, ``width`` entries each. They can be heads, slices of a
 feed-forward layer, channels, the terms of a low rank, or blocks of a bank. Training multiplies the activation on that
-axis by w_k g_k. Truncation (``ngn/truncation.py``) cuts every tensor that has the axis.
+axis by w_k g_k. Truncation (``ngn/cut/truncation.py``) cuts every tensor that has the axis.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -44,9 +45,10 @@ class OrderedAxis(nn.Module):
             ``by_importance`` is not a permutation of 0 ... n K - 1.
 
     >>> import torch, ngn
+    >>> from ngn.cuts import inputs, outputs
     >>> up, down = torch.nn.Linear(3, 8), torch.nn.Linear(8, 2)
-    >>> axis = ngn.OrderedAxis(ngn.CountGate(4, t0=1.0), [*ngn.outputs(up, 2), *ngn.inputs(down, 2)])  # the neurons
-    >>> learner = ngn.CapacityLearner(torch.nn.Sequential(up, torch.nn.Tanh(), axis, down))
+    >>> axis = ngn.OrderedAxis(ngn.CountGate(4, t0=1.0), [*outputs(up, 2), *inputs(down, 2)])  # the neurons
+    >>> learner = ngn.Learner(torch.nn.Sequential(up, torch.nn.Tanh(), axis, down))
     >>> learner.deploy(example=torch.randn(5, 3))[0]
     Linear(in_features=3, out_features=4, bias=True)
     """
@@ -78,11 +80,11 @@ class OrderedAxis(nn.Module):
                 raise ValueError("replicas, growth and normalised components need a bank: use OrderedSum")
         self.capacity = capacity  # type: ignore[assignment]
         self._K = 0 if capacity is None else capacity.K
-        self._cuts: tuple[Cut, ...] = tuple(cuts)
+        self.cuts: tuple[Cut, ...] = tuple(cuts)
+        """All tensors that have the axis; empty after truncation."""
         self.counts, self.dim, self.name, self.unit = tuple(counts), dim, name, unit
         self.register_buffer("scale", None)
         self.mode: Mode = "soft"
-        self.held: dict[Mode, Tensor] | None = None  # coefficients by mode, while sizes do not move
         self.called = False  # whether a forward pass has ever used the axis
         self.whole: Any = None  # the model before its first cut, for reports
         self.per = 1  # places of one component; ``width`` of a cut counts the entries of one place
@@ -115,7 +117,7 @@ class OrderedAxis(nn.Module):
         per = len(ranks) // max(1, self.K)
         if any(cut.width * self.per % per or (cut.start < 0 and per > 1) for cut in self.cuts):
             raise ValueError(f"{self.name}: by_importance orders {len(ranks)} units, which its tensors do not have")
-        self._cuts = tuple(replace(cut, width=cut.width * self.per // per) for cut in self.cuts)
+        self.cuts = tuple(replace(cut, width=cut.width * self.per // per) for cut in self.cuts)
         self.per, self.ranks, self._ranks, self.order = per, ranks, ranks, ranks
 
     def take_order(self, order: Tensor) -> None:
@@ -146,23 +148,12 @@ class OrderedAxis(nn.Module):
             self.take_order(order)
         super()._load_from_state_dict(state_dict, prefix, *args)
 
-    @property
-    def origin(self) -> tuple[str, str | int] | None:
-        """The seeds and the name that the components were drawn from; None if their values were given."""
-        return None
-
-    @property
-    def cuts(self) -> tuple[Cut, ...]:
-        """All tensors that have the axis; empty after truncation."""
-        return self._cuts
-
     def extra_repr(self) -> str:
         return "" if self.capacity is None else f"K={self.K}"
 
     def in_place(self, values: Tensor) -> Tensor:
         """Reorder values, [*R, K], from the order of components to the places along the axis, [*R, places]."""
-        ranks = self._ranks_on(values.device)
-        return values if ranks is None else values[..., ranks]
+        return values if self.ranks is None else values[..., self._ranks_on(values.device)]
 
     def _ranks_on(self, device: torch.device) -> Tensor | None:
         if self.ranks is not None and (self._ranks is None or self._ranks.device != device):
@@ -177,16 +168,8 @@ class OrderedAxis(nn.Module):
             self.called = True
         if self.capacity.all_open:
             return None
-        c = self.of_capacity()
+        c = self.capacity.coefficients(self.mode)
         return self.in_place(c if c.shape[-1] == self.K else F.pad(c, (0, self.K - c.shape[-1])))
-
-    def of_capacity(self) -> Tensor:
-        """The capacity's coefficients in the current mode, [*R, k <= K] in the order of components."""
-        if self.held is None:
-            return self.capacity.coefficients(self.mode)
-        if self.mode not in self.held:
-            self.held[self.mode] = self.capacity.coefficients(self.mode)
-        return self.held[self.mode]
 
     def forward(self, h: Tensor) -> Tensor:
         """h [..., K width, ...] → h c_k."""
@@ -261,7 +244,7 @@ class OrderedAxis(nn.Module):
 
     def closed(self, scale: Tensor | None) -> None:
         """In a deployed copy without capacity: have no tensors any more, and multiply by ``scale``."""
-        self._cuts, self.counts, self.scale, self.ranks = (), (), scale, None
+        self.cuts, self.counts, self.scale, self.ranks = (), (), scale, None
         self._ranks, self.per = None, 1
         self._modules.pop(GONE, None)
 
@@ -270,7 +253,7 @@ class OrderedAxis(nn.Module):
 
     def start_at(self, start: Callable[[Cut], int]) -> None:
         """Let each cut start where ``start`` says, before its tensor is cut in place."""
-        self._cuts = tuple(replace(cut, start=start(cut)) for cut in self._cuts)
+        self.cuts = tuple(replace(cut, start=start(cut)) for cut in self.cuts)
 
     def note_whole(self, whole: Any) -> None:
         """Keep the model before its first cut, for reports."""
@@ -278,7 +261,7 @@ class OrderedAxis(nn.Module):
 
     def without_tensors(self) -> None:
         """Have no tensor any more, as the layer around them is removed."""
-        self._cuts, self.counts = (), ()
+        self.cuts, self.counts = (), ()
 
     def keep_capacities(self, gone: Sequence[Capacity]) -> None:
         """Keep the capacities of removed layers, whose sizes are still reported."""
@@ -287,7 +270,17 @@ class OrderedAxis(nn.Module):
                 self.add_module(GONE, nn.ModuleList())
             self.get_submodule(GONE).extend(gone)  # type: ignore[operator]
 
-    def without_capacity(self) -> dict[int, Any]:
-        """What is only needed to learn, by its id, for a ``deepcopy`` that leaves it out."""
-        parts = (self.capacity, self._modules.get(GONE), self.whole)
-        return dict.fromkeys(id(part) for part in parts if part is not None)
+
+@contextmanager
+def having(axes: Iterable[Any], **values: Callable[[Any], Any]) -> Iterator[None]:
+    """Give attributes of each of ``axes``, such as its capacity, other values within the context: functions of it."""
+    before = [(axis, {name: getattr(axis, name) for name in values}) for axis in axes]
+    try:
+        for axis, _ in before:
+            for name, value in values.items():
+                setattr(axis, name, value(axis))
+        yield
+    finally:
+        for axis, own in before:
+            for name, value in own.items():
+                setattr(axis, name, value)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import hashlib
 import random
 import sys
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -21,9 +20,6 @@ from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ngn.axis import OrderedAxis
-from ngn.cuts import Cut
-
 
 def arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Positional and keyword arguments of an example: a tuple has several, a dictionary named ones."""
@@ -32,91 +28,9 @@ def arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (example if isinstance(example, tuple) else (example,)), {}
 
 
-def tensors_of(model: nn.Module) -> dict[str, Tensor]:
-    """The tensors of ``state_dict``, a tied one once."""
-    seen: set[int] = set()
-    tensors = {}
-    for name, value in model.state_dict(keep_vars=True).items():
-        if id(value) not in seen:
-            seen.add(id(value))
-            tensors[name] = value
-    return tensors
-
-
 def is_frozen(value: Tensor) -> bool:
     """Whether ``value`` is a parameter that does not require gradients."""
     return isinstance(value, nn.Parameter) and not value.requires_grad
-
-
-def digest_of(tensors: Mapping[str, Tensor], known: dict[Any, Tensor]) -> Tensor:
-    """SHA-256 of tensors by name, uint8 [32]; ``known`` holds that of the last call until one of them changes."""
-    versions = tuple((name, id(p), p._version, p.data_ptr(), p.dtype) for name, p in tensors.items())
-    if versions not in known:
-        known.clear()
-        digest = hashlib.sha256()
-        for name, p in tensors.items():
-            digest.update(f"{name} {tuple(p.shape)} {p.dtype}".encode())
-            p = p.full_tensor() if hasattr(p, "full_tensor") else p
-            digest.update(p.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-        known[versions] = torch.tensor(list(digest.digest()), dtype=torch.uint8)
-    return known[versions]
-
-
-def axes_of(model: nn.Module) -> list[OrderedAxis]:
-    """The axes of ``model`` that learn a size, in the order of its modules.
-
-    Raises:
-        ValueError: if an axis is not a submodule, or cuts a tensor of a module outside the model.
-    """
-    paths = {id(module): path for path, module in model.named_modules()}
-    axes = []
-    for path, module in model.named_modules():
-        for name, value in _attributes(module):
-            if any(id(lost) not in paths and _has_axis(lost) for lost in _held(value)):
-                raise ValueError(
-                    f"{path or 'the model'}: .{name} holds an ordered axis that is not a submodule, so it would be "
-                    "neither trained nor saved; use nn.ModuleList"
-                )
-        if isinstance(module, OrderedAxis) and module.capacity is not None:
-            axes.append(module)
-            for cut in module.cuts:
-                if id(cut.module) not in paths and not _replaced(model, cut):
-                    raise ValueError(
-                        f"{path or 'the axis'} cuts {type(cut.module).__name__}.{cut.name}, "
-                        "which is not part of the model; add that module to it"
-                    )
-    return axes
-
-
-def _replaced(model: nn.Module, cut: Cut) -> bool:
-    """Whether another module of ``model`` holds the tensor of ``cut``, as after conversion to SyncBatchNorm."""
-    value = getattr(cut.module, cut.name, None)
-    each = (held.get(cut.name) for module in model.modules() for held in (module._parameters, module._buffers))
-    return value is None or any(value is other for other in each)
-
-
-def _attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
-    """Yield the plain attributes of a module that may hold modules."""
-    compiled = hasattr(type(module), "_opt_mod_attributes")  # torch.compile(module) makes its functions again in a copy
-    for name, value in vars(module).items() if not compiled else ():
-        plain = isinstance(value, (bool, int, float, str, Tensor)) or (isinstance(value, dict) and not value)
-        # _compiled_call_impl comes from module.compile(); deepcopy drops it
-        if name not in ("_modules", "_parameters", "_buffers", "_compiled_call_impl") and not plain:
-            yield name, value
-
-
-def _held(value: Any) -> Iterator[nn.Module]:
-    """Yield the modules in plain lists, tuples, sets and dictionaries."""
-    if isinstance(value, nn.Module):
-        yield value
-    elif isinstance(value, (list, tuple, set, frozenset, dict)):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from _held(part)
-
-
-def _has_axis(module: nn.Module) -> bool:
-    """Whether ``module`` has an axis; a learner also lists those of removed layers, which cut nothing any more."""
-    return any(isinstance(part, OrderedAxis) and part._cuts != () for part in module.modules())
 
 
 def floating(outputs: Any) -> list[Tensor]:
@@ -202,6 +116,15 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             set_modes(modes)
         leaving.put_back()
         entering.put_back()
+
+
+def value_of(module: nn.Module, name: str) -> Any:
+    """``module.name``; a parametrised tensor in eval mode, since reading some in training mode changes them."""
+    parametrised = getattr(module, "parametrizations", {})
+    if name not in parametrised:
+        return getattr(module, name)
+    with evaluating(parametrised[name]):
+        return getattr(module, name)
 
 
 def modes_of(model: nn.Module) -> list[tuple[nn.Module, bool]]:
@@ -299,21 +222,6 @@ def untouched(model: nn.Module) -> Iterator[Written]:
             set_modes(modes)
         put_back()
         written.put_back()
-
-
-@contextmanager
-def having(axes: Iterable[Any], **values: Callable[[Any], Any]) -> Iterator[None]:
-    """Give attributes of each of ``axes``, such as its capacity, other values within the context: functions of it."""
-    before = [(axis, {name: getattr(axis, name) for name in values}) for axis in axes]
-    try:
-        for axis, _ in before:
-            for name, value in values.items():
-                setattr(axis, name, value(axis))
-        yield
-    finally:
-        for axis, own in before:
-            for name, value in own.items():
-                setattr(axis, name, value)
 
 
 def calls_of(example: Any, also: Mapping[str, Sequence[Any]]) -> list[tuple[str, Any]]:

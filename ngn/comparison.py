@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import MappingProxyType
 from typing import Any
 
@@ -252,16 +252,14 @@ def rounding_bounds(model: nn.Module, collect: Callable[[], list[Tensor]]) -> li
         return collect()
 
     innermost = [part for part in _hookable(model) if next(part.children(), None) is None]
-    with evaluating(model), torch.random.fork_rng():
+    with evaluating(model), torch.random.fork_rng(), ExitStack() as hooks:
         exact = run()
-        handles = [part.register_forward_hook(moved) for part in innermost]
+        for part in innermost:
+            hooks.enter_context(part.register_forward_hook(moved))
         try:
             changes = [[_relative(want, got) for want, got in zip(exact, run(), strict=True)] for _ in range(3)]
         except (RuntimeError, ValueError, TypeError):  # an output that cannot be moved, or another length behind it
             return [0.0] * len(exact)
-        finally:
-            for handle in handles:
-                handle.remove()
     most = [10 * max(each) for each in zip(*changes, strict=True)]
     return [min(bound, 20 * _tolerance(want.dtype), 0.3) for bound, want in zip(most, exact, strict=True)]
 
@@ -282,9 +280,7 @@ def _refusing_calls(model: nn.Module, deployed: nn.Module) -> Iterator[None]:
             "a global holds it and is not copied; make it a submodule"
         )
 
-    handles = [part.register_forward_pre_hook(refuse) for part in _hookable(model) if part not in shared]
-    try:
+    with ExitStack() as hooks:
+        for part in (part for part in _hookable(model) if part not in shared):
+            hooks.enter_context(part.register_forward_pre_hook(refuse))
         yield
-    finally:
-        for handle in handles:
-            handle.remove()

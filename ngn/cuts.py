@@ -29,7 +29,8 @@ class Cut:
         merge: truncation sums the entries over the axis and keeps length 1, as for the output bias of a sum of blocks.
 
     >>> import torch, ngn
-    >>> cut = ngn.Cut(torch.nn.RMSNorm(8), "weight", dim=0, width=2)
+    >>> from ngn.cuts import Cut
+    >>> cut = Cut(torch.nn.RMSNorm(8), "weight", dim=0, width=2)
     >>> cut.module.weight.shape[cut.dim] // cut.width  # components
     4
     """
@@ -65,7 +66,8 @@ def outputs(module: nn.Module, width: int = 1, start: int = 0, fold: bool = Fals
     ``fold`` multiplies the output of the module by the coefficients. Do not use it before a nonlinear function.
 
     >>> import torch, ngn
-    >>> [(cut.name, cut.dim, cut.width) for cut in ngn.outputs(torch.nn.Linear(3, 8), width=2)]
+    >>> from ngn.cuts import outputs
+    >>> [(cut.name, cut.dim, cut.width) for cut in outputs(torch.nn.Linear(3, 8), width=2)]
     [('weight', 0, 2), ('bias', 0, 2)]
     """
     names = ("weight", "bias", "running_mean", "running_var")
@@ -85,7 +87,8 @@ def inputs(module: nn.Module, width: int = 1, start: int = 0, fold: bool = True)
     Use ``fold`` if this map is the only one that reads the axis. The bias does not change.
 
     >>> import torch, ngn
-    >>> [(cut.name, cut.dim, cut.fold) for cut in ngn.inputs(torch.nn.Linear(8, 3))]
+    >>> from ngn.cuts import inputs
+    >>> [(cut.name, cut.dim, cut.fold) for cut in inputs(torch.nn.Linear(8, 3))]
     [('weight', 1, True)]
     """
     return [Cut(module, "weight", 0 if inputs_first(module) else 1, width, start, fold)]
@@ -119,7 +122,8 @@ class Stacked(nn.Module):
         replicas: length of the replica axis; None for one model, which has no such axis.
 
     >>> import torch, ngn
-    >>> class Scale(ngn.Stacked):  # a x
+    >>> from ngn.cuts import Stacked
+    >>> class Scale(Stacked):  # a x
     ...     def __init__(self, replicas):
     ...         super().__init__()
     ...         self.replicas, self.a = replicas, torch.nn.Parameter(torch.ones(replicas, 3))

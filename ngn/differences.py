@@ -9,13 +9,25 @@ import torch
 from torch import nn
 
 from ngn.axis import OrderedAxis
-from ngn.components.attention import Attention
+from ngn.components.attention import Attention, use_cuttable_attention
 from ngn.components.low_rank import Bottleneck, LowRankLinear, replace
-from ngn.cut_modules import LAYERS, WHOLE, keep_layers, noted, numbers_of, use_cuttable_attention
+from ngn.cut.modules import LAYERS, WHOLE, keep_layers, noted, numbers_of
+from ngn.cut.truncation import axes_of
 from ngn.cuts import is_stack, kind_of
 from ngn.files import FileError
+from ngn.learner import Learner
 from ngn.methods.fixed import FixedCount
 from ngn.tracing.found import listed
+
+
+def check_deployed(model: nn.Module, call: str) -> None:
+    """Raise an error that names the function ``call`` if ``model`` is not a deployed model."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"{call} takes a model, then a file; the model is a {type(model).__name__}")
+    if isinstance(model, Learner):
+        raise TypeError(f"{call} takes a deployed model, not a learner: write {call}(learner.deploy(), ...)")
+    if axes_of(model):
+        raise ValueError(f"{call} takes a deployed model, but this one still learns its sizes: deploy it first")
 
 
 def own_sizes(small: nn.Module) -> dict[str, Any]:

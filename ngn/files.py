@@ -104,8 +104,8 @@ def write_atomically(path: Path, content: bytes | Callable[[Path], object], repl
     """
     if not path.parent.is_dir():  # cheaper than mkdir
         path.parent.mkdir(parents=True, exist_ok=True)
-    if replace:
-        _require_replaceable(path)
+    if replace and os.path.lexists(path) and not (path.is_symlink() or path.is_file()):  # a device, say
+        raise FileExistsError(errno.EEXIST, "exists and is no ordinary file", str(path))
     written = temporary_path(path)
     try:
         if callable(content):
@@ -135,14 +135,6 @@ def write_atomically(path: Path, content: bytes | Callable[[Path], object], repl
     finally:
         os.close(folder)
     return done
-
-
-def _require_replaceable(path: Path) -> None:
-    """Raise an OSError if there is something at ``path`` that is neither a file nor a link, such as a device."""
-    with contextlib.suppress(FileNotFoundError):
-        mode = path.lstat().st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
-            raise FileExistsError(errno.EEXIST, "exists and is no ordinary file", str(path))
 
 
 def system_error(fault: Exception) -> OSError:

@@ -18,8 +18,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ngn.schedules import GATE_CUTOFF
-
 COMMITTED = 1e6
 """Sharpness after the commit: at an integer boundary every gate is exactly 0 or 1 in float64."""
 
@@ -83,14 +81,3 @@ def prefix(count: Tensor, K: int) -> Tensor:
 def snapping(t: Tensor) -> Tensor:
     """sin^2(pi t), with slope pi sin(2 pi t); t is reduced to [-1/2, 1/2] first, to keep the digits of a large t."""
     return torch.sin(math.pi * (t - torch.floor(t + 0.5).detach())) ** 2
-
-
-def active_components(t: Tensor, K: int, beta: Tensor, delta: float) -> int:
-    """The number of leading components with a gate of at least :data:`GATE_CUTOFF` in some replica; at least 1.
-
-    A replica with a boundary that is not finite has diverged and counts as 0. Copies the boundary to the host.
-    """
-    reach = -math.log(GATE_CUTOFF)
-    furthest = t + delta + reach / beta
-    furthest = torch.where(torch.isfinite(furthest), furthest, 0.0)
-    return max(1, min(K, math.floor(float(furthest.max())) + 1))

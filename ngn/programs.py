@@ -16,8 +16,8 @@ from torch.utils._pytree import tree_map
 
 from ngn.checks import arguments
 from ngn.comparison import check_equal
+from ngn.differences import check_deployed
 from ngn.files import chosen_file, remove_stale_files, temporary_path, write_atomically
-from ngn.shapes import check_deployed
 
 
 def export(model: nn.Module, path: str | Path, example: Any, batch: bool = True) -> None:

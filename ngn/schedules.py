@@ -30,7 +30,8 @@ class Shape:
             positive.
 
     >>> import ngn
-    >>> gate = ngn.CountGate(8, alpha_shape=ngn.Shape("delayed_linear", start=0.7))
+    >>> from ngn.schedules import Shape
+    >>> gate = ngn.CountGate(8, alpha_shape=Shape("delayed_linear", start=0.7))
     """
 
     kind: ShapeKind
@@ -56,7 +57,7 @@ def require_shapes(**values: object) -> None:
     """Raise a TypeError that names the first argument that is not a :class:`Shape`."""
     for name, value in values.items():
         if not isinstance(value, Shape):
-            raise TypeError(f"{name} must be a shape, such as ngn.Shape('linear'), not {value!r}")
+            raise TypeError(f"{name} must be a shape, such as ngn.schedules.Shape('linear'), not {value!r}")
 
 
 CONSTANT = Shape(kind="constant")

@@ -11,32 +11,23 @@ import torch
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
-from ngn.checks import axes_of, is_frozen, tensors_of
+from ngn.checks import is_frozen, value_of
+from ngn.components.attention import with_stock_attention
 from ngn.components.low_rank import Bottleneck
-from ngn.copying import duplicate
 from ngn.cut import cut_copy, distinct
-from ngn.cut_modules import update_adapters, value_of, with_stock_attention, without_parametrizations
+from ngn.cut.copying import duplicate
+from ngn.cut.modules import update_adapters, without_parametrizations
+from ngn.cut.truncation import without_tensors
 from ngn.cuts import Choice, is_stack, owned
-from ngn.differences import own_sizes, resize
+from ngn.differences import check_deployed, own_sizes, resize
 from ngn.files import FileError
 from ngn.learner import Learner
-from ngn.tensor_files import read_checked, tensors_digest, write_checked
+from ngn.tensor_files import read_checked, tensors_digest, tensors_of, write_checked
 from ngn.tracing.found import listed
-from ngn.truncation import without_tensors
 
 FROZEN, TIED, SIZES = "frozen_sha256", "tied", "sizes"
 """Metadata of a file: the digest of frozen parameters left out; as JSON, further names of tensors, and what was cut."""
 AS_TRAINED = "Build the model, and call ngn.learn_sizes, as for the training"
-
-
-def check_deployed(model: nn.Module, call: str) -> None:
-    """Raise an error that names the function ``call`` if ``model`` is not a deployed model."""
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"{call} takes a model, then a file; the model is a {type(model).__name__}")
-    if isinstance(model, Learner):
-        raise TypeError(f"{call} takes a deployed model, not a learner: write {call}(learner.deploy(), ...)")
-    if axes_of(model):
-        raise ValueError(f"{call} takes a deployed model, but this one still learns its sizes: deploy it first")
 
 
 def save(model: nn.Module, path: str | Path, frozen: bool = True) -> None:
@@ -91,9 +82,11 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
             the file leaves out are not those of ``model``, cut in the same order of importance.
 
     >>> import tempfile, torch, ngn
-    >>> def model(): return ngn.LowRankLinear(torch.nn.Linear(6, 6), ngn.CountGate(8, t0=2.1), seed=0, name="map")
+    >>> from ngn.components.low_rank import LowRankLinear
+    >>> from ngn.cut.truncation import deploy
+    >>> def model(): return LowRankLinear(torch.nn.Linear(6, 6), ngn.CountGate(8, t0=2.1), seed=0, name="map")
     >>> with tempfile.NamedTemporaryFile() as file:
-    ...     ngn.save(ngn.deploy(model()), file.name)
+    ...     ngn.save(deploy(model()), file.name)
     ...     ngn.load(model(), file.name).down.shape
     torch.Size([3, 6])
     """

@@ -7,17 +7,43 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import safetensors
 import safetensors.torch
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ngn.files import FileError, chosen_file, remove_stale_files, write_tensors
 
 DIGEST = "sha256"
 HEXADECIMAL = re.compile("[0-9a-f]{64}")
 """A digest, also if the name of its key was damaged."""
+
+
+def tensors_of(model: nn.Module) -> dict[str, Tensor]:
+    """The tensors of ``state_dict``, a tied one once."""
+    seen: set[int] = set()
+    tensors = {}
+    for name, value in model.state_dict(keep_vars=True).items():
+        if id(value) not in seen:
+            seen.add(id(value))
+            tensors[name] = value
+    return tensors
+
+
+def digest_of(tensors: Mapping[str, Tensor], known: dict[Any, Tensor]) -> Tensor:
+    """SHA-256 of tensors by name, uint8 [32]; ``known`` holds that of the last call until one of them changes."""
+    versions = tuple((name, id(p), p._version, p.data_ptr(), p.dtype) for name, p in tensors.items())
+    if versions not in known:
+        known.clear()
+        digest = hashlib.sha256()
+        for name, p in tensors.items():
+            digest.update(f"{name} {tuple(p.shape)} {p.dtype}".encode())
+            p = p.full_tensor() if hasattr(p, "full_tensor") else p
+            digest.update(p.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        known[versions] = torch.tensor(list(digest.digest()), dtype=torch.uint8)
+    return known[versions]
 
 
 def tensors_digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:

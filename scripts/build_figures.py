@@ -89,7 +89,7 @@ def main(argv: list[str] | None = None) -> int:
             hint = nearest(name, list(FIGURES))
             print(f"no figure '{name}'.{hint} The figures are: {', '.join(FIGURES)}", file=sys.stderr)
             return 2
-    from experiments.report.drawing import style, svg  # imported here: a wrong name needs no matplotlib
+    from experiments.report.drawing import style  # imported here: a wrong name needs no matplotlib
 
     output = arguments.output or paper_folder(arguments.results) / "figures"
     remove_stale_files(output)
@@ -102,7 +102,7 @@ def main(argv: list[str] | None = None) -> int:
             print(f"{name}: not drawn, its runs cannot have this stand-in: {error}", file=sys.stderr)
             status = 2
             continue
-        path = svg.save(style.draw(FIGURES[name], data), output, name)
+        path = style.save(style.draw(FIGURES[name], data), output, name)
         print(f"{name}: drawn ({_state(data)}): {path}", flush=True)
     return status
 

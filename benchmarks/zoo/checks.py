@@ -28,7 +28,7 @@ from zoo.models import Model
 import ngn
 from ngn.checks import arguments, copied, floating
 from ngn.gate import softplus_inverse
-from ngn.hooked import HookedAxis
+from ngn.learner.hooked import HookedAxis
 from ngn.tracing.found import FoundSizes
 
 STEPS, RATE, KEPT = 20, 1e-4, 4
@@ -46,7 +46,7 @@ def share_in_groups(model: nn.Module, found: FoundSizes) -> float:
     return sum(int(mask.sum()) for mask in masks.values()) / max(1, parameters(model))
 
 
-def zeroed(whole: nn.Module, learner: ngn.CapacityLearner) -> nn.Module:
+def zeroed(whole: nn.Module, learner: ngn.Learner) -> nn.Module:
     """A copy of the plain model in which every product that reads a removed unit has a weight of zero for it."""
     result = copy.deepcopy(whole)
     paths = {id(module): path for path, module in learner.model.named_modules()}
@@ -65,7 +65,7 @@ def zeroed(whole: nn.Module, learner: ngn.CapacityLearner) -> nn.Module:
     return result
 
 
-def halve(learner: ngn.CapacityLearner) -> None:
+def halve(learner: ngn.Learner) -> None:
     """Put every boundary where half of the units are kept."""
     for axis in learner.axes:
         gate = axis.capacity
@@ -74,7 +74,7 @@ def halve(learner: ngn.CapacityLearner) -> None:
         gate.tau.data.copy_(softplus_inverse(torch.tensor(boundary, dtype=gate.tau.dtype) / gate.stride))
 
 
-def train(learner: ngn.CapacityLearner, model: Model, row: Row, batch: Any) -> Row:
+def train(learner: ngn.Learner, model: Model, row: Row, batch: Any) -> Row:
     """Train through the commit, where sizes are cut in place; compare the model before and after each cut.
 
     Returns:

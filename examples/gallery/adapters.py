@@ -11,6 +11,7 @@ from picture import draw
 from torch import nn
 
 import ngn
+from ngn.cuts import inputs, outputs
 
 
 class Adapter(nn.Module):
@@ -22,7 +23,7 @@ class Adapter(nn.Module):
         self.down = nn.Linear(layer.out_features, gate.K, bias=False)
         self.up = nn.Linear(gate.K, layer.out_features, bias=False)
         nn.init.zeros_(self.up.weight)
-        self.axis = ngn.OrderedAxis(gate, ngn.outputs(self.down) + ngn.inputs(self.up))
+        self.axis = ngn.OrderedAxis(gate, outputs(self.down) + inputs(self.up))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """[N, in] → [N, out]"""
@@ -46,7 +47,7 @@ def gate() -> ngn.CountGate:
 
 
 model = nn.Sequential(Adapter(frozen[0], gate()), frozen[1], Adapter(frozen[2], gate()))
-learner = ngn.CapacityLearner(model)
+learner = ngn.Learner(model)
 history = ngn.fit(learner, x, y, nn.functional.mse_loss, ngn.TrainPlan(steps=400, lr=1e-2), progress="never")
 
 # %%

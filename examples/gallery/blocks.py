@@ -42,7 +42,7 @@ def mse(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
 gate = ngn.CountGate(None, lambda0=1e-3, alpha_max=1e-3)
 bank = Blocks(gate.K, seeds=0)
-learner = ngn.CapacityLearner(ngn.OrderedSum(bank, gate))
+learner = ngn.Learner(ngn.OrderedSum(bank, gate))
 history = ngn.fit(learner, x, y, mse, ngn.TrainPlan(steps=1000, lr=3e-3, clip=0.1), progress="never")
 
 # %%

@@ -34,7 +34,7 @@ class Bumps(ngn.Bank):
 x = torch.linspace(-3, 3, 256).unsqueeze(-1)
 y = sum(a * torch.exp(-(((x - m) / 0.6) ** 2)) for a, m in ((1.0, -1.8), (-0.8, 0.1), (0.6, 1.9)))
 gate = ngn.CountGate(12, t0=8.0, r=0.8, lambda0=1e-2, alpha_max=1e-2)
-learner = ngn.CapacityLearner(ngn.OrderedSum(Bumps(12, seeds=0), gate))
+learner = ngn.Learner(ngn.OrderedSum(Bumps(12, seeds=0), gate))
 history = ngn.fit(learner, x, y, torch.nn.functional.mse_loss, ngn.TrainPlan(steps=800, lr=2e-2), progress="never")
 
 # %%

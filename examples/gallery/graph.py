@@ -40,7 +40,7 @@ class Branches(ngn.Bank):
 # Training uses full batches: the features of all nodes are one input.
 
 gate = ngn.CountGate(12, t0=6.0, lambda0=3e-2, alpha_max=3e-2)
-learner = ngn.CapacityLearner(ngn.OrderedSum(Branches(12, seeds=0), gate))
+learner = ngn.Learner(ngn.OrderedSum(Branches(12, seeds=0), gate))
 history = ngn.fit(
     learner, features, community, nn.functional.cross_entropy, ngn.TrainPlan(steps=200, lr=2e-2), progress="never"
 )

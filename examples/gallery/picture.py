@@ -18,7 +18,7 @@ def noisy_lines(n: int) -> tuple[Tensor, Tensor]:
     return images.unsqueeze(1) + 0.3 * torch.randn(n, 1, 8, 8), label
 
 
-def draw(history: History, learner: ngn.CapacityLearner) -> None:
+def draw(history: History, learner: ngn.Learner) -> None:
     """Draw t and the loss over training, the components of every size, and the parameters, before and after."""
     report = learner.report()
     rows, steps = range(len(report.groups)), history.curves["step"]

@@ -13,6 +13,7 @@ from picture import draw
 from torch import nn
 
 import ngn
+from ngn.components.low_rank import attach_low_rank
 
 torch.manual_seed(0)
 x = torch.randn(512, 24)
@@ -29,8 +30,8 @@ def gate(number: int) -> ngn.CountGate:
     return ngn.CountGate(16, delta=-0.5, t0=8.0, r=1.0, lambda0=2e-3)
 
 
-ngn.attach_low_rank(frozen, ["0", "2"], gate, seed=0)
-learner = ngn.CapacityLearner(frozen)
+attach_low_rank(frozen, ["0", "2"], gate, seed=0)
+learner = ngn.Learner(frozen)
 history = ngn.fit(learner, x, y, nn.functional.mse_loss, ngn.TrainPlan(steps=400, lr=1e-2), progress="never")
 
 # %%

@@ -38,7 +38,7 @@ for step in range(1, x.shape[1]):
     slow[:, step] = 0.8 * slow[:, step - 1] + 0.2 * x[:, step]
 
 gate = ngn.CountGate(16, t0=6.0, r=0.9, lambda0=1e-2, alpha_max=1e-2)
-learner = ngn.CapacityLearner(ngn.OrderedSum(States(16, seeds=0), gate))
+learner = ngn.Learner(ngn.OrderedSum(States(16, seeds=0), gate))
 history = ngn.fit(learner, x, slow, nn.functional.mse_loss, ngn.TrainPlan(steps=200, lr=1e-2), progress="never")
 
 # %%

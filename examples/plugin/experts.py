@@ -41,7 +41,7 @@ class Experts(ngn.Size):
         if not isinstance(mixture, Mixture):
             raise ValueError(f"{name} is a {type(mixture).__name__}, not a Mixture")
         K = self.divided(name, len(mixture.experts))
-        cuts = [ngn.Cut(mixture, "experts", 0), *ngn.outputs(mixture.router)]
+        cuts = [ngn.cuts.Cut(mixture, "experts", 0), *ngn.cuts.outputs(mixture.router)]
         self.axis(name, K, make, cuts, consumers=[mixture.mix])
 
 

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 
 from experiments.analysis.collect import Problem, Reader
-from experiments.analysis.formats import DASH, Number, parse_format
 from experiments.analysis.reduce import Cell, reduce_cell
-from experiments.analysis.tables import Row, Table
+from experiments.analysis.tables import DASH, Number, Row, Table, parse_format
 
 HEADER = (
     "% Made by scripts/build_paper_data.py from the records of the runs. Do not edit: run the script again.",
@@ -70,10 +69,7 @@ def from_cells(macros: Sequence[Table], cells: dict[str, Cell], reader: Reader) 
         printed = [cell for name, cell in cells.items() if cell.complete and name.startswith(f"{table.name}.")]
         return reader.data_notes(run_id for cell in printed for run_id in cell.run_ids)
 
-    def printed(table: Table, row: Row, column: str) -> str:
-        return cells[f"{table.name}.{row.key}.{column}"].printed
-
-    return tex(macros, printed, HEADER, notes)
+    return tex(macros, lambda table, row, column: cells[f"{table.name}.{row.key}.{column}"].printed, HEADER, notes)
 
 
 def problems_of(cells: dict[str, Cell]) -> list[tuple[Problem, list[str]]]:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from experiments.analysis.collect import Reader
 from experiments.analysis.estimates import Estimator
@@ -59,23 +59,12 @@ class Finding:
     @property
     def text(self) -> str:
         """The number, its interval, and where the claim wants it."""
-        value, low, high = (_printed(number, self.spec) for number in (self.value, self.low, self.high))
+        value, low, high = (
+            f"{number:{self.spec if math.isfinite(number) else '.0f'}}".replace("inf", "∞")
+            for number in (self.value, self.low, self.high)
+        )
         ends = f" [{low}, {high}]" if self.low < self.high else ""
         return f"{self.what} {value}{ends}, wanted {self.wanted}"
-
-
-def _printed(number: float, spec: str) -> str:
-    return f"{number:{spec}}".replace("inf", "∞") if math.isfinite(number) else f"{number:.0f}".replace("inf", "∞")
-
-
-class Part(Protocol):
-    """One number that a claim is about."""
-
-    def judge(self, agree: float, disagree: float) -> Finding:
-        """Judge it: at level ``agree`` whether it agrees, at level ``disagree`` whether it disagrees.
-
-        The interval that is shown has confidence 1 - ``agree``.
-        """
 
 
 def _wanted(least: float, most: float, spec: str) -> str:
@@ -173,9 +162,13 @@ class Exact:
 
     def judge(self, agree: float, disagree: float) -> Finding:
         """Return how many runs break it; there is nothing to estimate."""
-        word = DISAGREES if self.breaking else AGREES
-        broken = self.breaking
-        return Finding(self.what, broken, broken, broken, "0", "every run", word, not broken, ".0f")
+        n, word = self.breaking, DISAGREES if self.breaking else AGREES
+        return Finding(self.what, n, n, n, "0", "every run", word, not n, ".0f")
+
+
+Part = Estimate | Published | Tally | Exact
+"""One number that a claim is about. ``judge(agree, disagree)`` says at level ``agree`` whether it agrees, and at level
+``disagree`` whether it disagrees. The interval that is shown has confidence 1 - ``agree``."""
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,6 @@ class Collected:
     ``companion_problems`` affect only the numbers that need that companion.
     """
 
-    wanted: int
     runs: tuple[RecordedRun, ...]
     problems: tuple[Problem, ...]
     companion_problems: Mapping[str, tuple[Problem, ...]]
@@ -114,20 +113,18 @@ class Reader:
     def __init__(self, store: Store, allow_dirty: bool = False) -> None:
         self.store = store
         self.allow_dirty = allow_dirty
-        self._runs: dict[str, RecordedRun | Problem] = {}
-        self._collected: dict[Selection, Collected] = {}
-
-    @property
-    def seen(self) -> Mapping[str, RecordedRun | Problem]:
+        self.seen: dict[str, RecordedRun | Problem] = {}
         """Run id → the run, or why it does not count, for all runs requested so far."""
-        return self._runs
+        self.chosen: Callable[[Selection], Selection] = lambda selection: selection
+        """Selection → the runs that are read where it is asked for: its own."""
+        self._collected: dict[Selection, Collected] = {}
 
     def data_notes(self, run_ids: Iterable[str]) -> tuple[str, ...]:
         """Say how the data and pretrained weights of these runs differ from the published files.
 
         Each difference is given once, in the words of the longest provenance of that data.
         """
-        records = [run.record for run in map(self._runs.get, run_ids) if isinstance(run, RecordedRun)]
+        records = [run.record for run in map(self.seen.get, run_ids) if isinstance(run, RecordedRun)]
         said: dict[tuple[str, str], str] = {}
         for block in (record[part] for record in records for part in ("data", "base") if record.get(part)):
             key = block["name"], block["sha256"]
@@ -164,10 +161,6 @@ class Reader:
         again = "; run it again with force=true" if fault.kind in ("numerics", "dirty") else ""
         return Problem(fault.kind, run.id, f"{fault.text}{again}")
 
-    def chosen(self, selection: Selection) -> Selection:
-        """Return the runs that are read where a selection is asked for: its own."""
-        return selection
-
     def collect(self, selection: Selection) -> Collected:
         """Collect the records of a selection. A missing or damaged record becomes a problem, never an error."""
         if selection not in self._collected:
@@ -181,16 +174,16 @@ class Reader:
             return replace(found, runs=tuple(replace(run, phase=name) for run in found.runs))
         runs = tuple(replace(r.companions[name], companions=r.companions) for r in found.runs if name in r.companions)
         problems = (*found.problems, *found.companion_problems[name])
-        return Collected(found.wanted, runs, problems, found.companion_problems)
+        return Collected(runs, problems, found.companion_problems)
 
     def _collect(self, selection: Selection) -> Collected:
         runs: list[RecordedRun] = []
         problems: list[Problem] = []
         beside: dict[str, list[Problem]] = {name: [] for name, _ in selection.companions}
         for run in selected_runs(selection):
-            if run.id not in self._runs:
-                self._runs[run.id] = self._read(selection, run)
-            seed, found = run.config.seed.value, self._runs[run.id]
+            if run.id not in self.seen:
+                self.seen[run.id] = self._read(selection, run)
+            seed, found = run.config.seed.value, self.seen[run.id]
             if isinstance(found, Problem):
                 problems.append(found)
                 continue
@@ -209,12 +202,8 @@ class Reader:
                     companions[name] = beyond.runs[0]
             runs.append(RecordedRun(seed, run.id, found.record, companions))
         runs, strangers = alike(runs, "data", "engine")
-        return Collected(
-            len(selection.seeds),
-            tuple(runs),
-            tuple(problems + strangers),
-            {name: tuple(found) for name, found in beside.items()},
-        )
+        lacking = {name: tuple(found) for name, found in beside.items()}
+        return Collected(tuple(runs), tuple(problems + strangers), lacking)
 
 
 Phases = Mapping[str, Any]
@@ -260,16 +249,12 @@ class AlternativeReader(Reader):
         reading: Callable[[Phases], Phases] | None = None,
     ) -> None:
         super().__init__(stated.store, stated.allow_dirty)
-        self._runs = stated._runs
-        self._stated, self._chosen, self._reading = stated, chosen, reading
-
-    def chosen(self, selection: Selection) -> Selection:
-        """Return the runs that take the place of a selection's own."""
-        return self._chosen(selection)
+        self.seen, self.chosen = stated.seen, chosen
+        self._stated, self._reading = stated, reading
 
     def collect(self, selection: Selection) -> Collected:
         """Collect the records that take the place of a selection's own."""
-        found, read = self._stated.collect(self._chosen(selection)), self._reading
+        found, read = self._stated.collect(self.chosen(selection)), self._reading
         if read is None:
             return found
         runs = (replace(r, record={**r.record, "phases": read(r.record["phases"])}) for r in found.runs)

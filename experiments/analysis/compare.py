@@ -7,11 +7,10 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from experiments.analysis.collect import Reader
-from experiments.analysis.formats import Format, Number, Value, parse_format
 from experiments.analysis.published import value_of
 from experiments.analysis.reduce import Cell, reduce_cell, sample
 from experiments.analysis.selection import Selection
-from experiments.analysis.tables import Column, Row, Table
+from experiments.analysis.tables import Column, Format, Number, Row, Table, Value, parse_format
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL, Verdict, judge_cell, published_numbers
 
 MOST_SEEDS = 50
@@ -193,17 +192,15 @@ def words_of_facts(comparisons: Iterable[Comparison]) -> dict[Hashable, str]:
 def totals(comparisons: Iterable[Comparison]) -> Totals:
     """Count facts and tests; stand-ins are left out. A fact disagrees if any of its cells does."""
     by_fact = _by_fact(comparisons)
-    facts: Counter[str] = Counter()
-    calibrated = placed = outside = 0
-    expected = 0.0
-    tests = set()
-    for fact, items in by_fact.items():
-        word = _word(items)
-        facts[word] += 1
-        calibrated += word == AGREES and any(item.verdict.calibrated for item in items)
-        tests |= {(fact, *(p.name for p in item.verdict.parts)) for item in items if item.verdict.decisive}
-        for part in items[0].verdict.parts if items[0].row.seeds == 1 else ():
-            placed += 1
-            outside += not part.inside
-            expected += 2 / (items[0].verdict.seeds + 1)
-    return Totals(facts, calibrated, len(tests), placed, outside, expected)
+    agreeing = [items for items in by_fact.values() if _word(items) == AGREES]
+    decisive = ((fact, item.verdict) for fact, items in by_fact.items() for item in items if item.verdict.decisive)
+    firsts = [items[0].verdict for items in by_fact.values() if items[0].row.seeds == 1]
+    placed = [(part.inside, verdict.seeds) for verdict in firsts for part in verdict.parts]
+    return Totals(
+        Counter(map(_word, by_fact.values())),
+        sum(any(item.verdict.calibrated for item in items) for items in agreeing),
+        len({(fact, *(part.name for part in verdict.parts)) for fact, verdict in decisive}),
+        len(placed),
+        sum(not inside for inside, _ in placed),
+        sum(2 / (seeds + 1) for _, seeds in placed),
+    )

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from experiments.analysis.collect import Reader, RecordedRun
-from experiments.analysis.quantities import NotMeasured, quantity_of
-from experiments.analysis.reduce import sample
+from experiments.analysis.reduce import NotMeasured, quantity_of, sample
 from experiments.analysis.selection import Selection
 from experiments.analysis.statistics import Array
 
@@ -133,13 +132,12 @@ class Evidence:
         Raises:
             Untested: if fewer than half of the pairs are there.
         """
-        both = [sample(self.reader.collect(selection), [quantity]) for selection in (first, second)]
-        places = [{run.seed: at for at, run in enumerate(each.runs)} for each in both]
-        shared = sorted(places[0].keys() & places[1].keys())
+        found = [sample(self.reader.collect(selection), [quantity]) for selection in (first, second)]
+        both = [dict(zip([run.seed for run in each.runs], each.of(quantity), strict=True)) for each in found]
+        shared = sorted(both[0].keys() & both[1].keys())
         require(len(shared), wanted or len({*first.seeds} & {*second.seeds}), what, "pairs of seeds")
-        self.used += [each.run_ids[at[seed]] for each, at in zip(both, places, strict=True) for seed in shared]
-        one, other = (each.of(quantity)[[at[seed] for seed in shared]] for each, at in zip(both, places, strict=True))
-        return one, other
+        self.used += [run.run_id for each in found for run in each.runs if run.seed in shared]
+        return np.array([both[0][seed] for seed in shared]), np.array([both[1][seed] for seed in shared])
 
     def ratios(self, first: Selection, second: Selection, quantity: str, what: str, wanted: int | None = None) -> Array:
         """The first over the second at the seeds that both have, shape [seeds]; as :meth:`pairs`."""

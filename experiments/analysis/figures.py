@@ -17,7 +17,6 @@ from experiments.core.plugins import LAST
 
 Key = TypeVar("Key", bound=Hashable)
 
-
 EACH = "each run"
 """Series name of single runs next to their means: alone, or in brackets after the name of the mean."""
 
@@ -145,13 +144,9 @@ class Data:
             return most if most > 1 else None
         return most - 1 if min(runs, default=0) < most else None
 
-    def curves_of(self, panel: str, series: str | None = None) -> list[Curve]:
-        """Return the curves of a panel, or of one series in it."""
-        return [c for c in self.curves if c.panel == panel and series in (None, c.series)]
-
-    def lines_of(self, panel: str) -> list[Line]:
-        """Return the lines of a panel."""
-        return [line for line in self.lines if line.panel == panel]
+    def curves_of(self, panel: str) -> list[Curve]:
+        """Return the curves of a panel."""
+        return [curve for curve in self.curves if curve.panel == panel]
 
     def lack(self, panel: str) -> str:
         """Return why a panel has nothing to show."""

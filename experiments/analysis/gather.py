@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from experiments.analysis.collect import Collected, Problem, Reader, alike
+from experiments.analysis.collect import Problem, Reader, alike
 from experiments.analysis.figures import Curve, Data, Line, Point
 from experiments.analysis.reduce import RunSample, sample
 from experiments.analysis.selection import Selection, selected_runs
@@ -107,19 +107,14 @@ def gather(
         unit: the word for a run in the note of a partial figure.
         own_data: whether each selection has its own data, on which only its own runs must agree.
     """
-    wanted: dict[str, None] = {}
-    collected: dict[Key, Collected] = {}
-    for key, selection in selections.items():
-        wanted.update(dict.fromkeys(run.id for run in selected_runs(reader.chosen(selection))))
-        collected[key] = reader.collect(selection)
-    sets = [list(one.runs) for one in collected.values()]
-    odd = [p for runs in (sets if own_data else [list(chain(*sets))]) for p in alike(runs, "data")[1]]
-    strangers = {problem.where for problem in odd}
+    wanted = dict.fromkeys(run.id for own in selections.values() for run in selected_runs(reader.chosen(own)))
+    collected = {key: reader.collect(selection) for key, selection in selections.items()}
+    sets = [one.runs for one in collected.values()]
+    odd = [problem for runs in (sets if own_data else [chain(*sets)]) for problem in alike([*runs], "data")[1]]
+    strangers = {problem.where: problem for problem in odd}
     groups: dict[Key, RunSample] = {}
-    problems: dict[str, Problem] = {problem.where: problem for problem in odd}
     for key, one in collected.items():
         own = tuple(run for run in one.runs if run.run_id not in strangers)
-        names = quantities[key] if isinstance(quantities, Mapping) else quantities
-        groups[key] = sample(replace(one, runs=own), names)
-        problems.update({lack.where: lack for lack in groups[key].problems})
+        groups[key] = sample(replace(one, runs=own), quantities[key] if isinstance(quantities, Mapping) else quantities)
+    problems = strangers | {lack.where: lack for group in groups.values() for lack in group.problems}
     return Gathered(groups, tuple(wanted), tuple(problems.values()), unit)

@@ -6,8 +6,7 @@ import json
 from functools import cache
 from typing import Any
 
-from experiments.analysis.formats import Format, Value, parse_format
-from experiments.analysis.tables import Row, Table
+from experiments.analysis.tables import Format, Row, Table, Value, parse_format
 from experiments.core.paths import ROOT
 
 PATH = ROOT / "paper" / "published.json"

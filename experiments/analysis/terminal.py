@@ -11,7 +11,7 @@ from rich.table import Table as RichTable
 
 from experiments.analysis.collect import Problem
 from experiments.analysis.compare import Comparison, totals, verdict_counts
-from experiments.analysis.formats import print_number
+from experiments.analysis.tables import print_number
 from experiments.analysis.verdict import AGREES, DISAGREES
 from experiments.core.blocks import printable
 

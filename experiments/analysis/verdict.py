@@ -12,19 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.analysis.formats import Format, Number, Slot, Value, half_unit
+from experiments.analysis import statistics
 from experiments.analysis.reduce import Cell, RunSample
-from experiments.analysis.statistics import (
-    NO,
-    PARTIAL,
-    YES,
-    Array,
-    count_interval,
-    exact_test,
-    mean_interval,
-    median_interval,
-    rank_interval,
-)
+from experiments.analysis.statistics import NO, PARTIAL, YES, Array
+from experiments.analysis.tables import Format, Number, Slot, Value, half_unit
 
 LEVEL = 0.05
 
@@ -125,10 +116,10 @@ def _outcomes(ours: Array, known: Mapping[str, int], seeds: int, level: float) -
     """Test the three counts of pruning back together."""
     counts = {name: int((ours == code).sum()) for name, code in _OUTCOMES.items()}
     published = [known[name] for name in counts]
-    inside = exact_test(list(counts.values()), published) > level
+    inside = statistics.exact_test(list(counts.values()), published) > level
     parts = []
     for name, count in counts.items():
-        low, high = count_interval(count, len(ours), seeds, level)
+        low, high = statistics.count_interval(count, len(ours), seeds, level)
         parts.append(TestedNumber(name, "d", known[name], low, high, inside, (high - low) / 2 <= WIDEST_SHARE * seeds))
     return parts
 
@@ -171,17 +162,17 @@ def _parts_of(slot: Slot, quantity: str, ours: Array, known: Value, seeds: int, 
     if published is None:
         return []
     if slot.statistic == "rate":
-        least, most = count_interval(round(float(ours.sum())), len(ours), seeds, level)
+        least, most = statistics.count_interval(round(float(ours.sum())), len(ours), seeds, level)
         narrow = (most - least) / 2 <= WIDEST_SHARE * seeds
         rates = 100 * least / seeds, 100 * most / seeds
         return [_part(slot, published, 100 * float(ours.mean()), rates, narrow)]
     interval: tuple[float, float] | None = None
     if slot.statistic == "median":
-        interval = median_interval(ours, seeds, level)
+        interval = statistics.median_interval(ours, seeds, level)
     else:
         sd = _first(known.get(f"{slot.name.removesuffix('mean')}sd", ()))
         if sd is not None and len(ours) >= LEAST_SEEDS and seeds >= LEAST_SEEDS:
-            interval = mean_interval(ours, sd, seeds, level)
+            interval = statistics.mean_interval(ours, sd, seeds, level)
     if interval is None:
         return []
     own = float(np.median(ours) if slot.statistic == "median" else ours.mean())
@@ -198,7 +189,7 @@ def _placed(form: Format, value: Value, quantity: str, seeds: RunSample) -> tupl
         published, ours = _first(value[slot.name]), _one_gate(seeds, slot.quantity(quantity))
         # one run has no range
         if slot.statistic == "value" and published is not None and ours is not None and len(ours) > 1:
-            low, high, decisive = rank_interval(ours, LEVEL / len(form.slots))
+            low, high, decisive = statistics.rank_interval(ours, LEVEL / len(form.slots))
             parts.append(_part(slot, published, published, (low, high), False))
     return parts, decisive
 
@@ -231,7 +222,7 @@ def judge_cell(
         return Verdict(SETTING, (), cell.n, seeds)
     if diverged:
         # all published seeds converged, so our converged seeds alone are not a fair sample
-        word = DISAGREES if exact_test((cell.n, diverged), (seeds, 0)) <= LEVEL else CANNOT_TELL
+        word = DISAGREES if statistics.exact_test((cell.n, diverged), (seeds, 0)) <= LEVEL else CANNOT_TELL
         return Verdict(word, (), cell.n, seeds, calibrated, decisive=True)
     if seeds == 1:
         parts, decisive = _placed(form, value, quantity, cell)

@@ -93,7 +93,8 @@ def save(folder: Path, step: int, tensors: dict[str, Tensor], meta: dict[str, An
     described = {"step": step, "sha256": reading.digest(content), "meta": meta}
     write_sealed(folder / f"{_name(step)}.json", described, identity)
     for old in sorted(folder.glob("step-*.json"))[:-KEPT]:
-        _discard(old)
+        files.remove(old)
+        files.remove(old.with_suffix(".safetensors"))
 
 
 def latest(folder: Path, identity: Identity = None) -> tuple[int, dict[str, Tensor], dict[str, Any]] | None:
@@ -131,11 +132,6 @@ def remove_newer(folder: Path, step: int | None) -> None:
     for path in sorted(folder.glob("step-*")):  # a JSON file before its tensors
         if step is None or path.stem > _name(step) or not path.with_suffix(".json").exists():
             files.remove(path)
-
-
-def _discard(described: Path) -> None:
-    files.remove(described)
-    files.remove(described.with_suffix(".safetensors"))
 
 
 def remove(folder: Path) -> None:

@@ -7,17 +7,15 @@ tasks, components and methods.
 from __future__ import annotations
 
 import pkgutil
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import reduce
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, StrictBool
 
 from experiments.core.blocks import Closed, Count, Positive
-from experiments.core.groups import GroupedSettings
+from experiments.core.groups import GroupedSettings, OrderedGroup, Replicas
 from experiments.core.pretrained import BaseModel
 from experiments.core.source import Source
 from experiments.core.training import Schedule, Seed, Train
@@ -26,10 +24,9 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from experiments.core.task import Seeds, Task
+    from experiments.core.task import Task
     from ngn.learner import Learner
-    from ngn.methods.base import Capacity, Scalar
-    from ngn.orders import Order
+    from ngn.methods.base import Capacity
 
 
 class Component(GroupedSettings):
@@ -130,90 +127,6 @@ class TaskSettings(Closed):
         return made
 
 
-@dataclass(frozen=True)
-class OrderedGroup:
-    """One ordered group of the model in training, as a method receives it.
-
-    Attributes:
-        stack: the runs trained together.
-        number: index of the group in the model, from 0.
-        samples: number of training samples.
-        high: whether the boundary starts at its high end, t = K - 1, instead of the configured start.
-    """
-
-    stack: Replicas
-    number: int
-    samples: int
-    high: bool = False
-
-    @property
-    def K(self) -> int | None:
-        """Number of candidates; None allocates them as the boundary advances."""
-        return self.stack.first.gate.K_of(self.number)
-
-    @property
-    def preset_K(self) -> int:
-        """K, for methods that need it preset.
-
-        Raises:
-            ValueError: if K is None.
-        """
-        if self.K is None:
-            raise ValueError(f"method={self.stack.first.method.name} needs a preset K")
-        return self.K
-
-    def _position(self) -> float:
-        """Position of the group between the first (0) and the last (1)."""
-        return self.number / max(1, self.stack.first.gate.groups - 1)
-
-    @property
-    def r(self) -> Scalar:
-        """Ratio of the ordering weights, interpolated linearly between the first and the last group."""
-        gate = self.stack.first.gate
-        if (own := gate.setting_of(self.number, "r")) is not None:
-            return own
-        first, last = self.stack.scalar("gate.r"), getattr(gate, "r_last", None)
-        return first if last is None else first + (last - first) * self._position()
-
-    @property
-    def order(self) -> Order:
-        """The law of the ordering weights."""
-        from ngn.orders import Order
-
-        gate = self.stack.first.gate
-        ranks = None if gate.order_ranks is None else tuple(gate.order_ranks)
-        return Order(gate.order, gate.order_exponent, ranks, self.stack.seeds)
-
-    @property
-    def lambda0(self) -> Scalar:
-        """Price, interpolated geometrically between the first and the last group."""
-        if (own := self.stack.first.gate.setting_of(self.number, "lambda0")) is not None:
-            return own
-        first, last = self.stack.scalar("schedule.lambda0"), self.stack.first.schedule.lambda0_last
-        return first if last is None else first * (last / first) ** self._position()
-
-    def count_gate(self) -> dict[str, Any]:
-        """Return the arguments of :class:`ngn.methods.ngn.CountGate`, except K."""
-        first, scalar, gate = self.stack.first, self.stack.scalar, self.stack.first.gate
-        start = gate.setting_of(self.number, "t0", scalar("gate.t0"))
-        return {
-            "K_max": gate.K_max,
-            "lambda0": self.lambda0,
-            "alpha_max": scalar("schedule.alpha_max"),
-            "kappa": scalar("schedule.kappa"),
-            "beta": (scalar("schedule.beta_start"), scalar("schedule.beta_end")),
-            "r": self.r,
-            "order": self.order,
-            "delta": gate.setting_of(self.number, "delta", gate.delta),
-            "t0": gate.high_start(self.number) if self.high else start,
-            "lambda_shape": first.schedule.lambda_shape,
-            "alpha_shape": first.schedule.alpha_shape,
-            "beta_shape": first.schedule.beta_shape,
-            "commit": first.schedule.commit,
-            "replicas": self.stack.replicas,
-        }
-
-
 class Method(Closed):
     """The ``method`` block: the settings of one method.
 
@@ -271,15 +184,15 @@ class Method(Closed):
     def make(self, group: OrderedGroup) -> Capacity:
         """Make the capacity of one ordered group."""
 
-    def learner(self, stack: Replicas, task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
+    def learner(self, stack: Replicas[Config], task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
         """Make the learner of a stack. Override it if the method does not learn each axis by itself.
 
         Args:
             model: makes the model of the task, with the capacity of :meth:`make` in each of its groups.
         """
-        from ngn.learner import CapacityLearner
+        from ngn.learner import Learner
 
-        return CapacityLearner(model())
+        return Learner(model())
 
     def learned_decay(self, capacity: Capacity) -> Tensor | None:
         """Return the ratio r that ``capacity`` learned: float64 [*R]; None if r is a setting."""
@@ -288,21 +201,10 @@ class Method(Closed):
 
 Quantity = Count | Annotated[str, Field(pattern=r"^\d+(\.\d+)?%$")]
 """A number, or a share of the whole such as ``50%``."""
-
-
 PLAIN = (
-    "schedule",
-    "gate.K",
-    "gate.K_max",
-    "gate.delta",
-    "gate.t0",
-    "train.lr_boundary",
-    "train.lr_boundary_shape",
-    "train.clip_scope",
-    "phases",
-    "continue_with",
-    "limit",
-)
+    "schedule", "gate.K", "gate.K_max", "gate.delta", "gate.t0", "train.lr_boundary", "train.lr_boundary_shape",
+    "train.clip_scope", "phases", "continue_with", "limit",
+)  # fmt: skip
 """Settings that a plain model does not use: it has no boundary and only one phase."""
 
 
@@ -376,36 +278,3 @@ class Config(Closed):
     def trainings(self) -> int:
         """The number of phases; a model of given size has one."""
         return len(self.phases) + len(self.continue_with) if self.method.sizes(self.gate) is None else 1
-
-
-class Replicas(ABC):
-    """Runs trained as one model, equal except for seed and scalars, as methods receive them."""
-
-    @property
-    @abstractmethod
-    def configs(self) -> list[Config]:
-        """The configurations, in the order of the replicas."""
-
-    @property
-    def first(self) -> Config:
-        """The configuration of the first run; the others differ only in seed and scalars."""
-        return self.configs[0]
-
-    @property
-    def replicas(self) -> int | None:
-        """Length of the replica axis; None for a single run, whose tensors have no replica axis."""
-        return None if len(self.configs) == 1 else len(self.configs)
-
-    @property
-    def seeds(self) -> Seeds:
-        """The seed of a single run, or one per replica."""
-        return self.first.seed.value if self.replicas is None else [config.seed.value for config in self.configs]
-
-    def scalar(self, key: str) -> float | Tensor:
-        """Return a scalar setting by its dotted name: a number for a single run, float64 [R] for R replicas."""
-        values = [float(reduce(getattr, key.split("."), config)) for config in self.configs]  # type: ignore[arg-type]
-        if self.replicas is None:
-            return values[0]
-        import torch  # imported here: planning sweeps needs no torch
-
-        return torch.tensor(values, dtype=torch.float64)

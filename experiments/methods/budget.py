@@ -9,7 +9,8 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from experiments.core.blocks import ConfigError, NonNegativeInt
-from experiments.core.config import Config, Method, OrderedGroup, Quantity, Replicas
+from experiments.core.config import Config, Method, Quantity
+from experiments.core.groups import OrderedGroup, Replicas
 from experiments.core.source import Source
 from experiments.core.training import Schedule
 from experiments.methods.fixed import Fixed
@@ -27,7 +28,7 @@ _OF_A_GATE = ("K_max", "r", "order", "delta", "t0", "commit", "replicas")
 
 
 class Budgeted(Method):
-    """Learn sizes that follow a limit together and part on evidence (``ngn/allocation.py``).
+    """Learn sizes that follow a limit together and part on evidence (``ngn/budget/allocation.py``).
 
     The evidence is that of the training data: no run holds data out. Give exactly one of ``count``, ``parameters`` and
     ``macs``.
@@ -87,8 +88,8 @@ class Budgeted(Method):
         given = group.count_gate()
         return CountGate(group.K, **{name: given[name] for name in _OF_A_GATE})
 
-    def learner(self, stack: Replicas, task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
-        from ngn.allocation import BudgetLearner
+    def learner(self, stack: Replicas[Config], task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
+        from ngn.budget.allocation import BudgetLearner
 
         gated = model()
         try:
@@ -96,11 +97,11 @@ class Budgeted(Method):
         except ValueError as out_of_reach:
             raise ConfigError(f"method=budget: {out_of_reach}") from None
 
-    def _limited(self, model: nn.Module, stack: Replicas, task: Task[Any]) -> Budget:
+    def _limited(self, model: nn.Module, stack: Replicas[Config], task: Task[Any]) -> Budget:
         from ngn.budget import Budget
-        from ngn.checks import axes_of
-        from ngn.cost import frozen_base
+        from ngn.budget.cost import frozen_base
         from ngn.cut import cut_to
+        from ngn.cut.truncation import axes_of
 
         if self.macs is not None:
             if task.timed_samples is None:

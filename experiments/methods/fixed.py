@@ -9,7 +9,8 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from experiments.core.blocks import NonNegativeInt
-from experiments.core.config import PLAIN, Component, Config, Method, OrderedGroup, Replicas
+from experiments.core.config import PLAIN, Component, Config, Method
+from experiments.core.groups import OrderedGroup, Replicas
 from experiments.core.source import Source
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class Fixed(Plain):
     def sizes(self, gate: Component) -> int | list[int] | None:
         return self.count
 
-    def learner(self, stack: Replicas, task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
+    def learner(self, stack: Replicas[Config], task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
         if not stack.first.gate.given:
             return super().learner(stack, task, model)
         from experiments.methods.pruning.cutting import ModuleRun, of_counts

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
-from experiments.core.config import Config, Method, OrderedGroup, Replicas
+from experiments.core.config import Config, Method
+from experiments.core.groups import OrderedGroup, Replicas
 from experiments.core.source import Source
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class NGN(Method):
         if config.gate.given and config.schedule.commit is None:
             raise ValueError("sizes under a limit are fixed at schedule.commit: give a value, such as 0.5")
 
-    def learner(self, stack: Replicas, task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
+    def learner(self, stack: Replicas[Config], task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
         if not stack.first.gate.given:
             return super().learner(stack, task, model)
         from experiments.methods.pruning.cutting import ModuleRun, learned

@@ -27,7 +27,7 @@ class Adapter(Bottleneck):
 
     >>> import torch, ngn
     >>> model = Adapter(torch.nn.Linear(6, 6), 6, ngn.CountGate(4, t0=1.8, delta=-0.5), seed=0, name="0", width=2)
-    >>> ngn.CapacityLearner(model).deploy(example=torch.randn(5, 6)).down.shape
+    >>> ngn.Learner(model).deploy(example=torch.randn(5, 6)).down.shape
     torch.Size([4, 6])
     """
 
@@ -82,7 +82,7 @@ def attach_adapters(
     >>> model = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.Linear(6, 6)).requires_grad_(False)
     >>> attach_adapters(model, ["0", "1"], 6, lambda number: ngn.CountGate(4, t0=1.2, delta=-0.5), seed=0)
     ['0', '1']
-    >>> ngn.CapacityLearner(model).count()
+    >>> ngn.Learner(model).count()
     tensor([1, 1])
     """
     for number, name in enumerate(layers):

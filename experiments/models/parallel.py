@@ -39,8 +39,9 @@ class ParallelModel(nn.Module):
     """One ordered group and an optional head.
 
     >>> import torch, ngn
+    >>> from ngn.methods.fixed import FixedCount
     >>> from experiments.models.mlp import MLPBank
-    >>> group = ngn.OrderedSum(MLPBank([2, 5, 3], K=4, seeds=0), ngn.FixedCount(4))
+    >>> group = ngn.OrderedSum(MLPBank([2, 5, 3], K=4, seeds=0), FixedCount(4))
     >>> ParallelModel(group)(torch.ones(7, 2)).shape
     torch.Size([7, 3])
     """

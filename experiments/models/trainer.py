@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -17,7 +18,7 @@ from ngn.train.trainer import Trainer
 
 @dataclass
 class StudyTrainer(Trainer):
-    """Train a learner as :class:`ngn.Trainer` does; the plan's rates may be one per replica.
+    """Train a learner as :class:`~ngn.train.trainer.Trainer` does; the plan's rates may be one per replica.
 
     Args:
         weight: returns the weight of a micro-batch: the number of items that its loss averages, such as tokens. The
@@ -76,13 +77,10 @@ class StudyTrainer(Trainer):
     def _identity(self) -> checkpoint.Identity:
         return None if self.identity is None else {**self.identity, "engine": self.engine}
 
-    def _write(self, step: int, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-        assert self.folder is not None
-        checkpoint.save(self.folder, step, tensors, facts, self._identity())
+    def _write(self, folder: Path, step: int, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+        checkpoint.save(folder, step, tensors, facts, self._identity())
 
-    def _newest(self) -> Newest:
-        if self.folder is None:
-            return None
-        newest = checkpoint.latest(self.folder, self._identity())
-        checkpoint.remove_newer(self.folder, None if newest is None else newest[0])
+    def _newest(self, folder: Path) -> Newest:
+        newest = checkpoint.latest(folder, self._identity())
+        checkpoint.remove_newer(folder, None if newest is None else newest[0])
         return newest

@@ -1,9 +1,12 @@
-"""Alternative settings beside the stated one: the paper's numbers and statements under both, with their verdicts."""
+"""Two settings side by side, judged by the same rule: alternative settings beside the stated one, and truncation both
+ways (gates replaced by ones, as the equation says, and gates kept soft).
+"""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Generic, NamedTuple, TypeVar
@@ -12,10 +15,12 @@ import numpy as np
 
 from experiments.analysis.claims import UNTESTED, Judged
 from experiments.analysis.collect import Alternative, AlternativeReader, Reader
-from experiments.analysis.compare import Comparison, compare_cell, words_of_facts
-from experiments.analysis.reduce import Cell, reduce_row
+from experiments.analysis.compare import MOST_SEEDS, Comparison, compare_cell, words_of_facts
+from experiments.analysis.estimates import Interval
+from experiments.analysis.reduce import Cell, reduce_row, sample
 from experiments.analysis.selection import Selection, selected_runs
-from experiments.analysis.tables import OwnTable, Row, Table
+from experiments.analysis.statistics import Array, statistic
+from experiments.analysis.tables import OwnTable, Row, parse_format
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN, SETTING
 from experiments.studies import OWN, STUDIES, judge_all, macros
 from experiments.studies.model import Study
@@ -30,9 +35,13 @@ class Pair(NamedTuple, Generic[T]):
     other: T
 
 
+def _words(pair: Pair[Judged]) -> Pair[str]:
+    return Pair(pair.stated.word, pair.other.word)
+
+
 def _counted(pairs: Iterable[Pair[str]]) -> Pair[Counter[str]]:
     pairs = list(pairs)
-    return Pair(Counter(pair.stated for pair in pairs), Counter(pair.other for pair in pairs))
+    return Pair(*(Counter(pair[at] for pair in pairs) for at in (0, 1)))
 
 
 @dataclass(frozen=True)
@@ -66,24 +75,19 @@ class BothSettings:
     def counts(self) -> Mapping[str, Pair[Counter[str]]]:
         """By verdict, the numbers of cells, of facts that both settings can judge, and of statements."""
         cells = _counted(Pair(pair.stated.verdict.word, pair.other.verdict.word) for pair in self.cells)
-        claims = _counted(Pair(pair.stated.word, pair.other.word) for pair in self.claims)
-        return {"cells": cells, "facts": self.fact_counts(), "statements": claims}
+        return {"cells": cells, "facts": self.fact_counts(), "statements": _counted(map(_words, self.claims))}
 
     @cached_property
     def _test(self) -> tuple[list[tuple[str, Pair[str]]], int]:
-        rows = self.alternative.test
         named = {
             pair.stated.fact
             for pair in self.cells
-            if f"{pair.stated.table.name}.{pair.stated.row.key}" in rows and pair.stated.verdict.word != SETTING
+            if f"{pair.stated.table.name}.{pair.stated.row.key}" in self.alternative.test
+            and pair.stated.verdict.word != SETTING
         }
-        claims = [pair for pair in self.claims if pair.stated.where in rows]
+        claims = [pair for pair in self.claims if pair.stated.where in self.alternative.test]
         judged = [(f"`{pair.stated.name}`", words) for pair, words in self.facts if pair.stated.fact in named]
-        judged += [
-            (pair.stated.text.rstrip("."), Pair(pair.stated.word, pair.other.word))
-            for pair in claims
-            if pair.other.word != UNTESTED
-        ]
+        judged += [(pair.stated.text.rstrip("."), _words(pair)) for pair in claims if pair.other.word != UNTESTED]
         return judged, len(named) + len(claims) - len(judged)
 
     @property
@@ -126,12 +130,6 @@ def _same(stated: Cell, other: Cell) -> bool:
     )
 
 
-def _compared(reader: Reader, of: Alternative, table: Table, row: Row, column: str) -> Comparison:
-    item = compare_cell(reader, table, row, table.column(column), among=macros())
-    found = f"{table.name}.{row.key}" in of.found_by
-    return replace(item, verdict=replace(item.verdict, calibrated=item.verdict.calibrated or found))
-
-
 def _beside(
     reader: Reader, study: Study, of: Alternative, items: Sequence[Comparison], claims: Sequence[Judged]
 ) -> BothSettings:
@@ -141,15 +139,16 @@ def _beside(
     def covers(row: Row) -> bool:
         return row.runs is not None and _first(of.runs(row.runs)) in names
 
-    pairs = [
-        Pair(item, _compared(under, of, item.table, item.row, item.column.key))
-        for item in items
-        if not item.stand_in and covers(item.row)
-    ]
+    def beside(item: Comparison) -> Comparison:
+        other = compare_cell(under, item.table, item.row, item.column, among=macros())
+        found = f"{item.table.name}.{item.row.key}" in of.found_by
+        return replace(other, verdict=replace(other.verdict, calibrated=other.verdict.calibrated or found))
+
+    pairs = [Pair(item, beside(item)) for item in items if not item.stand_in and covers(item.row)]
     own = [
         (table, tuple((row, Pair(reduce_row(reader, table, row), reduce_row(under, table, row))) for row in table.rows))
         for table in OWN.values()
-        if all(covers(row) for row in table.rows)
+        if all(map(covers, table.rows))
     ]
     judged = {claim.key: claim for claim in judge_all(under, [*items, *(pair.other for pair in pairs)])}
     cells = tuple(pair for pair in pairs if not _same(pair.stated.cell, pair.other.cell))
@@ -168,4 +167,79 @@ def alternatives(reader: Reader, items: Sequence[Comparison], claims: Sequence[J
         _beside(reader, study, study.alternative, items, claims)
         for study in STUDIES.values()
         if study.alternative is not None
+    )
+
+
+SAME = 0.01
+"""Relative difference of two ratios below which they are called the same."""
+
+
+class TwoWays(NamedTuple):
+    """A row with the published ratio of truncated to soft error, and ours both ways with the range over seeds."""
+
+    item: Comparison
+    published: float
+    equation: Interval
+    kept: Interval
+
+    @property
+    def nearer(self) -> str:
+        """The way that is nearer to the published ratio, on a logarithmic scale: equation, gates kept, or same."""
+        if math.isclose(self.equation.value, self.kept.value, rel_tol=SAME):
+            return "same"
+        apart = [abs(math.log(ratio.value / self.published)) for ratio in (self.equation, self.kept)]
+        return "equation" if apart[0] <= apart[1] else "gates kept"
+
+    @property
+    def allowed(self) -> tuple[bool, ...]:
+        """Whether the published ratio lies in the range over seeds, each way."""
+        return tuple(
+            ratio.low * (1 - SAME) <= self.published <= ratio.high * (1 + SAME) for ratio in (self.equation, self.kept)
+        )
+
+
+def _ratio(name: str, truncated: Array, soft: Array) -> Interval:
+    each = truncated / soft
+    # of single runs there is one published ratio, so ours is that of the median seed
+    value = np.median(each) if name == "value" else statistic(name, truncated) / statistic(name, soft)
+    return Interval(float(value), float(each.min()), float(each.max()))
+
+
+def two_ways(reader: Reader, items: Sequence[Comparison]) -> tuple[TwoWays, ...]:
+    """Compare every row that prints a soft and a truncated error, once, from all its seeds.
+
+    If the published row is one run, ours has all available seeds.
+    """
+    by_name = {item.name: item for item in items if not item.stand_in}
+    found: dict[tuple[Hashable, float], TwoWays] = {}
+    for item in by_name.values():
+        other = by_name.get(f"{item.table.name}.{item.row.key}.soft")
+        if item.column.key != "truncated" or item.row.runs is None or other is None:
+            continue
+        soft, truncated = (one.table.quantity(one.row, one.column.key) for one in (other, item))
+        if not (".truncated." in truncated and truncated.endswith("mse") and ".soft." in soft):
+            continue
+        names = [soft, truncated, truncated.replace(".truncated.", ".gates_kept.")]
+        runs = item.row.runs.with_seeds(range(MOST_SEEDS)) if item.row.seeds == 1 else item.row.runs
+        ours = sample(reader.collect(runs), names)
+        slot = parse_format(item.table.formats(item.row, item.column.key)[0]).slots[0].name
+        published = [one.published and one.published[1].get(slot) for one in (item, other)]
+        if ours.n and isinstance(published[0], float | int) and isinstance(published[1], float | int):
+            ratio = published[0] / published[1]
+            ways = (_ratio(slot, ours.of(name), ours.of(soft)) for name in names[1:])
+            found.setdefault((item.fact, ratio), TwoWays(item, ratio, *ways))  # table 7 is printed twice
+    return tuple(found.values())
+
+
+def evidence(ways: Sequence[TwoWays]) -> str:
+    """Say what the ratios show."""
+    apart = [way for way in ways if way.nearer != "same"]
+    kept = sum(way.nearer == "gates kept" for way in apart)
+    allowed = [way.allowed for way in ways]
+    return (
+        f"In {len(apart)} of {len(ways)} rows the two ways differ by more than a hundredth. There the published ratio "
+        f"is nearer to the one with gates kept in {kept}, to the equation's in {len(apart) - kept}. In "
+        f"{allowed.count((False, True))} rows the published ratio lies outside the range of our seeds by the equation, "
+        f"and inside with gates kept; in {allowed.count((True, False))} it is the other way round; and in "
+        f"{allowed.count((False, False))} it lies outside both, so something else differs there."
     )

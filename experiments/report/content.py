@@ -1,13 +1,14 @@
-"""Build the content of the report from records alone: tables, claims, alternatives, settings, licences, compute."""
+"""Build the content of the report from records: tables, claims, alternatives, disagreements, settings, compute."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from string import Template
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -19,13 +20,12 @@ from experiments.analysis.compute import costs, hardware
 from experiments.analysis.figures import Data
 from experiments.analysis.reduce import Cell, reduce_row
 from experiments.analysis.selection import Selection, selected_runs
-from experiments.analysis.tables import OwnTable, Row, Table
+from experiments.analysis.tables import OwnTable, Row
+from experiments.analysis.verdict import CANNOT_TELL, DISAGREES
 from experiments.config.compose import folders, options
 from experiments.config.identity import identity_keys
 from experiments.core.blocks import ConfigError
-from experiments.report.alternatives import BothSettings, alternatives
-from experiments.report.disagreements import groups
-from experiments.report.truncation import TwoWays, two_ways
+from experiments.report.alternatives import BothSettings, TwoWays, alternatives, two_ways
 from experiments.studies import FIGURES, OWN, STUDIES, judge_all, macros
 
 _HERE = Path(__file__).parent
@@ -33,16 +33,13 @@ LICENCES: list[dict[str, str | None]] = yaml.safe_load((_HERE / "licences.yaml")
 """The data sets and the terms of their distributors, as the paper's appendix records them."""
 TEXTS: dict[str, Any] = yaml.safe_load((_HERE / "sections.yaml").read_text())
 """What a reader needs first, and the sections of the report: which tables of the paper each holds, and its text."""
+DISAGREEMENTS: dict[str, Any] = yaml.safe_load((_HERE / "disagreements.yaml").read_text())
+"""What disagrees with the paper, and why; ``claims`` are the reasons for statements."""
 
 
-@dataclass(frozen=True)
-class Settings:
-    """The settings of a task and gate under ``method=ngn schedule=paper``.
-
-    Attributes:
-        values: every key that a run's identity holds, as YAML.
-        files: what they are merged from. A later file counts.
-    """
+class Settings(NamedTuple):
+    """The settings of a task and gate under ``method=ngn schedule=paper``: every key that a run's identity holds, as
+    YAML, and the files that they are merged from. A later file counts."""
 
     task: str
     gate: str
@@ -50,19 +47,15 @@ class Settings:
     files: tuple[Path, ...]
 
 
-def settings_of(selections: Iterable[Selection]) -> tuple[Settings, ...]:
-    """Return the settings of each task and gate, in order of appearance."""
+def settings_of(selections: Iterable[Selection]) -> Iterator[Settings]:
+    """Yield the settings of each task and gate, in order of appearance."""
     configs = (selection.config(selection.seeds[0]) for selection in selections)
-    pairs = dict.fromkeys((config.task.name, config.gate.component) for config in configs)
-    return tuple(_settings(task, gate) for task, gate in pairs)
-
-
-def _settings(task: str, gate: str) -> Settings:
-    config = Selection.of({"task": task, "gate": gate, "method": "ngn", "schedule": "paper"}).config(0)
-    model = "none" if config.model is None else config.model.name
-    choices = {"task": task, "gate": gate, "model": model, "setting": f"{task}-{gate}", "method": "ngn"}
-    files = folders()[0] / "config.yaml", *(options(group)[choice] for group, choice in choices.items())
-    return Settings(task, gate, yaml.safe_dump(identity_keys(config), allow_unicode=True), files)
+    for task, gate in dict.fromkeys((config.task.name, config.gate.component) for config in configs):
+        config = Selection.of({"task": task, "gate": gate, "method": "ngn", "schedule": "paper"}).config(0)
+        model = "none" if config.model is None else config.model.name
+        choices = {"task": task, "gate": gate, "model": model, "setting": f"{task}-{gate}", "method": "ngn"}
+        files = folders()[0] / "config.yaml", *(options(group)[choice] for group, choice in choices.items())
+        yield Settings(task, gate, yaml.safe_dump(identity_keys(config), allow_unicode=True), files)
 
 
 @dataclass(frozen=True)
@@ -90,34 +83,13 @@ class OwnContent:
 
 
 @dataclass(frozen=True)
-class Section:
-    """A study of the paper: its text, its tables, and the names of its figures.
-
-    A table has one comparison per number. Stand-ins follow the rows that they stand for.
-    """
-
-    key: str
-    title: str
-    paragraphs: Sequence[str]
-    tables: tuple[tuple[Table, tuple[Comparison, ...]], ...]
-    figures: tuple[str, ...]
-
-    @property
-    def items(self) -> tuple[Comparison, ...]:
-        """Every comparison of its tables."""
-        return tuple(chain(*(items for _, items in self.tables)))
-
-    @property
-    def counts(self) -> Counter[str]:
-        """Cells by verdict, without stand-ins."""
-        return verdict_counts(self.items)
-
-
-@dataclass(frozen=True)
 class ReportContent:
     """Everything that a renderer needs.
 
     Attributes:
+        sections: the entries of the file of sections, each with its ``tables`` (one comparison per number; stand-ins
+            follow the rows that they stand for), all their ``comparisons``, the names of its ``figures``, and its
+            cells by verdict without stand-ins (``counts``).
         alternatives: the alternative settings beside the stated one.
         problems: the records that were skipped and the runs that diverged, each with the cells that it concerns. Runs
             that do not exist yet are not among them.
@@ -130,7 +102,7 @@ class ReportContent:
         kernel_notes: ``macro.row`` → which seeds a kernel of which commit trained, for rows of several commits.
     """
 
-    sections: tuple[Section, ...]
+    sections: Sequence[Mapping[str, Any]]
     truncation: tuple[TwoWays, ...]
     own: tuple[OwnContent, ...]
     settings: tuple[Settings, ...]
@@ -149,7 +121,7 @@ class ReportContent:
     @property
     def items(self) -> tuple[Comparison, ...]:
         """Every comparison of every section."""
-        return tuple(chain(*(section.items for section in self.sections)))
+        return tuple(chain(*(section["comparisons"] for section in self.sections)))
 
     @property
     def counts(self) -> Counter[str]:
@@ -162,26 +134,20 @@ class ReportContent:
         return totals(self.items)
 
 
-def _sections(items: Sequence[Comparison]) -> tuple[Section, ...]:
-    figures: dict[str, list[str]] = {entry["key"]: [] for entry in TEXTS["sections"]}
+def _sections(items: Sequence[Comparison]) -> list[dict[str, Any]]:
+    sections = {entry["key"]: {"paragraphs": (), **entry, "figures": []} for entry in TEXTS["sections"]}
     for spec in FIGURES.values():
-        if spec.section not in figures:
+        if spec.section not in sections:
             raise ConfigError(
-                f"figure {spec.name}: no section '{spec.section}'. The sections are: {', '.join(figures)}"
+                f"figure {spec.name}: no section '{spec.section}'. The sections are: {', '.join(sections)}"
             )
-        figures[spec.section].append(spec.name)
-    tables = {table.name: (table, tuple(item for item in items if item.table is table)) for table in macros()}
-    return tuple(
-        Section(
-            entry["key"],
-            entry["title"],
-            entry.get("paragraphs", ()),
-            tuple(tables[name] for name in entry["macros"]),
-            tuple(figures[entry["key"]]),
-        )
-        for entry in TEXTS["sections"]
-        if entry["macros"] or figures[entry["key"]]
-    )
+        sections[spec.section]["figures"].append(spec.name)
+    of = {table.name: (table, [item for item in items if item.table is table]) for table in macros()}
+    for section in sections.values():
+        section["tables"] = [of[name] for name in section["macros"]]
+        section["comparisons"] = [item for _, own in section["tables"] for item in own]
+        section["counts"] = verdict_counts(section["comparisons"])
+    return [section for section in sections.values() if section["macros"] or section["figures"]]
 
 
 def _studied() -> dict[str, list[Selection]]:
@@ -211,12 +177,6 @@ def _origin(records: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     }
 
 
-def _kernel_notes(reader: Reader, items: Sequence[Comparison]) -> dict[str, str]:
-    rows = {f"{item.table.name}.{item.row.key}": item.row.runs for item in items}
-    noted = {name: reader.kernel_note(runs) for name, runs in rows.items() if runs is not None}
-    return {name: note for name, note in noted.items() if note}
-
-
 def build_content(reader: Reader) -> ReportContent:
     """Read the records, reduce them to cells, compare these with the published values, and judge the claims."""
     items = compare_all(reader, macros())
@@ -229,14 +189,15 @@ def build_content(reader: Reader) -> ReportContent:
     sections, studied = _sections(items), _studied()
     claims = judge_all(reader, items)
     truncation, beside = two_ways(reader, items), alternatives(reader, items, claims)
-    figures = {name: FIGURES[name].data(reader) for section in sections for name in section.figures}
+    figures = {name: FIGURES[name].data(reader) for section in sections for name in section["figures"]}
     compute = costs(reader, {name: STUDIES[name].make() for name in studied})
     used = {name: run.record for name, run in reader.seen.items() if isinstance(run, RecordedRun)}
+    rows = {f"{item.table.name}.{item.row.key}": item.row.runs for item in items}
     return ReportContent(
         sections=sections,
         truncation=truncation,
         own=own,
-        settings=settings_of(selection for selections in studied.values() for selection in selections),
+        settings=tuple(settings_of(chain(*studied.values()))),
         licences=LICENCES,
         claims=claims,
         alternatives=beside,
@@ -247,5 +208,51 @@ def build_content(reader: Reader) -> ReportContent:
         origin=_origin([*used.values()]),
         used=tuple(used),
         data_notes=reader.data_notes,
-        kernel_notes=_kernel_notes(reader, items),
+        kernel_notes={name: note for name, runs in rows.items() if runs and (note := reader.kernel_note(runs))},
     )
+
+
+def groups(items: Sequence[Comparison]) -> list[dict[str, Any]]:
+    """Return the entries of the file, each with the comparisons of its ``cells`` in place of their names.
+
+    Each has a ``title``, ``cells``, a ``text`` on all of them, and ``explanations``. These have a ``heading``, one
+    ``line``, a ``text``, a ``standing`` (shown, likely, in part, open or empty), ``cells``, and whether one of these
+    ``differs`` under the rule. A single run outside the range of our seeds does not.
+
+    Args:
+        items: every comparison of the paper's tables.
+    """
+    by_name = {item.name: item for item in items if not item.stand_in}
+    found = totals(items)
+    numbers = {"outside": found.outside, "placed": found.placed, "expected": f"{found.expected_outside:.1f}"}
+    apart = {
+        item.fact: item
+        for item in by_name.values()
+        if item.row.seeds == 1 and not all(part.inside for part in item.verdict.parts)
+    }
+
+    def cells(entry: Mapping[str, Any]) -> list[Comparison]:
+        names = entry.get("cells", ())
+        return [*apart.values()] if names == "outside" else [by_name[name] for name in names]
+
+    def explained(entry: Mapping[str, Any]) -> dict[str, Any]:
+        own = cells(entry)
+        differs = any(item.verdict.word == DISAGREES for item in own)
+        return {"standing": "", "line": "", **entry, "cells": own, "differs": differs}
+
+    return [
+        {
+            **entry,
+            "cells": cells(entry),
+            "explanations": [explained(one) for one in entry["explanations"]],
+            "text": Template(entry.get("text", "")).substitute(numbers),
+        }
+        for entry in DISAGREEMENTS["sections"]
+    ]
+
+
+def reasons(claims: Iterable[Judged]) -> Mapping[str, str]:
+    """Return the reason, as far as known, for each claim that disagrees or that our runs cannot tell."""
+    known: dict[str, str] = DISAGREEMENTS["claims"]
+    words = {claim.key: claim.word for claim in claims}
+    return {key: text for key, text in known.items() if words[key] in (DISAGREES, CANNOT_TELL)}

@@ -29,11 +29,9 @@ from experiments.analysis.terminal import interval_text, tex_to_text
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL, NOT_PUBLISHED, NOT_RUN, SETTING
 from experiments.core.source import Source
 from experiments.methods import METHODS
-from experiments.report.alternatives import BEYOND, judged_words, of_the_paper
-from experiments.report.content import TEXTS, ReportContent
-from experiments.report.disagreements import reasons
-from experiments.report.drawing import style, svg
-from experiments.report.truncation import evidence
+from experiments.report.alternatives import BEYOND, evidence, judged_words, of_the_paper
+from experiments.report.content import TEXTS, ReportContent, reasons
+from experiments.report.drawing import style
 from experiments.store.records import RecordError, read_record
 from experiments.studies import FIGURES, STUDIES
 
@@ -195,12 +193,11 @@ def row_label(item: Comparison) -> str:
 
 def all_behind(items: Iterable[Comparison], reader: Reader) -> str:
     """Return the runs and the arithmetic behind the cells of one row, as ``--explain`` prints them; empty without."""
-    parts = []
-    for item in items:
-        if item.cell.run_ids:
-            of_cell = behind(reader, item.table, item.row, item.column.key, item.cell)
-            parts.append("\n".join([item.column.title, *of_cell]))
-    return "\n\n".join(parts)
+    return "\n\n".join(
+        "\n".join([item.column.title, *behind(reader, item.table, item.row, item.column.key, item.cell)])
+        for item in items
+        if item.cell.run_ids
+    )
 
 
 def row_groups(table: Table, items: Sequence[Comparison]) -> Iterator[tuple[str, str, list[Comparison]]]:
@@ -229,7 +226,7 @@ def render(report: ReportContent, reader: Reader) -> str:
     Args:
         reader: the reader that built ``report``.
     """
-    drawn = {n: svg.text(style.draw(FIGURES[n], data)) for n, data in report.figures.items() if not data.empty}
+    drawn = {n: style.svg(style.draw(FIGURES[n], data)) for n, data in report.figures.items() if not data.empty}
     made = _environment(report, autoescape=True)
     made.filters.update(prose=prose, key=key_of, label=row_label)
     made.globals.update(
@@ -241,7 +238,11 @@ def render(report: ReportContent, reader: Reader) -> str:
     )
     body = made.get_template("body.html").render(
         of_the_paper=of_the_paper(report.claims),
-        stand_ins=[s.title for s in report.sections if {*s.counts} <= {NOT_RUN} and any(i.stand_in for i in s.items)],
+        stand_ins=[
+            section["title"]
+            for section in report.sections
+            if {*section["counts"]} <= {NOT_RUN} and any(item.stand_in for item in section["comparisons"])
+        ],
         damaged=damaged(reader),
         dirty=reader.allow_dirty,
         pictures={name: f"data:image/svg+xml;base64,{encoded(picture.encode())}" for name, picture in drawn.items()},

@@ -23,16 +23,15 @@ from experiments.models.trainer import StudyTrainer
 from experiments.runs.host import peak_mib
 from experiments.runs.result import CURVE_TYPES, SCORES
 from experiments.store.result import CostBlock, Result
-from ngn.allocation import BudgetLearner
-from ngn.checks import axes_of
+from ngn.budget.allocation import BudgetLearner
 from ngn.components.base import OrderedSum
+from ngn.cut.truncation import axes_of, deploy
 from ngn.learner import Learner
 from ngn.measuring import in_turns, multiply_adds
 from ngn.methods.base import Mode
 from ngn.shapes import save
 from ngn.train.batches import Batches
 from ngn.train.plan import History
-from ngn.truncation import deploy
 
 MODES: dict[str, Mode] = dict(zip(SCORES, ("hard", "soft", "kept"), strict=True))
 """Score → the mode in which the learner is evaluated."""

@@ -16,7 +16,8 @@ from torch import nn
 from experiments.config.identity import numerics
 from experiments.core import checkpoint, interrupt
 from experiments.core.blocks import ConfigError
-from experiments.core.config import Config, Method, OrderedGroup
+from experiments.core.config import Config, Method
+from experiments.core.groups import OrderedGroup
 from experiments.core.task import ModuleTask, Task
 from experiments.methods.fixed import Fixed
 from experiments.models.kernels.supported import unsupported

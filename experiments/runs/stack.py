@@ -14,7 +14,8 @@ from typing import Any
 
 from experiments.config.identity import flatten, scientific
 from experiments.config.run_files import Run, checkpoints_named, runs_of
-from experiments.core.config import Config, Replicas
+from experiments.core.config import Config
+from experiments.core.groups import Replicas
 from experiments.models.kernels import WIDEST, training_problem
 
 SCALARS = (
@@ -40,7 +41,7 @@ LARGEST_FUSED = 500
 
 
 @dataclass(frozen=True)
-class Stack(Replicas):
+class Stack(Replicas[Config]):
     """Runs that are trained as one model with a replica axis. A single run has a model without that axis.
 
     Attributes:

@@ -59,7 +59,7 @@ _FILES = {
     **dict.fromkeys(("datafourteenintrate", "datafourteenmixintrate"), "pruning"),
     **dict.fromkeys(("datafourbody", "datafourfullbody"), "schedules"),
     **dict.fromkeys(("datasevenbody", "datasevenfullbody"), "learners"),
-    "decayablationbody": "decay",
+    "decayablationbody": "learners",
     **dict.fromkeys(("dataeightbody", "dataeightfullbody"), "vision"),
     **dict.fromkeys(("dataninebody", "datatenbody"), "depth"),
     **dict.fromkeys(

@@ -75,12 +75,10 @@ BUDGETS = OwnTable(
         column("truncated", "score", "grown.truncated.mse", MEDIAN_MSE),
     ),
     tuple(_budgets()),
-    text=(
-        "Sizes follow a limit that reaches the budget at 40 % of training. Where there are two, they part only on "
-        "evidence. The deployed model has at most the parameters of a fixed model of the count named. The row below "
-        "each is that fixed model. Mean count and parameters, median score. Under a budget, CIFAR-10 and TinyStories "
-        "ran on a GPU; all other rows ran on a CPU."
-    ),
+    text="Sizes follow a limit that reaches the budget at 40 % of training. Where there are two, they part only on "
+    "evidence. The deployed model has at most the parameters of a fixed model of the count named. The row below each "
+    "is that fixed model. Mean count and parameters, median score. Under a budget, CIFAR-10 and TinyStories ran on a "
+    "GPU; all other rows ran on a CPU.",
     rank=14,
 )
 
@@ -168,6 +166,6 @@ def _high(evidence: Evidence) -> Outcome:
     for count in (8, 4):
         grown, high = (BUDGETS.runs[f"stories_{count}_{start}"] for start in ("budget", "high"))
         before, after = evidence.pairs(grown, high, _BITS, f"budget of {count} + {count}")
-        saved = Estimate(f"bits saved, {count} + {count}, {len(before)} seeds", mean(before - after), ABOVE, spec=".3f")
-        parts.append(saved)
+        what = f"bits saved, {count} + {count}, {len(before)} seeds"
+        parts.append(Estimate(what, mean(before - after), ABOVE, spec=".3f"))
     return Outcome(parts)

@@ -13,8 +13,8 @@ from experiments.analysis.evidence import Evidence
 from experiments.analysis.selection import Selection
 from experiments.analysis.statistics import Array
 from experiments.analysis.tables import MEAN_T, MEDIAN_MSE, OwnTable, Row, column, row
-from experiments.studies.decay import DECAY
 from experiments.studies.depth import NINE, TEN
+from experiments.studies.learners import DECAY
 from experiments.studies.manifold import FIFTEEN
 from experiments.studies.model import study_of
 from experiments.studies.one_d import BASELINE
@@ -23,7 +23,6 @@ from experiments.studies.schedules import FOUR
 
 GROWN = {"phases": ("grown",)}
 COMMIT = {"schedule.commit": 0.9}
-
 
 _COLUMNS = (
     column("t", "learned t", "mean_t", MEAN_T),
@@ -75,17 +74,14 @@ COMMITTED = OwnTable(
         for key, label, runs, score, form, seeds in _rows()
         for suffix, more, change in (("", "", {}), ("_commit", ", committed", COMMIT | GROWN))
     ),
-    text=(
-        "At 90 % of training every boundary is rounded to its nearest integer and gates become 0 or 1. From then "
-        "on the truncated model is trained, so truncation only adds rounding errors. Each row follows the same row "
-        "without a commit; t is the mean over the boundaries of a run. Errors, bits per character and nats per "
-        "answer token are medians, and lower is better; for accuracies in % higher is better. L0, AWNN and a decay "
-        "learned without a boundary have nothing to round. Adapted and pruned models are rows on SmolLM2; the "
-        "pruned one is in its own table."
-    ),
+    text="At 90 % of training every boundary is rounded to its nearest integer and gates become 0 or 1. From then on "
+    "the truncated model is trained, so truncation only adds rounding errors. Each row follows the same row without a "
+    "commit; t is the mean over the boundaries of a run. Errors, bits per character and nats per answer token are "
+    "medians, and lower is better; for accuracies in % higher is better. L0, AWNN and a decay learned without a "
+    "boundary have nothing to round. Adapted and pruned models are rows on SmolLM2; the pruned one is in its own "
+    "table.",
     rank=12,
 )
-"""The rows of the paper without and with a commit. After a commit the soft model is the truncated one."""
 
 
 def _tied() -> Iterator[Row]:
@@ -106,10 +102,8 @@ TIED = OwnTable(
     "Snapping strength of at least κλ",
     _COLUMNS,
     tuple(_tied()),
-    text=(
-        "The penalty has minima near integers only if the price is below pi times the snapping strength. Here the "
-        "strength is at least kappa times the current price; kappa = 0 is the paper's setting. Medians of errors."
-    ),
+    text="The penalty has minima near integers only if the price is below pi times the snapping strength. Here the "
+    "strength is at least kappa times the current price; kappa = 0 is the paper's setting. Medians of errors.",
     rank=13,
 )
 
@@ -148,12 +142,11 @@ def _exact(evidence: Evidence) -> Outcome:
 def _fit(evidence: Evidence) -> Outcome:
     """A commit leaves the baseline's truncated error as it is (within a factor of 1.5 from the same seed, in the
     median), and at least halves it where truncation costs most: without α, and at β = 4."""
-    bounds = {"baseline": (1 / 1.5, 1.5), "no_alpha": (0.0, 0.5), "beta4": (0.0, 0.5)}
-    said = {"baseline": "baseline", "no_alpha": "α = 0", "beta4": "β = 4"}
+    rows = ("baseline", "baseline", 1 / 1.5, 1.5), ("no_alpha", "α = 0", 0.0, 0.5), ("beta4", "β = 4", 0.0, 0.5)
     return Outcome(
         [
-            Estimate(f"truncated MSE over that without a commit, {said[key]}", median(_committed(evidence, key)), *ends)
-            for key, ends in bounds.items()
+            Estimate(f"truncated MSE over that without a commit, {said}", median(_committed(evidence, key)), *ends)
+            for key, said, *ends in rows
         ]
     )
 

@@ -67,15 +67,11 @@ DEPTH = OwnTable(
         for table in (NINE, TEN)
         for key, runs in table.runs.items()
     ),
-    text=(
-        "The paper's tables of depth show one run per row; these rows are ten runs. Depth is the number of layers "
-        "that keep more than the identity, or of the links of the chain: mean, standard deviation and range over "
-        "seeds. Errors are medians; the truncated error also has its range."
-    ),
+    text="The paper's tables of depth show one run per row; these rows are ten runs. Depth is the number of layers "
+    "that keep more than the identity, or of the links of the chain: mean, standard deviation and range over seeds. "
+    "Errors are medians; the truncated error also has its range.",
     rank=2,
 )
-"""The rows of the paper's tables of depth over ten seeds, with their spread. The paper shows seed 0."""
-
 
 DEPTH_STUDY = study_of(DEPTH, "tables 9 and 10: depth by layers (four settings) and by a chain, ten seeds", 206)
 
@@ -127,14 +123,7 @@ def make(reader: Reader) -> Data:
 
 
 SPEC = Spec(
-    "depth_layers",
-    "Learned depth (twist): what each layer keeps",
-    PANELS,
-    make,
-    3.0,
-    len(PANELS),
-    section="depth",
-    rank=14,
+    "depth_layers", "Learned depth (twist): what each layer keeps", PANELS, make, 3.0, len(PANELS), "depth", rank=14
 )
 
 claim = Claims(1000)

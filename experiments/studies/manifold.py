@@ -11,7 +11,7 @@ from experiments.analysis.figures import Curve, Data, Line, Panel, Spec
 from experiments.analysis.gather import boundaries, gather
 from experiments.analysis.selection import Selection
 from experiments.analysis.tables import MEAN_MSE, MEAN_T, MEDIAN_MSE, Table, column, row
-from experiments.studies.model import Study, selections_of
+from experiments.studies.model import study_of
 
 _CHOICES = {"task": "manifold", "gate": "latent", "method": "ngn", "schedule": "paper"}
 _ROWS = tuple(
@@ -37,13 +37,7 @@ def _dimensions(name: str, title: str, count: str, nmse: str) -> Table:
 FIFTEEN = _dimensions("datafifteenbody", "Table 15: intrinsic dimension, medians", "<median:.2f>", MEDIAN_MSE)
 FIFTEEN_FULL = _dimensions("datafifteenfullbody", "Table 15, mean ± sd", MEAN_T, MEAN_MSE)
 
-MANIFOLD = Study(
-    "manifold",
-    "table 15: intrinsic dimensions 1, 2, 4, 6 and 8, ten seeds",
-    lambda: selections_of(FIFTEEN),
-    rank=205,
-    curves=10,
-)
+MANIFOLD = study_of(FIFTEEN, "table 15: intrinsic dimensions 1, 2, 4, 6 and 8, ten seeds", 205, 10, "manifold")
 
 PANELS = {row.key: Panel("training step", "boundary t", f"D = {row.key}") for row in FIFTEEN.rows}
 """Panels by the key of the table's row, which is the dimension."""
@@ -64,14 +58,7 @@ def make(reader: Reader) -> Data:
 
 
 SPEC = Spec(
-    "manifold_courses",
-    "Intrinsic dimension D: the boundary over training",
-    PANELS,
-    make,
-    2.7,
-    len(PANELS),
-    section="manifold",
-    rank=13,
+    "manifold_courses", "Intrinsic dimension D: the boundary over training", PANELS, make, 2.7, 5, "manifold", rank=13
 )
 
 claim = Claims(700)

@@ -88,6 +88,6 @@ def selections_of(*tables: Table) -> list[Selection]:
     return [runs for table in tables for runs in table.runs.values()]
 
 
-def study_of(table: Table, title: str, rank: int, curves: int = 0) -> Study:
-    """Return the study of the runs that a table names, with the table's name."""
-    return Study(table.name, title, lambda: selections_of(table), rank=rank, curves=curves)
+def study_of(table: Table, title: str, rank: int, curves: int = 0, name: str = "") -> Study:
+    """Return the study of the runs that a table names, by default with the table's name."""
+    return Study(name or table.name, title, lambda: selections_of(table), rank=rank, curves=curves)

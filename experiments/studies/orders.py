@@ -60,14 +60,12 @@ ORDERED = OwnTable(
         column("half", "first half", "half", MEDIAN_MSE),
     ),
     tuple(_orders()),
-    text=(
-        "A small ordering weight acts like a price. Orders are therefore compared under one budget: at most the "
-        "parameters of a fixed model of the count named. Geometric and power weights and weights annealed to 1 "
-        "stay in the deployed model. Matryoshka weights and nested dropout only affect training; the deployed "
-        "model gives every component the weight 1. From 40 % of training on sizes are fixed. Mean count; medians "
-        "of the score and of the score of the first half of the retained components, without retraining. For "
-        "errors lower is better, for accuracies in % higher."
-    ),
+    text="A small ordering weight acts like a price. Orders are therefore compared under one budget: at most the "
+    "parameters of a fixed model of the count named. Geometric and power weights and weights annealed to 1 stay in "
+    "the deployed model. Matryoshka weights and nested dropout only affect training; the deployed model gives every "
+    "component the weight 1. From 40 % of training on sizes are fixed. Mean count; medians of the score and of the "
+    "score of the first half of the retained components, without retraining. For errors lower is better, for "
+    "accuracies in % higher.",
     rank=15,
 )
 

@@ -104,7 +104,6 @@ BASELINES = Table(
     ),
 )
 
-
 _KEYS = ("wikisql-easy", "wikisql-hard", "spider", "gsm8k", "squad")
 _PARTS = ("early", "mid", "late")
 _SCORES = "dataelevenbaselinesbody.{}-{}.score"

@@ -12,7 +12,7 @@ import numpy as np
 from experiments.analysis.collect import Reader, RecordedRun
 from experiments.analysis.figures import Data, Line, Panel, Point, Spec
 from experiments.analysis.gather import Gathered, gather, points_of
-from experiments.analysis.quantities import NotMeasured, quantity_of
+from experiments.analysis.reduce import NotMeasured, quantity_of
 from experiments.analysis.selection import Selection, base_of, selected_runs
 from experiments.analysis.tables import PM, OwnTable, Row, column, row
 from experiments.core.needs import NOTHING, Needs
@@ -250,39 +250,12 @@ def _soft_against_truncated(reader: Reader) -> Data:
     return gathered.data(points, lines=lines, notes=[f"a point is one model; {_seeds_of(gathered)}"])
 
 
-RANKS = Spec(
-    "lora_ranks",
-    f"Learned LoRA rank by layer and map: {_MODEL}",
-    _PLACES,
-    partial(_by_layer, "lora"),
-    3.0,
-    5,
-    section="peft",
-    rank=15,
-)
-
-WIDTHS = Spec(
-    "adapter_widths",
-    f"Learned adapter width by layer: {_MODEL}",
-    _WIDTHS,
-    partial(_by_layer, "adapter"),
-    2.4,
-    5,
-    section="peft",
-    rank=16,
-)
-
-AGAINST_RANK = Spec(
-    "lora_scores", f"Score against total rank: {_MODEL}", _SCORES, _against_rank, 3.2, 5, section="peft", rank=17
-)
-
-GAPS = Spec(
-    "soft_truncated",
-    f"Soft against truncated: {_MODEL}",
-    _GAPS,
-    _soft_against_truncated,
-    3.0,
-    2,
-    section="peft",
-    rank=18,
+FIGURES = tuple(
+    Spec(name, f"{title}: {_MODEL}", panels, make, height, len(panels), section="peft", rank=rank)
+    for rank, name, title, panels, make, height in (
+        (15, "lora_ranks", "Learned LoRA rank by layer and map", _PLACES, partial(_by_layer, "lora"), 3.0),
+        (16, "adapter_widths", "Learned adapter width by layer", _WIDTHS, partial(_by_layer, "adapter"), 2.4),
+        (17, "lora_scores", "Score against total rank", _SCORES, _against_rank, 3.2),
+        (18, "soft_truncated", "Soft against truncated", _GAPS, _soft_against_truncated, 3.0),
+    )
 )

@@ -128,7 +128,6 @@ NUMBERS = (
     number("datafourteenmixintrate", "Table 14: integer, mixed", _NGN, "mixed/integer", _RATE),
 )
 
-
 claim = Claims(1200)
 
 

@@ -12,19 +12,9 @@ from experiments.analysis.gather import gather
 from experiments.analysis.selection import PRUNED, Selection, base_of
 from experiments.analysis.tables import OwnTable, Row, column, row
 from experiments.core.needs import Needs
+from experiments.studies import pruning
 from experiments.studies.model import Study
 from experiments.studies.peft import SMALL
-from experiments.studies.pruning import (
-    BACKBONES,
-    LLAMA_PRUNED,
-    PYTHIA,
-    REPLAY,
-    SHORT,
-    TARGETS,
-    against,
-    ladder,
-    ladder_row,
-)
 
 _THIRDS = "<kept_early.value:.1f>/<kept_middle.value:.1f>/<kept_late.value:.1f>"
 COLUMNS = (
@@ -38,9 +28,9 @@ COLUMNS = (
     column("seconds", "seconds", "seconds", "<value:.0f>"),
 )
 
-LADDER_RUNS = ladder(SMALL, SHORT)
-TASK_ONLY = against(SMALL, SHORT)
-MIXED = against(SMALL, {**SHORT, "task.replay": REPLAY}).only("base", *PRUNED)
+LADDER_RUNS = pruning.ladder(SMALL, pruning.SHORT)
+TASK_ONLY = pruning.against(SMALL, pruning.SHORT)
+MIXED = pruning.against(SMALL, {**pruning.SHORT, "task.replay": pruning.REPLAY}).only("base", *PRUNED)
 
 VARIANTS: dict[str, tuple[str, Selection]] = {
     "ordered": ("NGN, neurons in Wanda's order", TASK_ONLY.with_overrides({"gate.rank_by": "wanda"})),
@@ -70,7 +60,7 @@ LADDER = OwnTable(
     "pruning_smollm2",
     "Pruning frontier on SmolLM2-135M, budget=cpu",
     COLUMNS,
-    tuple(ladder_row(key, runs) for key, runs in LADDER_RUNS.items()),
+    tuple(pruning.ladder_row(key, runs) for key, runs in LADDER_RUNS.items()),
     text="The frontier of table 13 on SmolLM2-135M-Instruct: the same targets, backbones and prices, one "
     "pass over 60,000 training tokens. A layer has three blocks of heads (whole groups of one key and value) and 16 of "
     "96 neurons. Kept is the part of all attention and feed-forward weights, and of those in each third of the layers. "
@@ -103,7 +93,7 @@ def _pruned() -> list[Selection]:
 
 
 def _pruned_pythia() -> list[Selection]:
-    runs = [*ladder(PYTHIA).values()]
+    runs = [*pruning.ladder(pruning.PYTHIA).values()]
     return [base_of(runs[0], 0, {}), *runs]
 
 
@@ -111,23 +101,15 @@ PRUNING_SMALL = Study(
     "pruning_smollm2", "tables 13 and 14: pruning of SmolLM2-135M, beside five rivals", _pruned, rank=505, curves=1
 )
 
-PRUNING_PYTHIA = Study(
-    "pruning_pythia",
-    "table 13: pruning of Pythia-410M",
-    _pruned_pythia,
-    rank=506,
-    needs=Needs(gpus=1, gpu_gb=16, memory_gb=16, hours=24),
+PRUNING_PYTHIA, PRUNING_LLAMA = (
+    Study(name, title, make, rank=rank, needs=Needs(gpus=1, gpu_gb=gpu_gb, memory_gb=memory_gb, hours=24))
+    for rank, name, title, make, gpu_gb, memory_gb in (
+        (506, "pruning_pythia", "table 13: pruning of Pythia-410M", _pruned_pythia, 16, 16),
+        (507, "pruning_llama3", "table 14: pruning of Llama-3-8B", lambda: [pruning.LLAMA_PRUNED], 80, 64),
+    )
 )
 
-PRUNING_LLAMA = Study(
-    "pruning_llama3",
-    "table 14: pruning of Llama-3-8B",
-    lambda: [LLAMA_PRUNED],
-    rank=507,
-    needs=Needs(gpus=1, gpu_gb=80, memory_gb=64, hours=24),
-)
-
-_SERIES = tuple(f"{target}, {backbone}" for target in TARGETS.values() for backbone in BACKBONES)
+_SERIES = tuple(f"{target}, {backbone}" for target in pruning.TARGETS.values() for backbone in pruning.BACKBONES)
 _KEPT = "weights kept (%)"
 PANELS = {
     "score": Panel(_KEPT, "exact match, truncated (%)", "WikiSQL-easy", series=_SERIES),
@@ -143,7 +125,7 @@ def _make(reader: Reader) -> Data:
     points: list[Point] = []
     for key, group in gathered.groups.items():
         target, backbone, _ = key.split("-", 2)
-        series = f"{TARGETS[target]}, {backbone}"
+        series = f"{pruning.TARGETS[target]}, {backbone}"
         for at, run in enumerate(group.runs):
             x, n, low, high, *shown = (float(group.of(quantity)[at]) for quantity in quantities)
             asked.add(int(n))
@@ -166,13 +148,6 @@ def _make(reader: Reader) -> Data:
 
 
 SPEC = Spec(
-    "figure13",
-    "Pruning frontier: SmolLM2-135M, budget=cpu, one epoch",
-    PANELS,
-    _make,
-    3.4,
-    3,
-    section="pruning",
-    rank=7,
+    "figure13", "Pruning frontier: SmolLM2-135M, budget=cpu, one epoch", PANELS, _make, 3.4, 3, "pruning", rank=7
 )
 """The paper's is of Pythia-410M."""

@@ -161,10 +161,8 @@ def _planned() -> Iterator[tuple[str, str, int, str, Selection]]:
     for name, work in WORKS.items():
         seeds = range(work.seeds)
         yield name, "dense", 100, "steps", selection(work, "dense", 100, seeds)
-        for share in work.shares:
-            for method in work.methods:
-                if method != SCRATCH:
-                    yield name, method, share, "steps", selection(work, method, share, seeds)
+        for share, method in itertools.product(work.shares, [each for each in work.methods if each != SCRATCH]):
+            yield name, method, share, "steps", selection(work, method, share, seeds)
         for (method, share), steps in work.timed.items():
             longer = selection(work, method, share, seeds, **{"train.steps": steps, "phases": ("grown",)})
             yield name, method, share, "processor time", longer
@@ -202,19 +200,11 @@ def read(folder: Path) -> pd.DataFrame:
             if record is None or record["status"] != "complete":
                 continue
             for phase, result in record["phases"].items():
-                row = {
-                    "work": name,
-                    "method": SCRATCH if (METHODS[method][0], phase) == ("ngn", "fixed") else method,
-                    "share": share,
-                    "seed": run.config.seed.value,
-                    "part": 100.0 if method in WHOLE else _part(result),
-                    "score": result["truncated"][WORKS[name].score],
-                    "equal": equal,
-                    "seconds": result["seconds"],
-                    "peak": result.get("peak_memory_mib"),
-                    "cpu": record["hardware"]["cpu"],
-                    "batch_size": record["config"]["train"]["batch"],
-                }
+                kind = SCRATCH if (METHODS[method][0], phase) == ("ngn", "fixed") else method
+                row = {"work": name, "method": kind, "share": share, "seed": run.config.seed.value, "equal": equal}
+                row |= {"part": 100.0 if method in WHOLE else _part(result), "seconds": result["seconds"]}
+                row |= {"score": result["truncated"][WORKS[name].score], "peak": result.get("peak_memory_mib")}
+                row |= {"cpu": record["hardware"]["cpu"], "batch_size": record["config"]["train"]["batch"]}
                 rows.append(row | {of: result["cost"].get("ratios", {}).get(of) for of in LATENCIES})
     return pd.DataFrame(rows)
 
@@ -240,12 +230,8 @@ def tables(found: pd.DataFrame, scale: str) -> str:
         cells = dict(list(these.set_index("seed").groupby(["share", "method"])))
         ours = [own for own in OWN if own in set(these.method)]
         better = "".join(f" {own} better by |" for own in ours)
-        lines = [
-            _row(work, cells, method, share, ours)
-            for share in (100, *SHARES)
-            for method in METHODS
-            if (share, method) in cells
-        ]
+        there = (at for at in itertools.product((100, *SHARES), METHODS) if at in cells)
+        lines = [_row(work, cells, method, share, ours) for share, method in there]
         parts.append(
             f"{work.title}, **{work.scale}** budget: {budget} of {these.batch_size.iloc[0]} per method,\n"
             f"{fill(f'{work.held:,} {work.samples} scored, {_processors(these)}', 120)}\n\n"
@@ -280,26 +266,18 @@ def _row(
         said = verdict(apart, work.small)
         return mean(apart, "+" + digits) + (f", {said}" if said else "")
 
-    texts = [
-        f"{share} %",
-        method,
-        mean(these.part, ".1f", spread=False),
-        mean(these.score, digits),
-        *map(better, ours),
-        ", ".join(mean(these[of], ".2f", spread=False) for of in LATENCIES),
-        mean(these.seconds, ".0f", spread=False),
-        mean(these.peak, ".0f", spread=False),
-        str(len(these)),
-    ]
-    return f"| {' | '.join(texts)} |"
+    part, seconds, peak = (
+        mean(these[of], text, spread=False) for of, text in (("part", ".1f"), ("seconds", ".0f"), ("peak", ".0f"))
+    )
+    latencies = ", ".join(mean(these[of], ".2f", spread=False) for of in LATENCIES)
+    texts = [f"{share} %", method, part, mean(these.score, digits), *map(better, ours), latencies, seconds, peak]
+    return f"| {' | '.join([*texts, str(len(these))])} |"
 
 
 def mean(values: Iterable[float | None], text: str, spread: bool = True) -> str:
     """Format the mean and, for several values, half of Student's interval of 95 %; missing values are left out."""
     there = np.array([value for value in values if value is not None and value == value], dtype=float)
-    if not len(there):
-        return "--"
-    middle = format(np.mean(there), text)
+    middle = format(np.mean(there), text) if len(there) else "--"
     if not spread or len(there) < 2:
         return middle
     interval = estimates.mean(there).at(LEVEL)

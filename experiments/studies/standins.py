@@ -78,7 +78,6 @@ STRONG = OwnTable(
     rank=12,
 )
 
-
 TRAINED = OwnTable(
     "pruning_smollm2_trained",
     "Pruning of SmolLM2-135M, budget=cpu: a high price, and backbones that were trained first",

@@ -37,17 +37,13 @@ STORIES = OwnTable(
         _stories("heads_slices", r"heads + FFN blocks ($\times 2$ layers)", 1),
         _stories("states", r"Mamba state dim. $N$ ($\times 2$ layers)", 1),
     ),
-    text=(
-        "The TinyStories rows of table 8, trained on 4,045 stories instead of two million. The models have two "
-        "layers and 128 entries, use characters as tokens, and see ten million characters each, so no number can "
-        "be compared with a published one. The unit is bits per character of the validation text: all nats, "
-        "divided by ln 2 and the characters without the marks between stories. Lower is better. The record "
-        "shows samples of each model's text and the bits of every smaller prefix."
-    ),
+    text="The TinyStories rows of table 8, trained on 4,045 stories instead of two million. The models have two "
+    "layers and 128 entries, use characters as tokens, and see ten million characters each, so no number can be "
+    "compared with a published one. The unit is bits per character of the validation text: all nats, divided by ln 2 "
+    "and the characters without the marks between stories. Lower is better. The record shows samples of each model's "
+    "text and the bits of every smaller prefix.",
     rank=4,
 )
-"""The TinyStories rows of table 8 on a slice of the text, with small models and a budget of ten million characters. The
-text is not the paper's, so these numbers are not compared with its numbers."""
 
 
 def _stories_frontier() -> list[Selection]:
@@ -129,26 +125,12 @@ def _prefixes(reader: Reader) -> Data:
     return gathered.data(points, notes=notes)
 
 
-FRONTIER = Spec(
-    "stories_frontier",
-    "TinyStories slice: bits against components kept",
-    FRONTIERS,
-    _frontier,
-    3.2,
-    2,
-    section="transfer",
-    rank=21,
-)
-
-SMALLER = Spec(
-    "stories_prefixes",
-    "TinyStories slice: every smaller prefix of a grown model",
-    PREFIXES,
-    _prefixes,
-    3.0,
-    3,
-    section="transfer",
-    rank=22,
+FIGURES = tuple(
+    Spec(name, f"TinyStories slice: {title}", panels, make, height, len(panels), section="transfer", rank=rank)
+    for rank, name, title, panels, make, height in (
+        (21, "stories_frontier", "bits against components kept", FRONTIERS, _frontier, 3.2),
+        (22, "stories_prefixes", "every smaller prefix of a grown model", PREFIXES, _prefixes, 3.0),
+    )
 )
 
 claim = Claims(900)

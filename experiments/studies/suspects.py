@@ -111,15 +111,12 @@ SUSPECTS = OwnTable(
         _cifar("cifar10_rate", "boundary rate 1e-1", {"train.lr_boundary": 1e-1}),
         _cifar("cifar10_long", "20 epochs", {"train.epochs": 20}),
     ),
-    text=(
-        "Experiments on disagreements with the paper, planned before they were run, each next to the unchanged "
-        "runs. They vary the limit on the parameters of hard-concrete gates, snapping under a learned decay, the "
-        "weights of fixed models (under the setting used before the calibration), the training on Cora, and the "
-        "boundary's rate on MNIST and CIFAR-10. Errors, or accuracies in %, are mean and standard deviation; the "
-        "last column is a median. Held-out data were never trained on and are no test data."
-    ),
+    text="Experiments on disagreements with the paper, planned before they were run, each next to the unchanged runs. "
+    "They vary the limit on the parameters of hard-concrete gates, snapping under a learned decay, the weights of "
+    "fixed models (under the setting used before the calibration), the training on Cora, and the boundary's rate on "
+    "MNIST and CIFAR-10. Errors, or accuracies in %, are mean and standard deviation; the last column is a median. "
+    "Held-out data were never trained on and are no test data.",
     rank=3,
 )
-"""Planned experiments on lines of docs/disagreements.md, each next to the unchanged runs; see docs/log.md."""
 
 SUSPECTS_STUDY = study_of(SUSPECTS, "what may explain a disagreement: one setting changed", 305, 1)

@@ -18,7 +18,7 @@ from experiments.analysis.gather import gather, points_of, spread
 from experiments.analysis.selection import Selection
 from experiments.analysis.statistics import YES, Array
 from experiments.analysis.tables import MEAN_T, PM, OwnTable, Row, StandIn, Table, column, mean_sd, row
-from experiments.studies.model import Study, selections_of
+from experiments.studies.model import Study, study_of
 
 _T = r"\texttt{[<median:.2f*, >]}"
 _WORD = "<aggregate:word>"
@@ -108,7 +108,6 @@ CORA_COUNTS = OwnTable(
     text="Test accuracy in % of fixed models, mean and standard deviation over three seeds, on the public split.",
     rank=5,
 )
-"""Whether the accuracy on Cora depends on the number of branches at all."""
 _SEEDS = range(5)
 _TASKS = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
 
@@ -133,7 +132,6 @@ BF16 = OwnTable(
     "Weights, moments and boundaries are in float32 or float64 in both.",
     rank=17,
 )
-"""Whether training in bf16 costs accuracy."""
 
 
 def _vision_frontier() -> list[Selection]:
@@ -146,14 +144,12 @@ def _vision_frontier() -> list[Selection]:
     ]
 
 
-VISION = Study("vision", "table 8: MNIST, CIFAR-10 and Cora, ten seeds", lambda: selections_of(EIGHT), rank=201)
+VISION = study_of(EIGHT, "table 8: MNIST, CIFAR-10 and Cora, ten seeds", 201, name="vision")
 VISION_FRONTIER = Study(
     "vision_frontier", "accuracy against count: fixed models of every count, three seeds", _vision_frontier, rank=202
 )
 
-PRECISION = Study(
-    "precision", "convolutions in bf16: MNIST and CIFAR-10, five seeds", lambda: selections_of(BF16), rank=306
-)
+PRECISION = study_of(BF16, "convolutions in bf16: MNIST and CIFAR-10, five seeds", 306, name="precision")
 
 FIXED, FROM_LOW, FROM_HIGH = "fixed", "learned from low", "learned from high"
 PANELS = {"": Panel("retained count", "test accuracy (%)", lanes=True, series=(FIXED, FROM_LOW, FROM_HIGH))}

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from experiments.core.task import Gate, Seeds, Task
 from experiments.core.training import Train
+from ngn.losses import Supervised, cross_entropy
 from ngn.streams import generator, of_seeds
 from ngn.train.batches import Batches, FullBatches, Split
-from ngn.train.losses import Supervised, cross_entropy
 
 
 class SupervisedTask(Task[Gate]):

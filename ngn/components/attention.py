@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 
 class Attention(nn.MultiheadAttention):
@@ -91,3 +93,25 @@ def _added(mask: Tensor | None, like: Tensor) -> Tensor | None:
     if mask is None or mask.dtype != torch.bool:
         return mask
     return torch.zeros_like(mask, dtype=like.dtype).masked_fill(mask, -math.inf)
+
+
+def use_cuttable_attention(modules: Iterable[nn.Module]) -> list[tuple[nn.MultiheadAttention, bool]]:
+    """Give torch's attention among ``modules`` that forward pass; return what changed, to undo it."""
+    changed = []
+    for module in dict.fromkeys(modules):
+        # an extra key would belong to no head
+        if type(module) is nn.MultiheadAttention and module.bias_k is None and not module.add_zero_attn:
+            changed.append((module, module._qkv_same_embed_dim))
+            module.__class__, module._qkv_same_embed_dim = Attention, False  # False: disables torch's fast path
+    return changed
+
+
+def with_stock_attention(model: nn.Module) -> nn.Module:
+    """``model``, whose attention is torch's again where all heads are left and nothing hooks its output map."""
+    for module in model.modules():
+        if type(module) is Attention and module.num_heads * module.head_dim == module.embed_dim:
+            out = module.out_proj
+            if type(out) is NonDynamicallyQuantizableLinear and not (out._forward_pre_hooks or out._forward_hooks):
+                module._qkv_same_embed_dim = module.in_proj_weight is not None
+                module.__class__ = nn.MultiheadAttention  # type: ignore[assignment]
+    return model

@@ -38,7 +38,7 @@ class Bank(Stacked, ABC):
     ...     last = ("a",)
     ...     def draw(self, source): return {"a": torch.zeros(1)}
     ...     def components(self, x, count=None): return self.a[:count, :, None] * x
-    >>> learner = ngn.CapacityLearner(ngn.OrderedSum(Scales(4, seeds=0), ngn.CountGate(4, t0=1.0)))
+    >>> learner = ngn.Learner(ngn.OrderedSum(Scales(4, seeds=0), ngn.CountGate(4, t0=1.0)))
     >>> learner.deploy(example=torch.ones(5, 1)).bank.a.shape
     torch.Size([2, 1])
     """
@@ -172,10 +172,6 @@ class OrderedSum(OrderedAxis):
     def K(self) -> int:
         return self.bank.K
 
-    @property
-    def origin(self) -> tuple[str, str | int] | None:
-        return (str(self.bank.seeds), self.bank.name) if self.bank.drawn else None
-
     def component_parameters(self) -> Iterator[Tensor]:
         return self.bank.parameters()
 
@@ -186,7 +182,7 @@ class OrderedSum(OrderedAxis):
             return y
         if not self.called:
             self.called = True
-        c = self.of_capacity()
+        c = self.capacity.coefficients(self.mode)
         if self.capacity.rms_eps is None:
             y = self.bank(x, c)
             return y
@@ -196,7 +192,7 @@ class OrderedSum(OrderedAxis):
         """Return sum_k c_k f_k / rms_k, with rms_k = sqrt(mean f_k^2 + eps) over the batch and the output's entries.
 
         Training uses the rms of the current batch, and gradients pass through it. After
-        :meth:`CapacityLearner.calibrate` the rms is a constant, which truncation folds into the last maps.
+        :meth:`Learner.calibrate` the rms is a constant, which truncation folds into the last maps.
         """
         k = c.shape[-1]
         if self._calibrating:

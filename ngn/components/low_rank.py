@@ -33,8 +33,9 @@ class Bottleneck(nn.Module):
         axis: the axis of the K components, ``width`` entries each.
 
     >>> import torch, ngn
+    >>> from ngn.components.low_rank import LowRankLinear
     >>> from ngn.components.low_rank import Bottleneck
-    >>> issubclass(ngn.LowRankLinear, Bottleneck)
+    >>> issubclass(LowRankLinear, Bottleneck)
     True
     """
 
@@ -78,11 +79,13 @@ class LowRankLinear(Bottleneck):
         seed, name: the address that A_k is drawn from, with k: uniform on +-1/sqrt(in). B starts at zero.
 
     >>> import torch, ngn
-    >>> map_ = ngn.LowRankLinear(torch.nn.Linear(6, 3), ngn.CountGate(4, t0=1.8, delta=-0.5), seed=0, name="q")
-    >>> small = ngn.CapacityLearner(map_).deploy(example=torch.randn(5, 6))
+    >>> from ngn.components.low_rank import LowRankLinear
+    >>> from ngn.cut.truncation import deploy
+    >>> map_ = LowRankLinear(torch.nn.Linear(6, 3), ngn.CountGate(4, t0=1.8, delta=-0.5), seed=0, name="q")
+    >>> small = ngn.Learner(map_).deploy(example=torch.randn(5, 6))
     >>> small.down.shape, small.up.shape
     (torch.Size([2, 6]), torch.Size([3, 2]))
-    >>> ngn.deploy(ngn.LowRankLinear(torch.nn.Linear(6, 3), ngn.CountGate(4, delta=-0.5), seed=0, name="q"))
+    >>> deploy(LowRankLinear(torch.nn.Linear(6, 3), ngn.CountGate(4, delta=-0.5), seed=0, name="q"))
     Linear(in_features=6, out_features=3, bias=True)
     """
 
@@ -140,10 +143,11 @@ def merge(model: nn.Module) -> nn.Module:
         ValueError: if sizes are still learned.
 
     >>> import torch, ngn
+    >>> from ngn.components.low_rank import merge
     >>> model = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.Tanh(), torch.nn.Linear(6, 3))
     >>> sizes = {name: ngn.Rank(4, t0=2.0) for name in "02"}
     >>> small = ngn.learn_sizes(model, sizes, frozen=True).deploy(unsettled="allow")
-    >>> ngn.merge(small)[2]
+    >>> merge(small)[2]
     Linear(in_features=6, out_features=3, bias=True)
     """
     if isinstance(model, LowRankLinear):
@@ -189,10 +193,11 @@ def attach_low_rank(
         ValueError: if a target is missing, is not a linear map, or already has terms.
 
     >>> import torch, ngn
+    >>> from ngn.components.low_rank import attach_low_rank
     >>> model = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.Tanh(), torch.nn.Linear(6, 3)).requires_grad_(False)
-    >>> ngn.attach_low_rank(model, ["0", "2"], lambda number: ngn.CountGate(4, delta=-0.5), seed=0)
+    >>> attach_low_rank(model, ["0", "2"], lambda number: ngn.CountGate(4, delta=-0.5), seed=0)
     ['0', '2']
-    >>> ngn.CapacityLearner(model).count()
+    >>> ngn.Learner(model).count()
     tensor([0, 0])
     """
     for number, name in enumerate(targets):

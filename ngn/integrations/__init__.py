@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from ngn.boundaries import LR
-from ngn.importance import Importance
 from ngn.learner import Learner
+from ngn.learner.boundaries import LR
+from ngn.learner.importance import Importance
 
 
 class BoundaryOptimizer:

@@ -8,8 +8,8 @@ from typing import Any
 from lightning.pytorch import Callback
 from torch import nn
 
-from ngn.allocation import BudgetLearner
 from ngn.axis import OrderedAxis
+from ngn.budget.allocation import BudgetLearner
 from ngn.integrations import BoundaryOptimizer
 
 
@@ -41,8 +41,8 @@ class SizesCallback(BoundaryOptimizer, Callback):
         learner: the learner of the trained module, or of a part of it.
         lr: learning rate of the boundaries.
         shrink: False keeps fixed sizes masked. For an optimiser that cannot be cut (Adafactor) it silences the warning.
-        by_importance: sort the units before the first step by this score (:mod:`ngn.importance`), from the first 32
-            batches of the training data.
+        by_importance: sort the units before the first step by this score (:mod:`ngn.learner.importance`), from the
+            first 32 batches of the training data.
         loss: for the scores, as that of ``ngn.fit``; called with the learner's model and a batch.
 
     Raises:

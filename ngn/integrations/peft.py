@@ -16,12 +16,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from ngn.checks import is_frozen, tensors_of
+from ngn.checks import is_frozen
 from ngn.comparison import check_equal
 from ngn.components.low_rank import LowRankLinear, replace
-from ngn.cut_modules import LAYERS, WHOLE
-from ngn.shapes import check_deployed
-from ngn.tensor_files import write_checked
+from ngn.cut.modules import LAYERS, WHOLE
+from ngn.differences import check_deployed
+from ngn.tensor_files import tensors_of, write_checked
 from ngn.tracing.found import listed
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
@@ -126,7 +126,7 @@ def _trained(model: nn.Module, terms: dict[str, LowRankLinear]) -> list[str]:
     if moved := [path for path, part in terms.items() if not all(map(is_frozen, part.base.parameters()))]:
         raise ValueError(
             f"{listed(moved)}: the map beside the terms was trained, too, so an adapter alone is not the model. Call "
-            "ngn.learn_sizes with frozen=True, or write the whole: ngn.merge"
+            "ngn.learn_sizes with frozen=True, or write the whole: ngn.components.low_rank.merge"
         )
     own = {id(part) for each in terms.values() for part in each.modules()}
     found = []

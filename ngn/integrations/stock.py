@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ngn.checks import FAULTS
 from ngn.cuts import Choice, TensorCuts, along, kept_entries
-from ngn.tracing.groups import find_sizes
+from ngn.tracing.groups import traced_sizes
 
 COUNTED = re.compile("head(?!.*dim)|inter|inner|hidden_dim|ff|kv|expert")
 """Settings of configurations that may count heads, hidden units or experts."""
@@ -92,7 +92,7 @@ def padded_to(small: Any, config: Any, example: Any) -> dict[str, Tensor]:
     whole = type(small)(type(config).from_dict(config.to_dict())).to(small.device, small.dtype).eval()
     paths = {id(module): path for path, module in whole.named_modules()}
     tensors, usual, parts = small.state_dict(), whole.state_dict(), dict[str, TensorCuts]()
-    for group in find_sizes(whole, example):
+    for group in traced_sizes(whole, example):
         places: dict[tuple[str, int], list[Any]] = {}
         for cut in group.cuts:
             name = f"{paths[id(cut.module)]}.{cut.name}".lstrip(".")

@@ -15,13 +15,12 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, TrainerCallback
 from transformers.trainer_callback import ExportableState
 
-import ngn
 from ngn.comparison import check_equal
 from ngn.components.low_rank import LowRankLinear
-from ngn.differences import own_sizes, resize
+from ngn.differences import check_deployed, own_sizes, resize
 from ngn.integrations import BoundaryOptimizer
+from ngn.integrations.peft import to_peft
 from ngn.integrations.stock import fits, fitted, on_meta, only, padded_to
-from ngn.shapes import check_deployed
 from ngn.tracing.found import listed
 
 SIZES = "ngn_sizes"
@@ -54,8 +53,8 @@ def save(small: PreTrainedModel, folder: str | Path, example: Any = None, padded
     kinds = {path: type(module) for path, module in on_meta(kind, small.config).named_modules()}
     if strange := [path for path, part in small.named_modules() if kinds.get(path) is not type(part)]:
         raise ValueError(
-            f"a stock {kind.__name__} does not hold {listed(strange)} as it is: merge learned ranks with ngn.merge, or "
-            "write them with ngn.to_peft"
+            f"a stock {kind.__name__} does not hold {listed(strange)} as it is: write learned ranks with ngn.to_peft, "
+            "or merge them with ngn.components.low_rank.merge"
         )
     example = _example(small) if example is None else example
     best = fitted(small, max if padded else only)
@@ -166,8 +165,8 @@ class SizesCallback(BoundaryOptimizer, TrainerCallback, ExportableState):
         learner: the learner of the trained model.
         lr: learning rate of the boundaries.
         shrink: False keeps fixed sizes masked. For an optimiser that cannot be cut (Adafactor) it silences the warning.
-        by_importance: sort the units before the first step by this score (:mod:`ngn.importance`), from the first 32
-            batches of the training data.
+        by_importance: sort the units before the first step by this score (:mod:`ngn.learner.importance`), from the
+            first 32 batches of the training data.
         loss: ``loss(model, batch)`` for the scores; None: that of the model's output.
 
     Raises:
@@ -215,7 +214,7 @@ class SizesCallback(BoundaryOptimizer, TrainerCallback, ExportableState):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the caller's own deploy() warns
                 small = self.learner.deploy()
-            write: Any = ngn.to_peft if ranks else save
+            write: Any = to_peft if ranks else save
             write(small, folder)
         except (ValueError, ImportError) as fault:  # a finished training does not fail
             warnings.warn(f"{folder} was not written: {fault}. learner.deploy() gives the model", stacklevel=2)

@@ -1,12 +1,13 @@
 """The contract of a capacity: how the size of one axis is learned.
 
 A :class:`Capacity` turns a learned (or given) size into one coefficient per component. An
-:class:`~ngn.axis.OrderedAxis` multiplies components by these coefficients. A :class:`~ngn.learner.CapacityLearner`
+:class:`~ngn.axis.OrderedAxis` multiplies components by these coefficients. A :class:`~ngn.learner.Learner`
 collects all axes of a model. A new method is one subclass.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Self, Union, get_args
@@ -15,7 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from ngn.gate import prefix
-from ngn.orders import KINDS, Order
+from ngn.methods.orders import KINDS, Order
+from ngn.schedules import GATE_CUTOFF
 
 Mode = Literal["soft", "kept", "hard"]
 """soft: all candidates with their gates. kept: the retained components with their gates. hard: the retained components
@@ -48,6 +50,17 @@ def on_host(value: Tensor) -> bool:
     return value.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
+def active_components(t: Tensor, K: int, beta: Tensor, delta: float) -> int:
+    """The number of leading components with a gate of at least :data:`GATE_CUTOFF` in some replica; at least 1.
+
+    A replica with a boundary that is not finite has diverged and counts as 0. Copies the boundary to the host.
+    """
+    reach = -math.log(GATE_CUTOFF)
+    furthest = t + delta + reach / beta
+    furthest = torch.where(torch.isfinite(furthest), furthest, 0.0)
+    return max(1, min(K, math.floor(float(furthest.max())) + 1))
+
+
 class CapacityExceeded(RuntimeError):
     """A boundary needs more than K_max components."""
 
@@ -56,6 +69,7 @@ class Capacity(nn.Module, ABC):
     """Say how many of K ordered components are in use. In shapes, ``*R`` is nothing or one replica axis.
 
     >>> import torch, ngn
+    >>> from ngn.components.low_rank import LowRankLinear
     >>> class EveryOther(ngn.Capacity):
     ...     K, replicas = 4, None
     ...     def gates(self, mode): return torch.tensor([1.0, 0.0, 1.0, 0.0], dtype=torch.float64)
@@ -64,8 +78,8 @@ class Capacity(nn.Module, ABC):
     ...     def penalty(self): return torch.zeros((), dtype=torch.float64)
     ...     def count(self): return self.kept().sum()
     ...     def size(self): return self.count().double()
-    >>> layer = ngn.LowRankLinear(torch.nn.Linear(6, 6), EveryOther(), seed=0, name="map")
-    >>> ngn.CapacityLearner(layer).deploy().down.shape
+    >>> layer = LowRankLinear(torch.nn.Linear(6, 6), EveryOther(), seed=0, name="map")
+    >>> ngn.Learner(layer).deploy().down.shape
     torch.Size([2, 6])
     """
 
@@ -194,7 +208,7 @@ class Capacity(nn.Module, ABC):
 
 
 class Weighted(Capacity):
-    """A capacity with the ordering weights of an :class:`~ngn.orders.Order`."""
+    """A capacity with the ordering weights of an :class:`~ngn.methods.orders.Order`."""
 
     all_or_nothing = True
     order: Order
@@ -213,10 +227,11 @@ class Weighted(Capacity):
     def put_in_order(self, order: Order | None, r: Scalar) -> None:
         """Set the weights of the K components from an order (None for geometric) and its ratio ``r``."""
         if not isinstance(order, Order | None):
-            raise TypeError(f"order must be an order, such as ngn.Order('power'), not {order!r}")
+            raise TypeError(f"order must be an order, such as ngn.methods.orders.Order('power'), not {order!r}")
         self.order = Order() if order is None else order
         self.register_buffer("r", setting(r, self.replicas), persistent=False)
-        if self.order.by_ratio and self.order.kind != "geometric" and bool((self.r == 1).any()):
+        by_ratio = self.order.kind == "annealed" or (self.order.drawn and not self.order.ranks)
+        if by_ratio and bool((self.r == 1).any()):
             raise ValueError(
                 f"with r = 1 the order {self.order.kind} gives all components the same weight: set r below 1, or ranks"
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,14 +17,91 @@ from torch.nn.utils.rnn import pad_sequence
 
 from ngn import gate as equations
 from ngn.gate import softplus_inverse
-from ngn.methods.base import Capacity
-from ngn.schedules import GATE_CUTOFF
-
-if TYPE_CHECKING:
-    from ngn.methods.ngn import CountGate
+from ngn.methods.base import Capacity, Mode, Weighted
+from ngn.schedules import GATE_CUTOFF, Shape, shape_at
 
 Computed = tuple[Tensor, Tensor, dict[Any, tuple[Tensor, Tensor, Tensor | None]]]
 """Soft coefficients and their slopes dc/dtau, float64 [K], and both as tensors of some shape and type needed them."""
+
+
+class BoundaryGate(Weighted):
+    """A gate with a boundary t. What a model has of them is computed together (:class:`GateBatch`)."""
+
+    has_boundary = True
+    tau: nn.Parameter
+    stride: float
+    delta: float
+    beta: Tensor
+    lambda0: Tensor
+    alpha_max: Tensor
+    kappa: Tensor
+    shapes: tuple[Shape, Shape, Shape]
+    """Schedules of price, snapping strength and sharpness."""
+    now = 0.0
+    """Training progress of the schedules."""
+    rounded: Tensor
+    """1 once t is rounded, else 0, [*R]. In an average of models with their buffers: the fraction with rounded t."""
+    settled: Tensor
+    """The integer that t is rounded to, times ``rounded``: in any such average, their ratio is that integer."""
+
+    def t(self) -> Tensor:
+        """The boundary t, [*R]; from the commit on an integer without gradient."""
+        return equations.boundary(self.tau, self.stride, self.settled, self.rounded)
+
+    def size(self) -> Tensor:
+        return self.t().detach()
+
+    def scheduled(self, number: int) -> float:
+        """The value of the schedule of price (0) or snapping (1); 0 once committed."""
+        return 0.0 if self.committed else shape_at(self.shapes[number], self.now)
+
+    @property
+    def price(self) -> Tensor:
+        """lambda, [*R]."""
+        return self.lambda0 * self.scheduled(0)
+
+    @property
+    def alpha(self) -> Tensor:
+        """Strength of snapping, [*R]."""
+        return torch.maximum(self.alpha_max, self.kappa * self.price) * self.scheduled(1)
+
+    def penalty(self) -> Tensor:
+        return equations.penalty(self.t(), self.price, self.alpha)
+
+    def _result(self) -> Computed:
+        """The soft coefficients in this pass, without gradients."""
+        result = None if self.results is None else self.results.get(self)
+        return values_and_slopes([self])[0] if result is None else result
+
+    def batched(self, mode: Mode) -> bool:
+        if torch.compiler.is_compiling() or self.results is None or mode != "soft" or self.law is not None:
+            return False
+        return not torch._C._are_functorch_transforms_active()  # its functions have no rules for them
+
+    def coefficients(self, mode: Mode) -> Tensor:
+        if not self.batched(mode):
+            return super().coefficients(mode)
+        row: Tensor = (_of_tau if _transformed() else _Coefficients.apply)(*self._result()[:2], self.tau)
+        return row
+
+    def scaled(self, x: Tensor, dim: int, ranks: Tensor | None) -> Tensor:
+        values, slopes, expanded = self._result()
+        key = (x.shape[dim], x.dtype, x.device, id(ranks))
+        here = expanded.get(key)
+        if here is None or here[2] is not ranks:
+            values = values.to(x.device, x.dtype)
+            slopes = slopes.to(x.device, torch.promote_types(x.dtype, torch.float32))
+            if ranks is not None:
+                values, slopes = values[ranks], slopes[ranks]
+            if (width := x.shape[dim] // len(values)) > 1:
+                values, slopes = values.repeat_interleave(width), slopes.repeat_interleave(width)
+            here = values, slopes, ranks
+            if not torch.is_inference_mode_enabled():
+                expanded[key] = here
+        if _transformed():
+            return x * _of_tau(*here[:2], self.tau).view(-1, *[1] * (x.dim() - 1 - dim % x.dim()))
+        result: Tensor = _Scaled.apply(x, *here[:2], dim % x.dim(), self.tau)
+        return result
 
 
 class _Coefficients(torch.autograd.Function):
@@ -87,9 +164,9 @@ class GateBatch:
         gates: the capacities of its axes: single models with a preset K.
     """
 
-    def __init__(self, model: nn.Module, gates: Sequence[CountGate]) -> None:
+    def __init__(self, model: nn.Module, gates: Sequence[BoundaryGate]) -> None:
         self.gates = [*gates]
-        self.results: dict[CountGate, Computed] = {}
+        self.results: dict[BoundaryGate, Computed] = {}
         """Those of the pass that is running; the gates share it."""
         self._computed: list[Computed] = []
         self._state: list[Any] | None = None
@@ -124,51 +201,18 @@ class GateBatch:
             self.results.clear()
 
 
-def result_of(gate: CountGate) -> Computed:
-    """The soft coefficients of a gate in this pass, without gradients."""
-    result = None if gate.results is None else gate.results.get(gate)
-    return values_and_slopes([gate])[0] if result is None else result
-
-
-def coefficients(gate: CountGate) -> Tensor:
-    """The soft coefficients of a gate, float64 [K]."""
-    row: Tensor = (_of_tau if _transformed() else _Coefficients.apply)(*result_of(gate)[:2], gate.tau)
-    return row
-
-
-def scaled(x: Tensor, gate: CountGate, dim: int, ranks: Tensor | None) -> Tensor:
-    """``x`` times the soft coefficients along ``dim``, a multiple of K long, in the order of ``ranks``."""
-    values, slopes, expanded = result_of(gate)
-    key = (x.shape[dim], x.dtype, x.device, id(ranks))
-    here = expanded.get(key)
-    if here is None or here[2] is not ranks:
-        values = values.to(x.device, x.dtype)
-        slopes = slopes.to(x.device, torch.promote_types(x.dtype, torch.float32))
-        if ranks is not None:
-            values, slopes = values[ranks], slopes[ranks]
-        if (width := x.shape[dim] // len(values)) > 1:
-            values, slopes = values.repeat_interleave(width), slopes.repeat_interleave(width)
-        here = values, slopes, ranks
-        if not torch.is_inference_mode_enabled():
-            expanded[key] = here
-    if _transformed():
-        return x * _of_tau(*here[:2], gate.tau).view(-1, *[1] * (x.dim() - 1 - dim % x.dim()))
-    result: Tensor = _Scaled.apply(x, *here[:2], dim % x.dim(), gate.tau)
-    return result
-
-
-def _all(gates: Sequence[CountGate], name: str) -> Tensor:
+def _all(gates: Sequence[BoundaryGate], name: str) -> Tensor:
     """One tensor of each gate, [*R, G]."""
     return torch.stack([getattr(gate, name) for gate in gates], -1)
 
 
-def _each(like: Tensor, gates: Sequence[CountGate], name: str) -> Tensor:
+def _each(like: Tensor, gates: Sequence[BoundaryGate], name: str) -> Tensor:
     """One number of each gate, [G]."""
     return like.new_tensor([getattr(gate, name) for gate in gates])
 
 
 @torch.no_grad()
-def values_and_slopes(gates: Sequence[CountGate]) -> list[Computed]:
+def values_and_slopes(gates: Sequence[BoundaryGate]) -> list[Computed]:
     """c_k = w_k g_k(t) of each of G gates on one device, and its slope dc_k/dtau, both float64 [K]."""
     t, beta = boundaries(gates), _all(gates, "beta")
     w = pad_sequence([gate.weights() for gate in gates], batch_first=True)
@@ -182,14 +226,16 @@ def values_and_slopes(gates: Sequence[CountGate]) -> list[Computed]:
     return [(row[: gate.K], slopes[: gate.K], {}) for row, slopes, gate in rows]
 
 
-def boundaries(gates: Sequence[CountGate]) -> Tensor:
-    """t of each gate, float64 [*R, G], as :meth:`CountGate.t <ngn.methods.ngn.CountGate.t>` computes it."""
+def boundaries(gates: Sequence[BoundaryGate]) -> Tensor:
+    """t of each gate, float64 [*R, G], as :meth:`BoundaryGate.t` computes it."""
     tau = _all(gates, "tau")
     return equations.boundary(tau, _each(tau, gates, "stride"), _all(gates, "settled"), _all(gates, "rounded"))
 
 
 def sizes(capacities: Sequence[Capacity]) -> Tensor:
     """The continuous size of each capacity, float64 [*R, G]."""
+    if not capacities:
+        return torch.zeros(0)
     if all(capacity.results is not None for capacity in capacities):
         return boundaries(capacities).detach()  # type: ignore[arg-type]
     return torch.stack([capacity.size() for capacity in capacities], -1)
@@ -199,7 +245,7 @@ def penalty(capacities: Sequence[Capacity]) -> Tensor:
     """The sum of the penalties, float64 [*R]."""
     if any(capacity.results is None for capacity in capacities):
         return torch.stack([capacity.penalty() for capacity in capacities]).sum(0)
-    gates: Sequence[CountGate] = capacities  # type: ignore[assignment]
+    gates: Sequence[BoundaryGate] = capacities  # type: ignore[assignment]
     t = boundaries(gates)
     price = _all(gates, "lambda0") * t.new_tensor([gate.scheduled(0) for gate in gates])
     snap = t.new_tensor([gate.scheduled(1) for gate in gates])
@@ -207,16 +253,22 @@ def penalty(capacities: Sequence[Capacity]) -> Tensor:
     return equations.penalty(t, price, alpha).sum(-1)
 
 
-def boundary_slopes(gates: Sequence[CountGate]) -> Tensor:
+def boundary_slopes(gates: Sequence[BoundaryGate]) -> Tensor:
     """dt/dtau of each gate, float64 [*R, G]."""
     tau = _all(gates, "tau").detach()
     return _each(tau, gates, "stride") * tau.sigmoid()
 
 
 @torch.no_grad()
-def place(gates: Sequence[CountGate], t: Tensor, beta: Tensor) -> None:
+def place(gates: Sequence[BoundaryGate], t: Tensor, beta: Tensor) -> None:
     """Move the boundaries to ``t`` > 0 and set the sharpness until the schedules move again, both [*R, G]."""
     tau = softplus_inverse(t / _each(t, gates, "stride"))
     for gate, value, sharpness in zip(gates, tau.unbind(-1), beta.to(tau).unbind(-1), strict=True):
         gate.tau.copy_(value)
         gate.beta = sharpness
+
+
+def benefits(gates: Sequence[BoundaryGate], gradients: Sequence[Tensor | None]) -> Tensor:
+    """-dL/dt of each gate, from dL/dtau: float64 [*R, G]."""
+    each = [torch.zeros_like(gate.tau) if d is None else -d for gate, d in zip(gates, gradients, strict=True)]
+    return (torch.stack(each, -1) / boundary_slopes(gates)).detach()

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ngn.gate import prefix
 from ngn.methods.base import Mode, Scalar, Weighted
-from ngn.orders import Order
+from ngn.methods.orders import Order
 
 
 class FixedCount(Weighted):
@@ -23,7 +23,8 @@ class FixedCount(Weighted):
         ValueError: if the count is negative.
 
     >>> import ngn
-    >>> ngn.FixedCount(3).coefficients("soft").tolist()
+    >>> from ngn.methods.fixed import FixedCount
+    >>> FixedCount(3).coefficients("soft").tolist()
     [1.0, 0.5, 0.25]
     """
 
@@ -52,7 +53,8 @@ class Retained(FixedCount):
     """Train all K components, and let truncation keep the first ``left``, a buffer that you can set later.
 
     >>> import ngn
-    >>> rank = ngn.Retained(3, 2)
+    >>> from ngn.methods.fixed import Retained
+    >>> rank = Retained(3, 2)
     >>> rank.coefficients("soft").tolist(), rank.coefficients("hard").tolist()
     ([1.0, 1.0, 1.0], [1.0, 1.0, 0.0])
     """

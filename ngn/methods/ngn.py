@@ -9,19 +9,10 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from ngn.gate import (
-    COMMITTED,
-    active_components,
-    boundary,
-    gates,
-    penalty,
-    prefix,
-    retained_count,
-    softplus_inverse,
-)
-from ngn.methods.base import CapacityExceeded, Mode, Scalar, Weighted, on_host, setting
-from ngn.methods.batch import coefficients, scaled
-from ngn.orders import Order
+from ngn.gate import COMMITTED, gates, prefix, retained_count, softplus_inverse
+from ngn.methods.base import CapacityExceeded, Mode, Scalar, active_components, on_host, setting
+from ngn.methods.batch import BoundaryGate
+from ngn.methods.orders import Order
 from ngn.schedules import DELAYED_LINEAR, LINEAR, POWER_DECAY, Shape, require_shapes, shape_at
 
 NOMINAL_ZERO = 1e-4
@@ -33,7 +24,7 @@ COMMIT = 0.9
 of rounding. The paper's studies have no commit."""
 
 
-class CountGate(Weighted):
+class CountGate(BoundaryGate):
     """Learn the count of K ordered components by a differentiable boundary t; equations in :mod:`ngn.gate`.
 
     Args:
@@ -66,13 +57,7 @@ class CountGate(Weighted):
     (3, [1.0, 0.5, 0.25, 0.0])
     """
 
-    has_boundary = takes_bounds = True
-    now = 0.0
-    """Training progress of the schedules."""
-    rounded: Tensor
-    """1 once t is rounded, else 0, [*R]. In an average of models with their buffers: the fraction with rounded t."""
-    settled: Tensor
-    """The integer that t is rounded to, times ``rounded``: in any such average, their ratio is that integer."""
+    takes_bounds = True
     commits: Tensor
     """``commit`` as a number, infinite for None: it travels with the state."""
 
@@ -139,15 +124,11 @@ class CountGate(Weighted):
             self.w = weights.to(torch.float64)
         if self.w.shape != (*self.tau.shape, self.K):
             raise ValueError(f"weights must have shape {(*self.tau.shape, self.K)}, not {tuple(self.w.shape)}")
-        self.lambda0: Tensor
-        self.alpha_max: Tensor
-        self.kappa: Tensor
         self.beta_start: Tensor
         self.beta_end: Tensor
         self.register_buffer("progress", torch.zeros((), dtype=torch.float64))
         self.progress: Tensor
         self.register_buffer("beta", self.beta_start, persistent=False)
-        self.beta: Tensor
         self.register_buffer("settled", torch.zeros_like(self.tau.detach()))
         self.register_buffer("rounded", torch.zeros_like(self.tau.detach()))
         self.register_buffer("commits", torch.full((), torch.inf, dtype=torch.float64))
@@ -219,26 +200,14 @@ class CountGate(Weighted):
         super().set_progress(progress)
         self.all_open = self._opened()
 
-    def scheduled(self, number: int) -> float:
-        """The value of the schedule of price (0) or snapping (1); 0 once committed."""
-        return 0.0 if self.committed else shape_at(self.shapes[number], self.now)
-
-    @property
-    def price(self) -> Tensor:
-        """lambda, [*R]."""
-        return self.lambda0 * self.scheduled(0)
-
-    @property
-    def alpha(self) -> Tensor:
-        """Strength of snapping, [*R]."""
-        return torch.maximum(self.alpha_max, self.kappa * self.price) * self.scheduled(1)
-
     def commit_at(self, progress: float | None) -> None:
         if progress is not None and not 0.0 < progress < 1.0:
             raise ValueError(f"commit must be a fraction of training in (0, 1), not {progress}")
         self.commit = progress
         self.commits.fill_(torch.inf if progress is None else progress)
-        self._release()
+        self.committed = False
+        self.settled.zero_()
+        self.rounded.zero_()
 
     @torch.no_grad()
     def _commit(self, progress: float) -> None:
@@ -253,12 +222,7 @@ class CountGate(Weighted):
             self.beta = torch.full_like(self.beta, COMMITTED)
         elif before:
             self.tau.copy_(self.settled_tau())
-            self._release()
-
-    def _release(self) -> None:
-        self.committed = False
-        self.settled.zero_()
-        self.rounded.zero_()
+            self.commit_at(self.commit)
 
     def settle(self, count: Tensor) -> None:
         """Fix the count from the commit on, int64 [*R], in place of the learned one.
@@ -278,10 +242,6 @@ class CountGate(Weighted):
         t = torch.where(finite, settled, 1.0).clamp(min=NOMINAL_ZERO)
         return torch.where(finite, softplus_inverse(t / self.stride), torch.nan)
 
-    def t(self) -> Tensor:
-        """The boundary t, [*R]; from the commit on an integer without gradient."""
-        return boundary(self.tau, self.stride, self.settled, self.rounded)
-
     def gates(self, mode: Mode) -> Tensor:
         """Soft: g_k(t). Hard: 1 on the retained prefix. Kept: g_k(t) on the retained prefix."""
         t = self.t()
@@ -290,21 +250,6 @@ class CountGate(Weighted):
         k = active_components(t.detach(), self.K, self.beta, self.delta) if on_host(t) else self.K
         soft = gates(t, k, self.beta, self.delta)
         return soft if mode == "soft" else soft * prefix(self.count(), k)
-
-    def batched(self, mode: Mode) -> bool:
-        if torch.compiler.is_compiling() or self.results is None or mode != "soft" or self.law is not None:
-            return False
-        return not torch._C._are_functorch_transforms_active()  # its functions have no rules for them
-
-    def coefficients(self, mode: Mode) -> Tensor:
-        return coefficients(self) if self.batched(mode) else super().coefficients(mode)
-
-    def scaled(self, x: Tensor, dim: int, ranks: Tensor | None) -> Tensor:
-        return scaled(x, self, dim, ranks)
-
-    def penalty(self) -> Tensor:
-        t = self.t()
-        return penalty(t, self.price, self.alpha)
 
     def ceiling(self, progress: float) -> float:
         """The largest continuous count; it falls to ``most`` in the first half of the time before the commit."""
@@ -324,6 +269,3 @@ class CountGate(Weighted):
     def count(self) -> Tensor:
         count = retained_count(self.t().detach(), self.K, self.delta)
         return count if not self.least and self.most is None else count.clamp(min(self.least, self.K), self.most)
-
-    def size(self) -> Tensor:
-        return self.t().detach()

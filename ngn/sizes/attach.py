@@ -6,29 +6,27 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from ngn.allocation import BudgetLearner
 from ngn.axis import OrderedAxis
 from ngn.budget import BUDGET_COMMIT, Budget
-from ngn.checks import axes_of, snapshot
+from ngn.budget.allocation import BudgetLearner
+from ngn.cut.truncation import axes_of
 from ngn.cuts import kind_of
-from ngn.hooked import HookedAxis, divided
-from ngn.importance import Importance, check, sort
-from ngn.learner import CapacityLearner
+from ngn.learner import Learner
+from ngn.learner.hooked import HookedAxis, divided
+from ngn.learner.importance import Importance, check, sort
 from ngn.methods.base import Capacity
 from ngn.methods.batch import GateBatch
-from ngn.methods.fixed import Retained
 from ngn.methods.ngn import CountGate
 from ngn.sizes.base import Maker, Size, refuse_unknown, usual_gate
-from ngn.sizes.bounds import Bound, bound, counts_of
+from ngn.sizes.bounds import Bound, bound
 from ngn.sizes.found import attach_found, chosen_of, dummy, matched_of, traced, without_failed
 from ngn.sizes.named import TracedSize
 from ngn.sizes.refusals import refuse_uncuttable, unchanged_on_error
 from ngn.sizes.trial import failed_trials, parts_of
-from ngn.tracing.found import FoundSizes, listed
+from ngn.tracing.found import FoundSizes
 
 
 def learn_sizes(
@@ -46,13 +44,13 @@ def learn_sizes(
     calibration: Iterable[Any] | None = None,
     loss: Callable[..., Any] | None = None,
     **gate: Any,
-) -> CapacityLearner:
+) -> Learner:
     """Make sizes of ``model`` learnable, in place; no weight is copied.
 
     Training starts from your model unchanged: every gate is open (1 - 1e-7), without ordering weights. With ``t0=``
     near 0, components grow from few instead.
 
-    Without ``sizes`` everything is learned that :func:`~ngn.tracing.groups.find_sizes` finds, and that passes its
+    Without ``sizes`` everything is learned that :func:`~ngn.sizes.find.find_sizes` finds, and that passes its
     trial. What was found, or merely matched a ``*``, and cannot be cut is left as it is; ``learner.found`` lists it
     with the reason.
 
@@ -62,18 +60,18 @@ def learn_sizes(
             ``ngn.Channels``, ``ngn.Rank``, ``ngn.Depth``, or None for modules that other patterns are to leave out.
             ``*`` matches anything within one part of a name, ``**`` any number of parts, "" the model. Every matched
             module learns its own size; modules that can only be cut together share one.
-        budget: limit on what the deployed model costs, instead of a price: :class:`~ngn.allocation.BudgetLearner`.
+        budget: limit on what the deployed model costs, instead of a price: :mod:`ngn.budget.allocation`.
         at_least, at_most: bounds of every size, in its components: a number, a share of all such as "25%", or a pattern
             over names of sizes → one of both. A size with fewer components than ``at_least`` keeps them all.
         example: an input: a tuple for several arguments, a dictionary for keyword arguments. Default: that of the
             budget, else the model's ``dummy_inputs``. The model is traced on it. The library cuts every size to half
             and to one, and compares outputs, before any training. Or what ``find_sizes`` found before the tensors were
             divided among processes; such sizes are not tried.
-        also: further inputs to trace and to try, as for :func:`~ngn.tracing.groups.find_sizes`.
+        also: further inputs to trace and to try, as for :func:`~ngn.sizes.find.find_sizes`.
         frozen: freeze the present parameters; only sizes, and the terms of ranks, are learned.
         capacity: makes the capacity of (name, K), instead of a :class:`~ngn.methods.ngn.CountGate`.
-        by_importance: the score of units (:mod:`ngn.importance`), the best of which stay: "magnitude", or "taylor" or
-            "wanda" from ``calibration``. None: the units in front stay. No weight moves.
+        by_importance: the score of units (:mod:`ngn.learner.importance`), the best of which stay: "magnitude", or
+            "taylor" or "wanda" from ``calibration``. None: the units in front stay. No weight moves.
         calibration: batches of training data, such as the ``DataLoader`` of the training; the first 32 are read.
         loss: how to use a batch, as for ``ngn.fit``. None: batches are as ``example``, and the output has its ``loss``.
         gate: settings of every gate, such as ``lambda0``, ``alpha_max``, ``beta``; those of a size come first. Sizes
@@ -173,7 +171,7 @@ def learn_sizes(
             given = example.example if isinstance(example, FoundSizes) else example
             budget = replace(budget, example=given)
         found = _attach(model, sizes, maker, example, also, settle)
-        learner = CapacityLearner(model) if budget is None else BudgetLearner(model, budget)
+        learner = Learner(model) if budget is None else BudgetLearner(model, budget)
     learner.found, learner.also = found, also
     learner.watch.closely = capacity is None
     if capacity is None:  # other capacities may have recorded results, which should stay, to the last bit
@@ -182,45 +180,6 @@ def learn_sizes(
                 axis.in_weights = True
         GateBatch(model, [gate for gate in learner.gates if isinstance(gate, CountGate)])
     return learner
-
-
-def cut_once(
-    found: FoundSizes,
-    counts: Mapping[str, int | str],
-    by_importance: Any = "magnitude",
-    calibration: Iterable[Any] | None = None,
-    loss: Callable[..., Any] | None = None,
-) -> nn.Module:
-    """:meth:`FoundSizes.cut <ngn.tracing.found.FoundSizes.cut>`."""
-    kept = counts_of(counts, {group.name: group.length for group in found}, "cut")
-    scores = by_importance if isinstance(by_importance, Mapping) else {}
-    chosen = {}
-    for name, n in kept.items():
-        group, score = found[name], scores.get(name)
-        if not 1 <= int(n) <= group.length:
-            raise ValueError(f"{name}: {n:g} of {group.length} {group.unit} cannot stay: give 1 to {group.length}")
-        if score is not None and len(score) != group.length:
-            raise ValueError(f"{name}: {len(score)} scores for {group.length} {group.unit}")
-        order = group.order if score is None else torch.as_tensor(score).argsort(descending=True, stable=True).tolist()
-        chosen[name] = replace(group, order=order)
-    if unknown := [name for name in scores if name not in chosen]:
-        raise ValueError(f"scores of {listed(unknown)}, which is not cut; scores are for {listed([*chosen])}")
-    put_back = snapshot(found.model)
-    try:
-        learner = learn_sizes(
-            found.model,
-            found.chosen(chosen),
-            capacity=lambda name, K: Retained(K, int(kept[name])),
-            by_importance="magnitude" if scores else by_importance,
-            calibration=calibration,
-            loss=loss,
-        )
-        if left := [name for name in chosen if name not in learner.names]:
-            reasons = [fixed.reason for fixed in learner.found.fixed if left[0] in fixed.members]
-            raise ValueError(f"{listed(left)} cannot be cut: {'; '.join(reasons)}")
-        return learner.deploy(example=found.example, unsettled="allow")
-    finally:
-        put_back()
 
 
 def _attach(

@@ -17,7 +17,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from ngn.cuts import Counts, Cut
-from ngn.hooked import HookedAxis
+from ngn.learner.hooked import HookedAxis
 from ngn.methods.base import Capacity
 from ngn.methods.ngn import COMMIT, CountGate
 
@@ -50,13 +50,14 @@ class Size(ABC):
     To add a kind of size, write a subclass whose :meth:`attach` calls :meth:`axis` with the tensors to cut.
 
     >>> import torch, ngn
+    >>> from ngn.cuts import inputs, outputs
     >>> class Hidden(ngn.Size):  # the features between two linear maps
     ...     unit = "features"
     ...     def attach(self, model, name, make):
     ...         up, down = (model.get_submodule(f"{name}.{part}".lstrip(".")) for part in "02")
     ...         K = self.divided(name, up.out_features)
     ...         width = up.out_features // K
-    ...         self.axis(name, K, make, [*ngn.outputs(up, width), *ngn.inputs(down, width)], [down])
+    ...         self.axis(name, K, make, [*outputs(up, width), *inputs(down, width)], [down])
     >>> model = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
     >>> learner = ngn.learn_sizes(model, {"": Hidden(4, t0=1.0)}, example=torch.randn(5, 3))
     >>> print(learner.report().groups[0])
@@ -127,8 +128,8 @@ class Size(ABC):
 
         Args:
             name, make: the arguments of :meth:`attach`.
-            cuts: every tensor with these components (:class:`~ngn.axis.OrderedAxis`). ``ngn.outputs`` and
-                ``ngn.inputs`` list them for linear layers, convolutions and normalisations.
+            cuts: every tensor with these components (:class:`~ngn.axis.OrderedAxis`). ``ngn.cuts.outputs`` and
+                ``ngn.cuts.inputs`` list them for linear layers, convolutions and normalisations.
             consumers: modules whose first input is the activation with the axis; it is multiplied there. Without any,
                 :meth:`attach` has to call the axis itself.
             counts: (module, attribute) pairs that shrink with the count.

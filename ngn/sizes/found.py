@@ -13,12 +13,12 @@ from torch import nn
 
 from ngn.axis import OrderedAxis
 from ngn.checks import ExampleError, evaluating, outputs_on
-from ngn.cut_modules import use_cuttable_attention
-from ngn.hooked import HookedAxis
+from ngn.components.attention import use_cuttable_attention
+from ngn.learner.hooked import HookedAxis
 from ngn.sizes.base import Maker, Size
 from ngn.sizes.named import TracedSize
 from ngn.tracing.found import FoundSizes, SizeGroup, Uncut, pattern_of
-from ngn.tracing.groups import find_sizes
+from ngn.tracing.groups import traced_sizes
 
 
 def attach_found(model: nn.Module, found: FoundSizes, make: Maker) -> list[HookedAxis]:
@@ -53,7 +53,7 @@ def traced(model: nn.Module, found: FoundSizes | None, example: Any, also: Mappi
             "sizes of this model are learned already: give all sizes in one call of learn_sizes, on a model built anew"
         )
     if found is None:
-        return find_sizes(model, dummy(model) if example is None else example, also)
+        return traced_sizes(model, dummy(model) if example is None else example, also)
     if found.model is not model:
         raise ValueError("these sizes were found in another model: call find_sizes with this one")
     return found

@@ -17,7 +17,7 @@ from ngn.tracing.found import FoundSizes, SizeGroup, Uncut, listed
 
 
 class TracedSize(Size):
-    """A choice among the groups that :func:`~ngn.tracing.groups.find_sizes` finds.
+    """A choice among the groups that :func:`~ngn.sizes.find.find_sizes` finds.
 
     Modules that can only be cut together share one size; it has the name of the first that is named.
     """

@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
-from ngn.checks import snapshot
+from ngn.checks import snapshot, value_of
 from ngn.components.low_rank import Bottleneck
-from ngn.cut_modules import value_of
 from ngn.cuts import owned
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ngn.axis import OrderedAxis
-from ngn.checks import FAULTS, ExampleError, calls_of, enter, having, outputs_on, summary, untouched
+from ngn.axis import OrderedAxis, having
+from ngn.checks import FAULTS, ExampleError, calls_of, enter, outputs_on, summary, untouched
 from ngn.comparison import (
     DifferentError,
     apart,
@@ -24,12 +24,13 @@ from ngn.comparison import (
     in_training,
     rounding_bounds,
 )
-from ngn.copying import CopyError
+from ngn.cut.copying import CopyError
+from ngn.cut.truncation import deploy_axes
 from ngn.cuts import is_stack, owned
-from ngn.hooked import taken_by
+from ngn.learner.hooked import taken_by
 from ngn.methods.base import Capacity
 from ngn.methods.fixed import Retained
-from ngn.truncation import deploy_axes
+from ngn.tracing.found import listed
 
 Pairs = Callable[[], list[tuple[str, Tensor, Tensor]]]  # activations by name, of the model and of its cut copy
 Also = Mapping[str, Sequence[Any]]  # further inputs, by the method that takes them
@@ -144,12 +145,8 @@ def parts_of(model: nn.Module, axis: OrderedAxis) -> str:
         list(dict.fromkeys(paths[id(cut.module)] or "the model" for cut in axis.cuts if cut.fold is fold))
         for fold in (False, True)
     )
-    text = f"the size was found in {_listed(having)}"
-    return f"{text}, its consumer is {_listed(taking)}" if taking else text
-
-
-def _listed(names: list[str], most: int = 6) -> str:
-    return ", ".join([*names[:most], *(["..."] if len(names) > most else [])])
+    text = f"the size was found in {listed(having, 6)}"
+    return f"{text}, its consumer is {listed(taking, 6)}" if taking else text
 
 
 @torch.no_grad()
@@ -157,28 +154,23 @@ def _warn_of_untried(model: nn.Module, axes: Sequence[OrderedAxis], calls: Seque
     """Warn of sizes that the example does not test: it never reaches them, or only with zeros."""
     live: set[str] = set()
     hooked: set[str] = set()
-    handles = []
-    for consumer in model.modules():
-        names = {axis.name for axis in taken_by(consumer) if axis in axes}
-        if not names:
-            continue
-        hooked |= names
+    with ExitStack() as hooks:
+        for consumer in model.modules():
+            names = {axis.name for axis in taken_by(consumer) if axis in axes}
+            hooked |= names
 
-        def note(_: nn.Module, args: Any, kwargs: Any, names: set[str] = names) -> None:
-            h = _input(args, kwargs)
-            if h is None or bool(h.any()):
-                live.update(names)
+            def note(_: nn.Module, args: Any, kwargs: Any, names: set[str] = names) -> None:
+                h = _input(args, kwargs)
+                if h is None or bool(h.any()):
+                    live.update(names)
 
-        handles.append(consumer.register_forward_pre_hook(note, prepend=True, with_kwargs=True))
-    try:
+            if names:
+                hooks.enter_context(consumer.register_forward_pre_hook(note, prepend=True, with_kwargs=True))
         for method, given in calls:
             outputs_on(model, given, method)
-    finally:
-        for handle in handles:
-            handle.remove()
     if untried := sorted(hooked - live):
         warnings.warn(
-            f"the example does not test {_listed(untried)}: it never reaches it, or only with zeros. Pass an input "
+            f"the example does not test {listed(untried, 6)}: it never reaches it, or only with zeros. Pass an input "
             "like your data",
             stacklevel=5,
         )
@@ -269,7 +261,7 @@ def _activations(
     layers are cut, because the remaining ones then change their names.
     """
     seen: dict[str, tuple[list[Tensor], list[Tensor], int]] = {}
-    handles = []
+    hooks = ExitStack()
     whole = all(bool(axis.retained()[0].all()) for axis in axes if _of_layers(axis))
     for path, consumer in [*model.named_modules()] if whole else ():
         having = [axis for axis in taken_by(consumer) if axis in axes]
@@ -281,11 +273,10 @@ def _activations(
         def note(
             module: nn.Module, args: Any, kwargs: Any, having: Any = having, dim: int = dim, to: Any = wanted
         ) -> None:
-            if (h := _input(args, kwargs)) is None:
-                return
-            kept = [axis.along(module, axis.in_place(axis.retained()[0]), h.shape[dim]) for axis in having]
-            index = functools.reduce(torch.logical_and, kept).nonzero().flatten()
-            to.append(h.index_select(dim, index.to(h.device)))
+            if (h := _input(args, kwargs)) is not None:
+                kept = [axis.along(module, axis.in_place(axis.retained()[0]), h.shape[dim]) for axis in having]
+                index = functools.reduce(torch.logical_and, kept).nonzero().flatten()
+                to.append(h.index_select(dim, index.to(h.device)))
 
         def note_cut(
             module: nn.Module, args: Any, kwargs: Any, of_model: list[Tensor] = wanted, to: list[Tensor] = got
@@ -293,10 +284,8 @@ def _activations(
             if len(to) < len(of_model) and (h := _input(args, kwargs)) is not None:  # later runs measure rounding
                 to.append(h)
 
-        handles += [
-            consumer.register_forward_pre_hook(note, prepend=True, with_kwargs=True),
-            small.get_submodule(path).register_forward_pre_hook(note_cut, with_kwargs=True),
-        ]
+        hooks.enter_context(consumer.register_forward_pre_hook(note, prepend=True, with_kwargs=True))
+        hooks.enter_context(small.get_submodule(path).register_forward_pre_hook(note_cut, with_kwargs=True))
 
     def pairs() -> list[tuple[str, Tensor, Tensor]]:
         each = ((name, *pair, dim) for name, (*lists, dim) in seen.items() for pair in zip(*lists, strict=True))
@@ -307,8 +296,5 @@ def _activations(
         for _, got, _ in seen.values():
             got.clear()
 
-    try:
+    with hooks:
         yield pairs, forget
-    finally:
-        for handle in handles:
-            handle.remove()

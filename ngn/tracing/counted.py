@@ -7,10 +7,21 @@ from contextlib import contextmanager
 from typing import Any
 
 from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.conv import _ConvNd
 
-from ngn.cut_modules import SIZES
 from ngn.cuts import is_conv1d
 from ngn.tracing.dims import Dim, Leaf, Product, resolved
+
+SIZES: tuple[tuple[type[nn.Module], frozenset[str]], ...] = (
+    (nn.Linear, frozenset({"in_features", "out_features"})),
+    (nn.Embedding, frozenset({"num_embeddings", "embedding_dim"})),
+    (_ConvNd, frozenset({"in_channels", "out_channels", "groups"})),
+    (_NormBase, frozenset({"num_features"})),
+    (nn.PReLU, frozenset({"num_parameters"})),
+    (nn.GroupNorm, frozenset({"num_channels", "num_groups"})),
+)
+"""The integers that a cut sets (``ngn/cut/modules.py``), also of classes that other people derive from these."""
 
 
 class AttributeInt(int):

@@ -136,33 +136,6 @@ class FoundSizes:
         }
         return replace(self, groups=tuple(groups.values()), costs=costs)
 
-    def cut(
-        self,
-        counts: Mapping[str, int | str],
-        by_importance: Any = "magnitude",
-        calibration: Any = None,
-        loss: Any = None,
-    ) -> nn.Module:
-        """Cut once, without training: return a plain copy with the best units; the model stays as it is.
-
-        Args:
-            counts: pattern over the names of groups → how many units stay, or a share of them such as "50%".
-            by_importance, calibration, loss: the score of units, as for ``learn_sizes``. Or a dictionary of scores by
-                the name of a group, one for each unit; other groups are then scored by magnitude.
-
-        Raises:
-            ValueError: if there is no such group or count, or the copy computes something else on the example than the
-                model with the other units masked.
-
-        >>> import torch, ngn
-        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 12), torch.nn.ReLU(), torch.nn.Linear(12, 2))
-        >>> ngn.find_sizes(model, torch.randn(3, 4)).cut({"0": 5})[0]
-        Linear(in_features=4, out_features=5, bias=True)
-        """
-        from ngn.sizes.attach import cut_once  # which is built on this module
-
-        return cut_once(self, counts, by_importance, calibration, loss)
-
     def listed(self, most: int = 6) -> str:
         """The names of the groups, without numbers where there are many, for a message."""
         names = [group.name for group in self.groups]

@@ -22,35 +22,10 @@ from ngn.tracing.record import Held, Trace
 from ngn.tracing.run import trace
 
 
-def find_sizes(model: nn.Module, example: Any, also: Mapping[str, Sequence[Any]] = MappingProxyType({})) -> FoundSizes:
-    """Find all sizes of ``model`` that can be cut, by tracing a pass in eval mode and one in train mode.
-
-    Every dimension of every tensor is followed through the operations of torch. Dimensions that can only be cut
-    together form a group: the channels of a stage with its residual sums, the pieces of a concatenation, the heads of
-    an attention layer with grouped queries. An operation that is not known fixes what it touches. Nothing is tried yet:
-    :func:`~ngn.sizes.attach.learn_sizes` cuts every group to half and to one, and compares outputs.
-
-    Args:
-        example: an input: a tuple for several arguments, a dictionary for keyword arguments.
-        also: further inputs, by the method that takes them: ``{"forward": [longer], "encode": [x]}``. Give them for
-            branches that ``example`` does not take, and for methods that you call. A warning names parameters that no
-            pass reaches; sizes of their lengths are not cut.
-
-    Returns:
-        The groups; ``print`` shows them, and what is not cut with the reason. Choose among them with ``only`` and
-        ``without``, and pass the result to ``learn_sizes``.
-
-    >>> import torch, ngn
-    >>> from torch import nn
-    >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(288, 10))
-    >>> print(ngn.find_sizes(model, torch.randn(2, 3, 8, 8)))
-    size      length  parameters  multiply-adds  members
-    0     8 channels       99.7%         100.0%  0, 1, 4
-    <BLANKLINE>
-    not cut  length  why
-    0             3  is that of an input
-    4            10  is that of an output
-    """
+def traced_sizes(
+    model: nn.Module, example: Any, also: Mapping[str, Sequence[Any]] = MappingProxyType({})
+) -> FoundSizes:
+    """The sizes of ``model``; arguments, errors and warnings are those of ``ngn.find_sizes``."""
     if not isinstance(model, nn.Module):
         raise TypeError(f"find_sizes takes a model, an nn.Module, and an input of it; the model is a {kind_of(model)}")
     seen = trace(model, example, also)
@@ -58,7 +33,7 @@ def find_sizes(model: nn.Module, example: Any, also: Mapping[str, Sequence[Any]]
         warnings.warn(
             f"no pass reaches {len(missed)} parameters: {listed(missed)}. Sizes of their lengths are left as they are. "
             "If your data reach them, pass more inputs: also={'forward': [x]}",
-            stacklevel=2,
+            stacklevel=3,
         )
     return groups_of(seen, example, also)
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from ngn.cut_modules import value_of
+from ngn.checks import value_of
 from ngn.tracing.dims import ONE, Dim, Leaf, equal, fix, leaves, new, unite
 
 

@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from ngn.checks import Written, arguments, calls_of, copied, enter, outputs_on, uncompiled, untouched
 from ngn.comparison import varied
-from ngn.cut_modules import use_cuttable_attention
+from ngn.components.attention import use_cuttable_attention
 from ngn.tracing import mixing, movement, products
 from ngn.tracing.counted import AttributeInt, counting
 from ngn.tracing.dims import new
@@ -151,15 +151,9 @@ def _calls(seen: Trace) -> Iterator[None]:
             seen.set(output, held.dims, held)
             seen.reached.add(held)
 
-    handles = (
-        nn.modules.module.register_module_forward_pre_hook(enter),
-        nn.modules.module.register_module_forward_hook(leave, always_call=True),
-    )
-    try:
+    every = nn.modules.module
+    with every.register_module_forward_pre_hook(enter), every.register_module_forward_hook(leave, always_call=True):
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 class _Operations(TorchDispatchMode):

@@ -12,13 +12,13 @@ import numpy as np
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from ngn.allocation import BudgetLearner
-from ngn.evidence import PARTS
-from ngn.importance import BATCHES, Importance
+from ngn.budget.allocation import BudgetLearner
+from ngn.budget.evidence import PARTS
 from ngn.learner import Learner
+from ngn.learner.importance import BATCHES, Importance
+from ngn.losses import as_loss, is_pair, named, told
 from ngn.methods.ngn import COMMIT
 from ngn.train.batches import Batches, FullBatches, HeldOutParts, IteratedBatches, ShuffledBatches, Split, rows_of
-from ngn.train.losses import as_loss, is_pair, named, told
 from ngn.train.plan import History, TrainPlan
 from ngn.train.trainer import Trainer
 
@@ -56,7 +56,7 @@ def fit(
         held_out: under a budget, data on which benefits of components are judged, so that no size grows to memorise
             noise: a pair of tensors (inputs, targets), or batches. None: training data.
         by_importance: sort the units before the first step by this score, "taylor" or "wanda" from the first 32 batches
-            (:mod:`ngn.importance`). A resumed training keeps its order.
+            (:mod:`ngn.learner.importance`). A resumed training keeps its order.
         batch: of tensors, the rows of a batch; they are shuffled in each epoch, by the seed of ``torch.manual_seed``.
             None takes all rows in every step.
         settings: further arguments of :class:`~ngn.train.trainer.Trainer`, such as ``on_evaluate``, ``folder``,
@@ -84,8 +84,7 @@ def fit(
     """
     if not isinstance(learner, Learner):
         raise TypeError(
-            "the first argument of fit must be a learner, such as ngn.CapacityLearner(model), not "
-            f"{type(learner).__name__}"
+            f"the first argument of fit must be a learner, such as ngn.Learner(model), not {type(learner).__name__}"
         )
     plan = _checked(inputs, targets, loss, plan, settings)
     if commit is not None:

@@ -23,12 +23,12 @@ from torch.nn import Parameter
 
 from ngn.checks import evaluating
 from ngn.learner import Learner
+from ngn.losses import Loss
 from ngn.methods.base import Mode
 from ngn.schedules import warmed_up
 from ngn.train import checkpoint
 from ngn.train.batches import Batches
 from ngn.train.checkpoint import Newest
-from ngn.train.losses import Loss
 from ngn.train.optim import clip_gradients, groups_of, load_moments, moments, pad_moments
 from ngn.train.plan import History, TrainPlan
 from ngn.train.progress import ProgressLine, ProgressMode
@@ -62,12 +62,13 @@ class Trainer:
             for a wrapped ``model``.
 
     >>> import torch, ngn
+    >>> from ngn.train.trainer import Trainer
     >>> model = torch.nn.Sequential(torch.nn.Linear(1, 12), torch.nn.Tanh(), torch.nn.Linear(12, 1))
     >>> learner = ngn.learn_sizes(model, {"": ngn.Width(3)}, example=torch.ones(8, 1), lambda0=1e-3)
     >>> class Noise:
     ...     def at(self, index): return torch.full((8, 1), 0.1 * index)
     >>> def loss(model, batch): return (model(batch) - batch).square().mean()
-    >>> ngn.Trainer(learner, Noise(), loss, ngn.TrainPlan(steps=5, clip=0.1), progress="never").fit().curves["t"].shape
+    >>> Trainer(learner, Noise(), loss, ngn.TrainPlan(steps=5, clip=0.1), progress="never").fit().curves["t"].shape
     (5, 1, 1)
     """
 
@@ -138,8 +139,7 @@ class Trainer:
 
     def _groups(self) -> tuple[list[dict[str, Any]], bool]:
         """The parameter groups of the plan, and whether replicas share their learning rates."""
-        plan = self.plan
-        shapes = (plan.lr_shape, plan.lr_boundary_shape)
+        plan, shapes = self.plan, (self.plan.lr_shape, self.plan.lr_boundary_shape)
         return groups_of(*self._trained, plan.lr, plan.lr_boundary, plan.weight_decay, shapes)
 
     def _optimizer(self) -> torch.optim.Optimizer:
@@ -178,19 +178,15 @@ class Trainer:
                 with their gates).
         """
         learner = self.learner
-        with torch.no_grad(), evaluating(learner), learner.mode(mode), learner.steady(), self._autocast():
-            return measure(self._called())
+        with torch.no_grad(), evaluating(learner), learner.mode(mode), self._autocast():
+            return measure(learner if self.model is None else self.model)
 
     def _report(self, step: int) -> None:
-        if self.on_evaluate is not None:
-            report = self.on_evaluate
+        if (report := self.on_evaluate) is not None:
             self.learner.before_step(None)
             value = self.evaluate(lambda model: report(step, model))
             if isinstance(value, Tensor):
                 self._evaluated.append((step, value.detach().double().reshape(self.learner.replicas or 1)))
-
-    def _called(self) -> nn.Module:
-        return self.learner if self.model is None else self.model
 
     def _autocast(self) -> torch.autocast:
         device = next(self.learner.parameters()).device.type
@@ -207,7 +203,7 @@ class Trainer:
             penalty.sum().backward()
         if self.held_out is not None and (number := learner.held_out_batch(step)) is not None:
             held = self.held_out.at
-            with evaluating(learner), self._autocast():  # not self._called(): a wrapper would await gradients
+            with evaluating(learner), self._autocast():  # not a wrapper, which would await gradients
                 learner.judge(lambda part: self.loss(learner, held(part)), number)
         learner.after_backward(step)
         objective = (task + penalty.detach()).reshape(count)
@@ -234,7 +230,7 @@ class Trainer:
             if weight == 0:
                 continue  # the mean over no items is NaN
             with self._autocast():
-                loss = self.loss(self._called(), batch)
+                loss = self.loss(self.learner if self.model is None else self.model, batch)
                 if not isinstance(loss, Tensor) or not loss.requires_grad:
                     raise TypeError(f"a loss must be a tensor with a gradient, not {loss}: leave .item() out of it")
             (loss.sum() / (whole / weight)).backward()
@@ -266,20 +262,18 @@ class Trainer:
         for name, value in self._curves().items():
             tensors[f"curve.{name}"] = torch.from_numpy(value)
         tensors["diverged_at"] = bad
-        self._write(step, tensors, {"seconds": seconds, "resumed": resumed, "steps": self.plan.steps})
+        self._write(self.folder, step, tensors, {"seconds": seconds, "resumed": resumed, "steps": self.plan.steps})
 
-    def _write(self, step: int, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-        """Write a checkpoint."""
-        assert self.folder is not None
-        checkpoint.save(self.folder, step, tensors, facts)
+    def _write(self, folder: Path, step: int, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+        checkpoint.save(folder, step, tensors, facts)
 
-    def _newest(self) -> Newest:
-        """Read the newest usable checkpoint."""
-        return None if self.folder is None else checkpoint.latest(self.folder)
+    def _newest(self, folder: Path) -> Newest:
+        return checkpoint.latest(folder)
 
     def _restored(self) -> Newest:
         """Let the learner load the newest checkpoint, which may remove parameters, and return the checkpoint."""
-        if (newest := self._newest()) is not None:
+        newest = None if self.folder is None else self._newest(self.folder)
+        if newest is not None:
             self.learner.restore(newest[1])
         return newest
 
@@ -292,8 +286,7 @@ class Trainer:
             if self.folder is not None:
                 self.learner.state()  # reads all frozen weights once: now, not between a signal and its deadline
             return 0, 0.0, 0
-        step, tensors, meta = newest
-        device = bad.device
+        (step, tensors, meta), device = newest, bad.device
         load_moments(optimizer, tensors)
         checkpoint.set_random_state(tensors, device)
         bad.copy_(tensors["diverged_at"])

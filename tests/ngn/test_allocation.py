@@ -9,9 +9,12 @@ from sizable import Forward, chain
 from torch import nn
 
 import ngn
-from ngn.allocation import BLIND, SPEED
-from ngn.evidence import AVERAGE, PARTS, Confirmation
+from ngn.budget.allocation import BLIND, SPEED
+from ngn.budget.evidence import AVERAGE, PARTS, Confirmation
+from ngn.components.low_rank import LowRankLinear
 from ngn.methods.batch import boundary_slopes
+from ngn.methods.fixed import FixedCount
+from ngn.schedules import Shape
 
 RANKS, WIDTH = (1, 1, 2, 10), 16
 """Ranks of the target's four linear maps: the right allocation is uneven by construction."""
@@ -42,7 +45,7 @@ def samples(seed, count, shuffled=False):
     return x, y[torch.randperm(count, generator=source)] if shuffled else y
 
 
-PLAN = ngn.TrainPlan(steps=500, lr=5e-3, lr_shape=ngn.Shape("cosine"))
+PLAN = ngn.TrainPlan(steps=500, lr=5e-3, lr_shape=Shape("cosine"))
 
 
 class Minibatches:
@@ -75,7 +78,7 @@ def test_sizes_follow_the_task_and_are_better_than_even_ones(seed):
     learner = learned(seed)
     torch.manual_seed(seed)
     even = Sum(EVEN)
-    fixed = ngn.CapacityLearner(ngn.LowRankLinear(nn.Linear(1, 1), ngn.FixedCount(1), seed=0, name="unused"))
+    fixed = ngn.Learner(LowRankLinear(nn.Linear(1, 1), FixedCount(1), seed=0, name="unused"))
     fixed.model = even  # the same trainer, without sizes
     ngn.fit(fixed, Minibatches(*samples(seed, 2048), seed), None, nn.functional.mse_loss, PLAN, progress="never")
     counts = learner.count().tolist()

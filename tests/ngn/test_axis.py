@@ -15,12 +15,13 @@ from experiments.models.mlp import MLPBank
 from ngn.axis import OrderedAxis
 from ngn.comparison import check_equal
 from ngn.components.base import OrderedSum
+from ngn.cut.truncation import deploy
 from ngn.cuts import inputs, outputs
 from ngn.methods.ngn import CountGate
 
 
 def test_frozen_parameters_can_be_shared():
-    learner = ngn.CapacityLearner(model_of("adapter", CountGate(K, t0=1.2)))
+    learner = ngn.Learner(model_of("adapter", CountGate(K, t0=1.2)))
     assert learner.deploy(share_frozen=True).base.weight is learner.model.base.weight
     assert learner.deploy().base.weight is not learner.model.base.weight
 
@@ -32,39 +33,39 @@ def listed(registered: bool) -> nn.Module:
 
 
 def test_axes_in_plain_lists_are_truncated_or_refused():
-    learner = ngn.CapacityLearner(listed(registered=True))
+    learner = ngn.Learner(listed(registered=True))
     small = learner.deploy(example=X)
     assert small.stages[0] is small.parts[0]
     assert small.stages[0].axis.capacity is None
     with pytest.raises(ValueError, match=r"stages.*ModuleList"):
-        ngn.CapacityLearner(listed(registered=False))
+        ngn.Learner(listed(registered=False))
 
 
 @pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
 def test_what_an_axis_cannot_be_is_refused():
     up, down, embed, head = nn.Linear(8, 2 * K), nn.Linear(2 * K, 8), nn.Embedding(11, 8), nn.Linear(8, 11, bias=False)
     with pytest.raises(ValueError, match="not part of the model"):
-        ngn.CapacityLearner(nn.Sequential(up, OrderedAxis(CountGate(K), [*outputs(up, 2), *inputs(down, 2)])))
+        ngn.Learner(nn.Sequential(up, OrderedAxis(CountGate(K), [*outputs(up, 2), *inputs(down, 2)])))
     with pytest.raises(ValueError, match="needs 12"):
-        ngn.deploy(nn.Sequential(up, OrderedAxis(CountGate(K), outputs(up, 3))))
+        deploy(nn.Sequential(up, OrderedAxis(CountGate(K), outputs(up, 3))))
     axis = OrderedAxis(CountGate(K, t0=1.2), [*outputs(up, 2), *inputs(down, 2)])
     with pytest.raises(ValueError, match=r"weight_norm.*parametrizations"):
-        ngn.deploy(nn.Sequential(nn.utils.weight_norm(up), nn.Tanh(), axis, down))
+        deploy(nn.Sequential(nn.utils.weight_norm(up), nn.Tanh(), axis, down))
     head.weight = embed.weight
     axis = OrderedAxis(CountGate(K, t0=1.2), [*outputs(embed, 2), *inputs(head, 2, fold=True)])
     with pytest.raises(ValueError, match="tied"):
-        ngn.deploy(nn.Sequential(embed, axis, head))
+        deploy(nn.Sequential(embed, axis, head))
     with pytest.raises(ValueError, match="use OrderedSum"):
         OrderedAxis(CountGate(None), outputs(up))
     with pytest.raises(ValueError, match="a name of its own"):
-        ngn.CapacityLearner(nn.Sequential(*(OrderedSum(MLPBank([2, 3, 2], 3, 0), CountGate(3)) for _ in range(2))))
+        ngn.Learner(nn.Sequential(*(OrderedSum(MLPBank([2, 3, 2], 3, 0), CountGate(3)) for _ in range(2))))
 
 
 def test_an_example_shows_what_does_not_follow_the_axis():
     """The mean of a layer norm on the axis includes components that truncation removes."""
     up, norm, down = nn.Linear(8, 2 * K), nn.LayerNorm(2 * K), nn.Linear(2 * K, 8)
     axis = OrderedAxis(CountGate(K, t0=1.2), [*outputs(up, 2), *outputs(norm, 2), *inputs(down, 2)])
-    learner = ngn.CapacityLearner(nn.Sequential(up, norm, axis, down).double())
+    learner = ngn.Learner(nn.Sequential(up, norm, axis, down).double())
     with pytest.raises(ValueError, match="differs from the truncated model"):
         learner.deploy(example=X)
 
@@ -117,7 +118,7 @@ def test_what_draws_random_numbers_draws_the_same():
 
 
 def test_modes_of_training_are_left_as_they_are():
-    learner = ngn.CapacityLearner(model_of("channels", CountGate(K, t0=1.2)).train())
+    learner = ngn.Learner(model_of("channels", CountGate(K, t0=1.2)).train())
     mean = learner.model.norm.running_mean.clone()
     small = learner.deploy(example=X)
     assert learner.model.norm.training
@@ -126,12 +127,12 @@ def test_modes_of_training_are_left_as_they_are():
 
 
 def test_state_holds_buffers_and_a_digest_of_what_is_frozen():
-    learner, other = (ngn.CapacityLearner(model_of("channels", CountGate(K))) for _ in range(2))
+    learner, other = (ngn.Learner(model_of("channels", CountGate(K))) for _ in range(2))
     learner.model.train()
     learner(X)
     other.restore(learner.state())
     assert torch.equal(other.model.norm.running_mean, learner.model.norm.running_mean)
-    adapted, changed = (ngn.CapacityLearner(model_of("adapter", CountGate(K))) for _ in range(2))
+    adapted, changed = (ngn.Learner(model_of("adapter", CountGate(K))) for _ in range(2))
     state = adapted.state()
     assert "model.base.weight" not in state
     changed.restore(state)
@@ -144,7 +145,7 @@ def test_state_holds_buffers_and_a_digest_of_what_is_frozen():
 @pytest.mark.parametrize("cast", ["half", "bfloat16", "to", "deepcopy", "autocast"])
 def test_the_boundary_stays_exact(cast):
     for made in LEARNERS.values():
-        learner = ngn.CapacityLearner(nn.Sequential(OrderedSum(MLPBank([8, 3, 8], K, 3), made(None)), nn.Linear(8, 8)))
+        learner = ngn.Learner(nn.Sequential(OrderedSum(MLPBank([8, 3, 8], K, 3), made(None)), nn.Linear(8, 8)))
         sizes, penalty = learner.size(), learner.axes[0].capacity.penalty()
         if cast == "deepcopy":
             learner = copy.deepcopy(learner)

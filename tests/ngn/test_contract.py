@@ -8,7 +8,7 @@ from structures import STRUCTURES, awake, model_of
 
 from experiments.models.parallel import ParallelModel
 from ngn.components.base import OrderedSum
-from ngn.learner import CapacityLearner
+from ngn.learner import Learner
 from ngn.methods.base import Capacity
 from ngn.methods.ngn import CountGate
 
@@ -19,7 +19,7 @@ def learner_of(structure, method, replicas):
     bank = awake(structure.bank(K, seeds))
     capacity = LEARNERS["ngn" if method in BUDGETS else method](replicas)
     model = model_of(bank, capacity, head=replicas is not None, seeds=seeds)
-    return BUDGETS.get(method, CapacityLearner)(model)
+    return BUDGETS.get(method, Learner)(model)
 
 
 @pytest.mark.parametrize("method", [*LEARNERS, *BUDGETS])
@@ -90,6 +90,6 @@ def agrees_in_its_modes(learner, x):
 
 def test_empty_prefix_deploys_to_zero():
     for structure in STRUCTURES:
-        learner = CapacityLearner(ParallelModel(OrderedSum(awake(structure.bank(K, 0)), CountGate(K, delta=-0.5))))
+        learner = Learner(ParallelModel(OrderedSum(awake(structure.bank(K, 0)), CountGate(K, delta=-0.5))))
         assert learner.count().tolist() == [0]
         assert torch.count_nonzero(learner.deploy()(structure.x(torch.float32))) == 0

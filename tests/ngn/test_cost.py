@@ -11,7 +11,7 @@ from torch import nn
 
 import ngn
 from experiments.models.parallel import ParallelModel
-from ngn.cost import Cost
+from ngn.budget.cost import Cost
 from ngn.measuring import multiply_adds
 
 B, L, D = 2, 7, 16
@@ -103,7 +103,7 @@ def test_an_axis_in_a_removed_layer_saves_nothing(kind):
 def test_what_deployment_leaves_is_what_is_measured(structure, seeds):
     replicas = None if isinstance(seeds, int) else 2
     axis = ngn.OrderedSum(structure.bank(5, seeds), ngn.CountGate(5, t0=1.8, replicas=replicas))
-    learner = ngn.CapacityLearner(ParallelModel(axis))
+    learner = ngn.Learner(ParallelModel(axis))
     cost = Cost(learner.model, learner.axes, "parameters")
     left = learner.deploy(None if replicas is None else 1, unsettled="allow")
     assert cost.measured((3,)) == sum(p.numel() for p in left.parameters())

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import ngn
-from ngn.evidence import PARTS
-from ngn.rounding import USED, largest
+from ngn.budget.evidence import PARTS
+from ngn.budget.rounding import USED, largest
 
 
 def attention():

@@ -7,6 +7,7 @@ from learners import LEARNERS
 from structures import STRUCTURES, awake
 
 import ngn
+from ngn.cut.truncation import deploy
 
 LONGER = torch.cat([X, X.flip(-1)])
 """An input with more samples than the programs are exported with."""
@@ -26,7 +27,7 @@ def test_a_compiled_soft_model_follows_its_capacity(method):
     """One graph computes all gates; eager code skips closed ones. The boundary moves here from a few gates to all."""
     bank = awake(STRUCTURES[0].bank(K, 0)).double()
     capacity = LEARNERS[method](None)
-    learner = ngn.CapacityLearner(ngn.OrderedSum(bank, capacity))
+    learner = ngn.Learner(ngn.OrderedSum(bank, capacity))
     fast, x = compiled(learner), STRUCTURES[0].x(torch.float64)
     for shift in (-9.0, 0.0, 12.0):
         with torch.no_grad():
@@ -47,7 +48,7 @@ def test_a_compiled_soft_model_follows_its_capacity(method):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_soft_and_deployed_models_are_one_graph(name):
-    learner = ngn.CapacityLearner(model_of(name, ngn.CountGate(K, t0=1.2)))
+    learner = ngn.Learner(model_of(name, ngn.CountGate(K, t0=1.2)))
     torch.testing.assert_close(compiled(learner)(X), learner(X), rtol=1e-12, atol=1e-12)
     small = learner.deploy()
     torch.testing.assert_close(compiled(small)(X), small(X), rtol=1e-12, atol=1e-12)
@@ -59,7 +60,7 @@ def test_generated_code_trains_the_same(monkeypatch):
     """The inductor backend, which cannot read values back to the host."""
     # compiling the headers ahead costs more than one model gains from it
     monkeypatch.setattr(torch._inductor.config, "cpp_cache_precompile_headers", False)
-    learner = ngn.CapacityLearner(model_of("neurons", ngn.CountGate(K, t0=1.2)))
+    learner = ngn.Learner(model_of("neurons", ngn.CountGate(K, t0=1.2)))
     got, wanted = compiled(learner, "inductor")(X), learner(X)
     torch.testing.assert_close(got, wanted, rtol=1e-10, atol=1e-10)
     parameters = list(learner.parameters())
@@ -78,7 +79,7 @@ def test_programs_of_torch_and_onnx_compute_the_same(delta, tmp_path):
     unshaped = ("channels", "heads", "head-bank")
     names = [name for name in MODELS if delta > 0 or name not in unshaped]
     models = [model_of(name, ngn.CountGate(K, t0=0.2, delta=delta)) for name in names]
-    small = ngn.deploy(torch.nn.Sequential(*models)).float()
+    small = deploy(torch.nn.Sequential(*models)).float()
     for name in ("a.pt2", "a.onnx"):
         ngn.export(small, tmp_path / name, X.float())
     y = torch.export.load(tmp_path / "a.pt2").module()(LONGER.float())
@@ -90,10 +91,10 @@ def test_programs_of_torch_and_onnx_compute_the_same(delta, tmp_path):
 
 def test_impossible_exports_are_refused(tmp_path, monkeypatch):
     model = model_of("neurons", ngn.CountGate(K, t0=1.2))
-    small = ngn.deploy(model)
+    small = deploy(model)
     for write, *rest in ((ngn.export, X), (ngn.save,)):
         with pytest.raises(TypeError, match=r"(export|save)\(learner\.deploy\(\)"):
-            write(ngn.CapacityLearner(model), tmp_path / "a.pt2", *rest)
+            write(ngn.Learner(model), tmp_path / "a.pt2", *rest)
         with pytest.raises(ValueError, match="deploy it first"):
             write(model, tmp_path / "a.pt2", *rest)
     assert not list(tmp_path.iterdir())

@@ -19,6 +19,8 @@ import ngn
 from experiments.core.paths import ROOT
 from experiments.core.reading import contents_digest, storage_fault
 from ngn import files
+from ngn.cut.truncation import deploy
+from ngn.cuts import Cut
 from ngn.tensor_files import write_checked
 
 
@@ -248,10 +250,10 @@ def test_dimensions_may_count_from_the_end(tmp_path):
     def made():
         model = nn.ModuleList([nn.Linear(8, 6), nn.Linear(8, 6)])
         model[1].weight = model[0].weight
-        cuts = [ngn.Cut(model[0], "weight", 0), ngn.Cut(model[1], "weight", -2), ngn.Cut(model[0], "bias", -1)]
-        return nn.ModuleList([*model, ngn.OrderedAxis(ngn.CountGate(6, t0=3.2), [*cuts, ngn.Cut(model[1], "bias", 0)])])
+        cuts = [Cut(model[0], "weight", 0), Cut(model[1], "weight", -2), Cut(model[0], "bias", -1)]
+        return nn.ModuleList([*model, ngn.OrderedAxis(ngn.CountGate(6, t0=3.2), [*cuts, Cut(model[1], "bias", 0)])])
 
-    ngn.save(ngn.deploy(made()), tmp_path / "small")
+    ngn.save(deploy(made()), tmp_path / "small")
     assert [tuple(layer.weight.shape) for layer in ngn.load(made(), tmp_path / "small")[:2]] == [(4, 8)] * 2
 
 

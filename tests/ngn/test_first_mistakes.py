@@ -8,14 +8,16 @@ from torch import nn
 
 import ngn
 from experiments.models.mlp import MLPBank
+from ngn.cut.truncation import deploy
 from ngn.integrations import BoundaryOptimizer
+from ngn.methods.fixed import FixedCount
+from ngn.methods.orders import Order
+from ngn.schedules import Shape
 
 
-def learner_at(t0: float, **settings: object) -> ngn.CapacityLearner:
+def learner_at(t0: float, **settings: object) -> ngn.Learner:
     seeds = settings.pop("seeds", 0)
-    return ngn.CapacityLearner(
-        ngn.OrderedSum(MLPBank([1, 3, 1], K=4, seeds=seeds), ngn.CountGate(4, t0=t0, **settings))
-    )
+    return ngn.Learner(ngn.OrderedSum(MLPBank([1, 3, 1], K=4, seeds=seeds), ngn.CountGate(4, t0=t0, **settings)))
 
 
 def fit(learner: object, x: object, loss: object) -> None:
@@ -36,21 +38,21 @@ def mlp() -> nn.Module:
 MLP = mlp()
 
 MISTAKES = {
-    "such as ngn.CapacityLearner(model), not Linear": lambda: fit(nn.Linear(1, 1), torch.zeros(2, 1), MSE),
+    "such as ngn.Learner(model), not Linear": lambda: fit(nn.Linear(1, 1), torch.zeros(2, 1), MSE),
     "inputs must be a tensor, not a numpy array": lambda: fit(learner_at(1.0), torch.zeros(2, 1).numpy(), MSE),
     "but has shape (2, 1): return its mean": lambda: fit(learner_at(1.0), torch.zeros(2, 1), lambda a, b: a - b),
     "K must be at least 1, not 0": lambda: ngn.CountGate(0),
-    "a count must be 0 or more, not -1": lambda: ngn.FixedCount(-1),
+    "a count must be 0 or more, not -1": lambda: FixedCount(-1),
     "lambda0 must not be negative, but is -1": lambda: ngn.CountGate(4, lambda0=-1),
     "alpha_max must not be negative": lambda: ngn.CountGate(4, alpha_max=-1e-4),
     "beta_end must not be negative": lambda: ngn.CountGate(4, beta=(4.0, float("nan"))),
     "beta must be two sharpnesses": lambda: ngn.CountGate(4, beta=8.0),
-    "a shape must be one of constant, linear": lambda: ngn.Shape("linaer"),
+    "a shape must be one of constant, linear": lambda: Shape("linaer"),
     "OrderedSum(bank, capacity), not (CountGate, MLPBank)": lambda: ngn.OrderedSum(
         ngn.CountGate(4), MLPBank([1, 3, 1], K=4, seeds=0)
     ),
     "K=3": lambda: ngn.OrderedSum(MLPBank([1, 3, 1], K=3, seeds=0), ngn.CountGate(4)),
-    "no OrderedAxis": lambda: ngn.CapacityLearner(nn.Linear(1, 1)),
+    "no OrderedAxis": lambda: ngn.Learner(nn.Linear(1, 1)),
     "OrderedAxis(capacity, cuts), not Linear": lambda: ngn.OrderedAxis(nn.Linear(1, 1), []),
     "lr must be at least 0, not -1": lambda: ngn.TrainPlan(steps=1, lr=-1),
     "lr_shape must be a shape": lambda: ngn.TrainPlan(steps=1, lr_shape="cosine"),
@@ -58,8 +60,10 @@ MISTAKES = {
     "clip_scope must be one of joint, separate, body, not 'all'": lambda: ngn.TrainPlan(steps=1, clip_scope="all"),
     "clip must be positive": lambda: ngn.TrainPlan(steps=1, clip=0.0),
     "steps and accumulate must be integers": lambda: ngn.TrainPlan(steps=1.5),
-    "order must be an order, such as ngn.Order('power'), not 'power'": lambda: ngn.CountGate(4, order="power"),
-    "such as (1, 2, 4), not 4": lambda: ngn.Order("matryoshka", ranks=4),
+    "order must be an order, such as ngn.methods.orders.Order('power'), not 'power'": lambda: ngn.CountGate(
+        4, order="power"
+    ),
+    "such as (1, 2, 4), not 4": lambda: Order("matryoshka", ranks=4),
     "r must be positive, not -1": lambda: ngn.CountGate(4, r=-1.0),
     "weights must be positive, not [-1.0": lambda: ngn.CountGate(4, weights=-torch.ones(4)),
     "weights must be a tensor of K numbers": lambda: ngn.CountGate(4, weights=[1.0, 0.5, 0.2, 0.1]),
@@ -100,7 +104,7 @@ MISTAKES = {
     "unsettled must be 'warn' or 'allow', not 'ignore'": lambda: learner_at(1.0).deploy(unsettled="ignore"),
     "choose one with replica=0, 1, ...": lambda: learner_at(1.0, seeds=[0, 1], replicas=2).deploy(),
     "leave replica= out": lambda: learner_at(1.0).deploy(replica=1),
-    "most must be at least 1, not 0": lambda: ngn.deploy(learner_at(1.0).model, most=0),
+    "most must be at least 1, not 0": lambda: deploy(learner_at(1.0).model, most=0),
     "load takes a model, then a file; the model is a str": lambda: ngn.load("small.safetensors", MLP),
     "is no file of safetensors, or is damaged": lambda: ngn.load(MLP, __file__),
     "ngn.fit(learner, Tensor, Tensor, 'mse', TrainPlan): after the data, fit needs a loss": lambda: fit(

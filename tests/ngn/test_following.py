@@ -12,7 +12,10 @@ from stopping import Stop, stop_after
 from torch import nn
 
 import ngn
+from ngn.cut.truncation import deploy
+from ngn.losses import Supervised
 from ngn.train.batches import FullBatches, Split
+from ngn.train.trainer import Trainer
 
 
 class ModelEma(nn.Module):
@@ -43,10 +46,10 @@ class ByName(dict):
 def averaged(average, model):
     """The model of an average."""
     if isinstance(average, nn.Module):
-        return ngn.deploy(average.module)
+        return deploy(average.module)
     twin = copy.deepcopy(model)
     twin.load_state_dict({name.removeprefix("model."): value for name, value in average.items()}, strict=False)
-    return ngn.deploy(twin)
+    return deploy(twin)
 
 
 AVERAGES = {
@@ -182,7 +185,7 @@ def trainer_of(learner, folder=None, stop=None, steps=20):
     batches = FullBatches(Split(X, X.sin()))
     settings = {"folder": folder, "checkpoint_seconds": 1e-9, "progress": "never", "shrink": True}
     settings["on_step"] = stop_after(stop - 1 if stop else steps)
-    trainer = ngn.Trainer(learner, batches, ngn.Supervised(nn.functional.mse_loss), plan, **settings)
+    trainer = Trainer(learner, batches, Supervised(nn.functional.mse_loss), plan, **settings)
     if stop is None:
         return trainer.fit()
     with pytest.raises(Stop):

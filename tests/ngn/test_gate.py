@@ -7,8 +7,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ngn.gate import GATE_CUTOFF, active_components, gates, retained_count, snapping, softplus_inverse
+from ngn.gate import gates, retained_count, snapping, softplus_inverse
+from ngn.methods.base import active_components
 from ngn.methods.ngn import CountGate
+from ngn.schedules import GATE_CUTOFF
 
 F64 = torch.float64
 

@@ -10,11 +10,11 @@ from experiments.config.compose import compose
 from experiments.core.blocks import ConfigError
 from experiments.models.parallel import ParallelModel
 from ngn.components.base import OrderedSum
-from ngn.learner import CapacityLearner
+from ngn.learner import Learner
+from ngn.losses import Supervised
 from ngn.methods.base import CapacityExceeded
 from ngn.methods.ngn import CountGate
 from ngn.train.batches import FullBatches, Split
-from ngn.train.losses import Supervised
 from ngn.train.plan import TrainPlan
 from ngn.train.trainer import Trainer
 
@@ -25,7 +25,7 @@ def learner_of(structure, K, seeds, **gate):
     replicas = None if isinstance(seeds, int) else len(seeds)
     settings = {"alpha_max": 0.0, "beta": (6.0, 12.0), "r": 0.9, **gate}
     capacity = CountGate(K, replicas=replicas, **settings)
-    learner = CapacityLearner(ParallelModel(OrderedSum(structure.bank(capacity.K, seeds), capacity)))
+    learner = Learner(ParallelModel(OrderedSum(structure.bank(capacity.K, seeds), capacity)))
     learner.model.double()
     put_price(learner, -3.0)
     return learner

@@ -11,7 +11,8 @@ from structures import STRUCTURES, awake
 import ngn
 from experiments.methods.gates.decay import DecayGate
 from experiments.models.kernels.supported import unsupported
-from ngn.train.losses import Supervised, mean_squared_error
+from ngn.losses import Supervised, mean_squared_error
+from ngn.methods.orders import Order
 from ngn.train.trainer import Trainer
 
 K, R = 6, 0.7
@@ -26,13 +27,13 @@ FORMULAS = {
 
 
 def order(kind, **own):
-    return ngn.Order(kind, exponent=1.5, **own)
+    return Order(kind, exponent=1.5, **own)
 
 
 def learner_of(of, **gate):
     """A learner of six components with random values, in double precision; t = 4.3 unless ``gate`` sets t0."""
     bank = awake(STRUCTURES[0].bank(K, 0).double())
-    return ngn.CapacityLearner(ngn.OrderedSum(bank, ngn.CountGate(K, r=R, order=of, **({"t0": 4.3} | gate))))
+    return ngn.Learner(ngn.OrderedSum(bank, ngn.CountGate(K, r=R, order=of, **({"t0": 4.3} | gate))))
 
 
 def prefix_losses(learner, x):
@@ -80,7 +81,7 @@ def test_what_is_trained_and_what_is_deployed(kind):
 @pytest.mark.parametrize("ranks", [None, (2, 3, 6)])
 def test_the_expected_loss_of_nested_dropout_is_that_of_all_prefixes(ranks):
     """Each drawn loss is that of a prefix; their mean is the expectation over the cut, by enumeration."""
-    of = ngn.Order("nested_dropout", ranks=ranks, seeds=5)
+    of = Order("nested_dropout", ranks=ranks, seeds=5)
     learner = learner_of(of, t0=40.0)
     x = STRUCTURES[0].x(torch.float64)
     losses = prefix_losses(learner, x)
@@ -104,7 +105,7 @@ def test_the_expected_loss_of_nested_dropout_is_that_of_all_prefixes(ranks):
 
 def test_a_replica_is_cut_alone_as_in_a_stack():
     def trained(seeds):
-        of = ngn.Order("nested_dropout", seeds=seeds)
+        of = Order("nested_dropout", seeds=seeds)
         learner = BANK.learner(seeds, order=of)
         BANK.train(Trainer, learner, plan(12))
         return learner
@@ -113,8 +114,8 @@ def test_a_replica_is_cut_alone_as_in_a_stack():
     one, other = (dict(one.named_parameters()) for one in (stack, alone))
     for name, p in one.items():
         torch.testing.assert_close(p[1], other[name], rtol=1e-4, atol=1e-6)
-    both = ngn.Order("nested_dropout", seeds=[3, 8]).uniform(7)
-    assert both[0] != both[1] == ngn.Order("nested_dropout", seeds=8).uniform(7)
+    both = Order("nested_dropout", seeds=[3, 8]).uniform(7)
+    assert both[0] != both[1] == Order("nested_dropout", seeds=8).uniform(7)
 
 
 @pytest.mark.parametrize("kind", FORMULAS)
@@ -125,11 +126,11 @@ def test_kernels_keep_weights_and_refuse_those_that_change(kind):
 
 
 def test_growing_components_get_their_weights_and_cuts():
-    gate = ngn.CountGate(None, t0=2.0, order=ngn.Order("nested_dropout"), r=R)
+    gate = ngn.CountGate(None, t0=2.0, order=Order("nested_dropout"), r=R)
     gate.before_step(0)
     gate.grow(gate.K + 3)
     assert gate.coefficients("soft").shape == gate.gates("soft").shape
-    power = ngn.CountGate(None, t0=2.0, order=ngn.Order("power"))
+    power = ngn.CountGate(None, t0=2.0, order=Order("power"))
     power.grow(30)
     assert float(power.weights()[29]) == pytest.approx(1 / 30)
 
@@ -137,17 +138,17 @@ def test_growing_components_get_their_weights_and_cuts():
 def test_wrong_orders_are_refused():
     for wrong in ({"kind": "random"}, {"kind": "power", "exponent": 0.0}, {"kind": "matryoshka", "ranks": (0, 2)}):
         with pytest.raises(ValueError, match=r"order|ranks"):
-            ngn.Order(**wrong)
+            Order(**wrong)
     with pytest.raises(ValueError, match="no order"):
-        ngn.CountGate(2, weights=torch.ones(2), order=ngn.Order("power"))
+        ngn.CountGate(2, weights=torch.ones(2), order=Order("power"))
     with pytest.raises(ValueError, match="ranks"):
-        ngn.CountGate(None, order=ngn.Order("matryoshka"))
+        ngn.CountGate(None, order=Order("matryoshka"))
     with pytest.raises(ValueError, match=r"needs the geometric order r\^k"):
-        DecayGate(3, order=ngn.Order("power"))
+        DecayGate(3, order=Order("power"))
 
 
 def test_a_state_of_another_order_is_refused():
-    power = ngn.CountGate(4, order=ngn.Order("power"))
+    power = ngn.CountGate(4, order=Order("power"))
     state = ngn.CountGate(4).state_dict()
     with pytest.raises(RuntimeError, match="the state is of the order geometric, but the capacity has the order power"):
         power.load_state_dict(dict(state))

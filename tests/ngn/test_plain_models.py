@@ -11,6 +11,7 @@ from sizable import Adding, Layers, chain
 from torch import nn
 
 import ngn
+from ngn.components.low_rank import merge
 from ngn.tensor_files import read_checked, write_checked
 
 transformers, peft = pytest.importorskip("transformers"), pytest.importorskip("peft")
@@ -91,7 +92,7 @@ def test_ranks_beside_what_a_file_leaves_out(tmp_path):
     loaded = same(small, base, X, tmp_path / "part", frozen=False)
     assert loaded[0].base.weight is base[0].weight
     assert not any("base" in name for name in read_checked(tmp_path / "part")[0])
-    same(ngn.merge(small), chain(8, 16, 8), X, tmp_path / "merged")
+    same(merge(small), chain(8, 16, 8), X, tmp_path / "merged")
     frozen = cut(lambda: copy.deepcopy(base).requires_grad_(False), X, {"": ngn.Width(4, t0=2.0)})
     ngn.save(frozen, tmp_path / "part", frozen=False)
     with pytest.raises(ValueError, match=r"leaves out frozen tensors that were cut: .*Save with frozen=True"):

@@ -16,8 +16,11 @@ from torch.nn.utils import parametrizations
 from traceable import DenseNet, Inception, UNet, example_of, network
 
 import ngn
+from ngn.cut.truncation import deploy
+from ngn.cuts import outputs
 from ngn.gate import softplus_inverse
-from ngn.shrinking import shrink
+from ngn.learner.shrinking import shrink
+from ngn.methods.orders import Order
 
 
 def assert_same_training(learner, optimizer, twin, other, x, **tolerance):
@@ -51,7 +54,7 @@ def assert_same_training(learner, optimizer, twin, other, x, **tolerance):
 @pytest.mark.parametrize("r", [0.8, 1.0])
 @pytest.mark.parametrize("name", MODELS)
 def test_every_structure_trains_on_as_if_masked(name, r):
-    learner = ngn.CapacityLearner(model_of(name, ngn.CountGate(K, t0=1.2, r=r, commit=0.5)))
+    learner = ngn.Learner(model_of(name, ngn.CountGate(K, t0=1.2, r=r, commit=0.5)))
     assert_same_training(*twins(learner, X), X)
     assert learner.axes[0].capacity.all_open == (r == 1.0)
     assert learner.masked == []
@@ -60,7 +63,7 @@ def test_every_structure_trains_on_as_if_masked(name, r):
 @pytest.mark.parametrize("kind", sorted(OPTIMIZERS.keys() - {"ours"}))
 @pytest.mark.parametrize("name", ["slices-gated", "channels", "residuals", "head-bank"])
 def test_every_optimiser_is_cut(name, kind):
-    learner = ngn.CapacityLearner(model_of(name, ngn.CountGate(K, t0=1.2, commit=0.5)))
+    learner = ngn.Learner(model_of(name, ngn.CountGate(K, t0=1.2, commit=0.5)))
     assert_same_training(*twins(learner, X, kind), X)
 
 
@@ -69,7 +72,7 @@ def test_every_optimiser_is_cut(name, kind):
 def test_a_stack_is_cut_to_its_largest_count(structure, seeds):
     t0, replicas = (1.2, None) if isinstance(seeds, int) else ([2.2, 1.2], 2)
     gate = ngn.CountGate(5, t0=t0, commit=0.5, replicas=replicas)
-    learner = ngn.CapacityLearner(stack_of(awake(structure.bank(5, seeds)), gate, True, seeds)).double()
+    learner = ngn.Learner(stack_of(awake(structure.bank(5, seeds)), gate, True, seeds)).double()
     learner, optimizer, twin, other = twins(learner, structure.x(torch.float64), "ours" if replicas else "adam")
     assert_same_training(learner, optimizer, twin, other, structure.x(torch.float64))
     assert int(twin.count().max()) == learner.axes[0].K
@@ -108,10 +111,10 @@ def test_what_cannot_be_cut_stays_masked():
 def test_a_tensor_that_two_cuts_claim_stays_whole():
     middle = nn.Linear(6, 6)
     axes = [
-        ngn.OrderedAxis(ngn.CountGate(3, t0=0.2, commit=0.5), ngn.outputs(middle, 2), name="a"),
-        ngn.OrderedAxis(ngn.CountGate(6, t0=2.0, commit=0.5), ngn.outputs(middle), name="b"),
+        ngn.OrderedAxis(ngn.CountGate(3, t0=0.2, commit=0.5), outputs(middle, 2), name="a"),
+        ngn.OrderedAxis(ngn.CountGate(6, t0=2.0, commit=0.5), outputs(middle), name="b"),
     ]
-    learner = ngn.CapacityLearner(nn.Sequential(middle, *axes))
+    learner = ngn.Learner(nn.Sequential(middle, *axes))
     learner.set_progress(0.6)
     assert not learner.shrink()
     assert learner.masked == ["a", "b"]
@@ -130,7 +133,7 @@ def test_components_that_carry_noise_are_kept():
     from experiments.models.latent import GatedBottleneck, RankOneBank
 
     axis = GatedBottleneck(RankOneBank(4, 3, 5, 0), ngn.CountGate(5, t0=1.0, commit=0.5))
-    learner = ngn.CapacityLearner(axis)
+    learner = ngn.Learner(axis)
     learner.set_progress(0.6)
     assert not learner.shrink()
 
@@ -149,7 +152,7 @@ def test_a_schedule_that_starts_again_goes_on_from_what_is_left():
 
 
 def test_the_matryoshka_of_a_cut_gate_is_that_of_all_candidates():
-    order = ngn.Order("nested_dropout", ranks=None)
+    order = Order("nested_dropout", ranks=None)
     gates = [ngn.CountGate(8, t0=2.0, commit=0.5, order=order, r=0.9) for _ in range(2)]
     gates[0].set_progress(0.6)
     gates[0].shrink(3)
@@ -165,7 +168,7 @@ def test_shrink_cuts_axes_of_any_model():
     assert shrink(model, axes, [3])
     assert shrink(model, axes, [2])  # the starts of the parts of a fused map have moved
     other = model_of("heads", ngn.CountGate(K, t0=1.0, r=1.0))
-    torch.testing.assert_close(model(X), ngn.deploy(other)(X), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(model(X), deploy(other)(X), rtol=1e-4, atol=1e-6)
 
 
 def test_a_copy_of_a_learner_has_none_of_its_callbacks():

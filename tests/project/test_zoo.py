@@ -96,7 +96,7 @@ def _in_front(load):
     [
         ("zoo.checks", "zeroed", lambda old: lambda whole, learner: whole, "comparing"),
         ("ngn.learner", "shrink", _doubled, "cutting in place"),
-        ("ngn.learner.CapacityLearner", "load_state_dict", _in_front, "resuming"),
+        ("ngn.learner.Learner", "load_state_dict", _in_front, "resuming"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -11,27 +11,24 @@ import record_samples as samples
 
 from experiments.analysis.collect import RecordedRun
 from experiments.analysis.compare import Comparison
-from experiments.analysis.formats import DASH
 from experiments.analysis.published import value_of
 from experiments.analysis.reduce import Cell
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.analysis.statistics import NO, PARTIAL, YES
-from experiments.analysis.tables import Table
+from experiments.analysis.tables import DASH, Table
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN, Verdict
 from experiments.config.schema import branch_phase
 from experiments.store.records import Store
 from experiments.studies import macro
 from experiments.studies.budgets import BUDGETS
 from experiments.studies.commit import COMMITTED, TIED
-from experiments.studies.decay import DECAY
 from experiments.studies.depth import NINE, SEEDS_OF_DEPTH, TEN
 from experiments.studies.frontier import FIXED_FRONTIER
-from experiments.studies.learners import SEVEN
-from experiments.studies.one_d import BASELINE
+from experiments.studies.learners import DECAY, SEVEN
+from experiments.studies.one_d import BASELINE, start
 from experiments.studies.orders import ORDERED
 from experiments.studies.prices import CONTINUED, SWEEP
 from experiments.studies.schedules import FOUR
-from experiments.studies.starts import start
 from experiments.studies.vision import EIGHT
 
 Phases = Mapping[str, Any]

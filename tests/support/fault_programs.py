@@ -92,7 +92,7 @@ def _paper(folder: Path) -> list[Program]:
     """The scripts of ``make paper``, which replace the output of other records."""
     from matplotlib import pyplot  # noqa: F401  # the children need not import it again
 
-    from experiments.report.drawing import style, svg  # noqa: F401
+    from experiments.report.drawing import style  # noqa: F401
     from scripts import build_figures, build_paper_data, build_report
 
     mains: dict[str, tuple[Callable[[list[str]], int], list[str]]] = {

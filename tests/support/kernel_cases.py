@@ -15,12 +15,12 @@ from experiments.models.kernels.libraries import library
 from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel
 from ngn.components.base import OrderedSum
-from ngn.learner import CapacityLearner
+from ngn.learner import Learner
+from ngn.losses import Supervised, mean_squared_error
 from ngn.methods.fixed import FixedCount
 from ngn.methods.ngn import CountGate
 from ngn.schedules import COSINE
 from ngn.train.batches import FullBatches, Split
-from ngn.train.losses import Supervised, mean_squared_error
 from ngn.train.plan import TrainPlan
 
 needs_kernel = pytest.mark.skipif(library("bank1d") is None, reason="no C++ compiler that can build the kernels")
@@ -45,19 +45,19 @@ def stir(learner, *names):
 def bank(seeds, K=12, width=16, **settings):
     """Make a sum of 1D blocks with its initial values."""
     gate = CountGate(K, replicas=length(seeds), **({"t0": 2.3} | settings))
-    return CapacityLearner(ParallelModel(OrderedSum(MLPBank([1, width, width, 1], gate.K, seeds), gate)))
+    return Learner(ParallelModel(OrderedSum(MLPBank([1, width, width, 1], gate.K, seeds), gate)))
 
 
 def fixed_bank(seeds, K=4, **settings):
     assert K is not None
     size = FixedCount(K, r=0.7, replicas=length(seeds))
-    return CapacityLearner(ParallelModel(OrderedSum(MLPBank([1, 16, 16, 1], K, seeds), size)))
+    return Learner(ParallelModel(OrderedSum(MLPBank([1, 16, 16, 1], K, seeds), size)))
 
 
 def stack_of(seeds, capacities):
     last = len(capacities) - 1
     banks = [TanhBank(2, size.K, seeds, i, identity=i < last) for i, size in enumerate(capacities)]
-    return CapacityLearner(LayerStack([OrderedSum(bank, size) for bank, size in zip(banks, capacities, strict=True)]))
+    return Learner(LayerStack([OrderedSum(bank, size) for bank, size in zip(banks, capacities, strict=True)]))
 
 
 def layers(seeds, K=6, **settings):
@@ -79,20 +79,20 @@ def fixed_layers(seeds, K=None, **settings):
 def chain(seeds, K=7, width=32, **settings):
     """Make one chain with its initial values."""
     size = CountGate(K, replicas=length(seeds), **({"t0": 2.3, "r": 1.0} | settings))
-    return CapacityLearner(ParallelModel(OrderedSum(ChainBank(2, width, size.K, seeds), size)))
+    return Learner(ParallelModel(OrderedSum(ChainBank(2, width, size.K, seeds), size)))
 
 
 def fixed_chain(seeds, K=3, **settings):
     assert K is not None
     size = FixedCount(K, r=1.0, replicas=length(seeds))
-    return CapacityLearner(ParallelModel(OrderedSum(ChainBank(2, 32, K, seeds), size)))
+    return Learner(ParallelModel(OrderedSum(ChainBank(2, 32, K, seeds), size)))
 
 
 @dataclass(frozen=True)
 class Case:
     """One kind of model: its constructor, the names of its maps that start at zero, and the entries of a sample."""
 
-    make: Callable[..., CapacityLearner]
+    make: Callable[..., Learner]
     zero: tuple[str, ...]
     entries: int
 

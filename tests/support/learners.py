@@ -7,12 +7,12 @@ from experiments.methods.gates.decay import DecayGate
 from experiments.methods.gates.l0 import HardConcrete
 from experiments.methods.gates.ste import StraightThrough
 from experiments.methods.low_rank.sora import SoRA
-from ngn.allocation import BudgetLearner
 from ngn.budget import Budget
-from ngn.learner import CapacityLearner
+from ngn.budget.allocation import BudgetLearner
+from ngn.learner import Learner
 from ngn.methods.fixed import FixedCount, Retained
 from ngn.methods.ngn import CountGate
-from ngn.orders import Order
+from ngn.methods.orders import Order
 
 K = 4
 
@@ -77,7 +77,7 @@ ALONE = {"sora": shrunk, "retained": cut}
 """Capacities without a replica axis."""
 
 
-def put_price(learner: CapacityLearner, price: float | list[float]) -> None:
+def put_price(learner: Learner, price: float | list[float]) -> None:
     """Give every boundary a price that no constructor allows: a negative price moves it outwards."""
     for axis in learner.axes:
         axis.capacity.lambda0.copy_(torch.as_tensor(price, dtype=torch.float64))

@@ -11,7 +11,7 @@ import numpy as np
 
 from experiments.analysis.collect import Reader
 from experiments.analysis.figures import Data
-from experiments.analysis.quantities import THIRDS
+from experiments.analysis.reduce import THIRDS
 from experiments.analysis.selection import Selection, fixed_of_learned_count
 from experiments.config.identity import numerics, run_id, scientific
 from experiments.config.schema import is_integer

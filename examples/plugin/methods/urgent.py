@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from experiments.core.blocks import Positive
-from experiments.core.config import Method, OrderedGroup
+from experiments.core.config import Method
+from experiments.core.groups import OrderedGroup
 from experiments.core.source import Source
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 from pydantic import Field, StrictBool, model_validator
 
 from experiments.core.blocks import Fraction, NonNegative, Positive
-from experiments.core.config import Config, Method, OrderedGroup, Replicas
+from experiments.core.config import Config, Method
+from experiments.core.groups import OrderedGroup, Replicas
 from experiments.core.source import Source
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class AWNN(Method):
         own = {name: group.stack.scalar(f"method.{name}") for name in self.scalars}
         return AdaptiveWidth(group.preset_K, group.samples, replicas=group.stack.replicas, **own)
 
-    def learner(self, stack: Replicas, task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
+    def learner(self, stack: Replicas[Config], task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
         from experiments.methods.gates.awnn import PriorLearner
 
         return PriorLearner(model())

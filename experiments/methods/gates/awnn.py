@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ngn.gate import ordering_weights, prefix, softplus_inverse
-from ngn.learner import CapacityLearner
+from ngn.learner import Learner
 from ngn.methods.base import Capacity, Mode, Scalar, on_host, setting
 
 
@@ -115,7 +115,7 @@ class AdaptiveWidth(Capacity):
         return -torch.log1p(-self.quantile) / self.rate().detach()
 
 
-class PriorLearner(CapacityLearner):
+class PriorLearner(Learner):
     """Learn widths under a Gaussian prior on the parameters of the live blocks.
 
     Args:

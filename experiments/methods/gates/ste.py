@@ -12,8 +12,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ngn.gate import active_components, gates, prefix
-from ngn.methods.base import Mode, on_host
+from ngn.gate import gates, prefix
+from ngn.methods.base import Mode, active_components, on_host
 from ngn.methods.ngn import CountGate
 
 

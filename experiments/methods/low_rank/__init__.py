@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from experiments.core.blocks import Count, Fraction, NonNegative, Positive
-from experiments.core.config import PLAIN, Config, OrderedGroup, Replicas
+from experiments.core.config import PLAIN, Config
+from experiments.core.groups import OrderedGroup, Replicas
 from experiments.core.source import Source
 from experiments.methods.rival import Rival
 
@@ -64,7 +65,7 @@ class AdaLoRA(OfLowRank):
 
         return FixedCount(group.preset_K, r=1.0)
 
-    def learner(self, stack: Replicas, task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
+    def learner(self, stack: Replicas[Config], task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
         from experiments.methods.low_rank.adalora import AdaLoRALearner
 
         first, language = stack.first, cast("AdaptationTask", task)
@@ -86,7 +87,7 @@ class EVA(OfLowRank):
 
         return Allotted(group.preset_K)
 
-    def learner(self, stack: Replicas, task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
+    def learner(self, stack: Replicas[Config], task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
         from experiments.methods.low_rank.eva import ExplainedVarianceLearner
 
         return ExplainedVarianceLearner(model(), self.total, self.calibration, task.loss)
@@ -108,7 +109,7 @@ class SVD(OfLowRank):
 
         return Retained(group.preset_K)
 
-    def learner(self, stack: Replicas, task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
+    def learner(self, stack: Replicas[Config], task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
         from experiments.methods.low_rank.svd import SingularValueLearner
 
         return SingularValueLearner(model(), self.total)
@@ -133,7 +134,7 @@ class SoRASettings(OfLowRank):
         seed = group.stack.first.seed.value
         return SoRA(group.preset_K, seed, shrinkage=self.shrinkage, name=group.number)
 
-    def learner(self, stack: Replicas, task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
+    def learner(self, stack: Replicas[Config], task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
         from experiments.methods.low_rank.sora import SoRALearner
 
         return SoRALearner(model(), self.total)

@@ -23,10 +23,10 @@ from torch import Tensor, nn
 
 from experiments.methods.low_rank import AdaLoRA
 from ngn.components.low_rank import LowRankLinear, replace
+from ngn.cut.truncation import deploy
 from ngn.learner import Learner
 from ngn.methods.fixed import FixedCount
 from ngn.streams import generator
-from ngn.truncation import deploy
 
 ADAPTER = "default"
 AVERAGES = ("exp_avg_ipt", "exp_avg_unc")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ngn.learner import CapacityLearner
+from ngn.learner import Learner
 from ngn.methods.base import Capacity, Mode
 from ngn.streams import generator
 
@@ -107,7 +107,7 @@ class SoRA(Capacity):
         return []
 
 
-class SoRALearner(CapacityLearner):
+class SoRALearner(Learner):
     """Train SoRA gates with one threshold for all axes, and freeze them when ``target`` gates are left.
 
     The first proximal step that would leave at most ``target`` gates open fixes the ``target`` largest gates instead;
@@ -121,8 +121,9 @@ class SoRALearner(CapacityLearner):
         ValueError: if an axis has another capacity, or the target is not between 0 and the number of gates.
 
     >>> import torch, ngn
+    >>> from ngn.components.low_rank import attach_low_rank
     >>> model = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.Linear(6, 6)).requires_grad_(False)
-    >>> _ = ngn.attach_low_rank(model, ["0", "1"], lambda number: SoRA(4, seed=0, name=number), seed=0)
+    >>> _ = attach_low_rank(model, ["0", "1"], lambda number: SoRA(4, seed=0, name=number), seed=0)
     >>> learner, plan = SoRALearner(model, target=3), ngn.TrainPlan(steps=50, lr=1e-2)
     >>> x = torch.randn(32, 6)
     >>> _ = ngn.fit(learner, x, x.sin(), torch.nn.functional.mse_loss, plan, progress="never")

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from ngn.components.low_rank import LowRankLinear
-from ngn.learner import CapacityLearner
+from ngn.learner import Learner
 from ngn.methods.fixed import Retained
 
 
-class SharedTotal(CapacityLearner):
+class SharedTotal(Learner):
     """Divide a total of plain low-rank terms among maps.
 
     Args:
@@ -62,8 +62,10 @@ class SingularValueLearner(SharedTotal):
     products in the Frobenius norm.
 
     >>> import torch, ngn
+    >>> from ngn.components.low_rank import attach_low_rank
+    >>> from ngn.methods.fixed import Retained
     >>> model = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.Linear(6, 6)).requires_grad_(False)
-    >>> _ = ngn.attach_low_rank(model, ["0", "1"], lambda number: ngn.Retained(4), seed=0)
+    >>> _ = attach_low_rank(model, ["0", "1"], lambda number: Retained(4), seed=0)
     >>> learner, x = SingularValueLearner(model, total=3), torch.randn(32, 6)
     >>> _ = ngn.fit(learner, x, x.sin(), torch.nn.functional.mse_loss, ngn.TrainPlan(steps=9), progress="never")
     >>> int(learner.count().sum())

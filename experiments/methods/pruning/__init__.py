@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from experiments.core.blocks import ConfigError, NonNegative, Positive
-from experiments.core.config import Method, OrderedGroup
+from experiments.core.config import Method
+from experiments.core.groups import OrderedGroup
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from experiments.core.config import Config, Replicas
+    from experiments.core.config import Config
+    from experiments.core.groups import Replicas
     from experiments.core.task import Task
     from ngn.learner import Learner
     from ngn.methods.base import Capacity
@@ -49,7 +51,7 @@ class OfModules(Method, ABC):
     def make(self, group: OrderedGroup) -> Capacity:
         raise ConfigError(f"method={self.name} makes a finished module smaller, and this one has ordered components")
 
-    def learner(self, stack: Replicas, task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
+    def learner(self, stack: Replicas[Config], task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
         from experiments.methods.pruning import cutting, published
 
         make = getattr(published if hasattr(published, self.name) else cutting, self.name)

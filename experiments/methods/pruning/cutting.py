@@ -15,8 +15,9 @@ from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
 from experiments.core.task import ModuleTask, Task
 from experiments.methods.pruning import HALF, CutOnce
+from ngn.learner.shrinking import Averages, Optimizers
 from ngn.measuring import multiply_adds
-from ngn.shrinking import Averages, Optimizers
+from ngn.methods.fixed import Retained
 
 STEP, COARSE = 512, 64
 """Widths and kept fractions are multiples of 1 / STEP; the search begins with multiples of COARSE / STEP."""
@@ -24,7 +25,7 @@ CALIBRATION = 8
 """Batches of the training from which an order by data is computed."""
 FEW = 4
 """A size of at most so many components, such as heads, is cut to a number of them, not to a fraction."""
-RETAINED: Any = {"capacity": lambda name, K: ngn.Retained(K)}
+RETAINED: Any = {"capacity": lambda name, K: Retained(K)}
 
 
 class ModuleRun:
@@ -244,7 +245,7 @@ def magnitude(work: ModuleRun) -> Staged:
     return at_the_cut(work, cut)
 
 
-def learned(work: ModuleRun, significance: float = 3.0) -> ngn.CapacityLearner:
+def learned(work: ModuleRun, significance: float = 3.0) -> ngn.Learner:
     """Learn the sizes with the weights, within the limit, by the library."""
     limit: Any = {str(work.kind): work.within}
     budget = ngn.Budget(**limit, example=work.example[:1], significance=significance)
@@ -257,7 +258,7 @@ def learned(work: ModuleRun, significance: float = 3.0) -> ngn.CapacityLearner:
         raise ConfigError(f"limit.{work.kind}: {out_of_reach}") from None
 
 
-def gradual(work: ModuleRun) -> ngn.CapacityLearner:
+def gradual(work: ModuleRun) -> ngn.Learner:
     """Shrink as NGN does, but to even sizes: no evidence is enough to part."""
     return learned(work, math.inf)
 

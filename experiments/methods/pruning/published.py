@@ -25,7 +25,7 @@ from experiments.methods.pruning.cutting import (
     largest,
     retained,
 )
-from ngn.cost import Cost
+from ngn.budget.cost import Cost
 
 MORPHNET, ALIVE = 1e-2, 1e-2
 """MorphNet's strength, for costs as shares of the whole, and the scale above which a channel counts as alive."""
@@ -186,7 +186,7 @@ class Gated(Staged):
         self.pressure = pressure
 
     def _within(self, model: nn.Module) -> nn.Module:
-        assert isinstance(model, ngn.CapacityLearner)
+        assert isinstance(model, ngn.Learner)
         gates: list[Any] = [axis.capacity for axis in model.axes]
         levels = torch.cat([gate.log_alpha.detach() for gate in gates]).sort().values
         whole = [gate.log_alpha.detach().clone() for gate in gates]

@@ -10,23 +10,23 @@ from experiments.models.kernels import WIDEST, training_problem
 from experiments.models.kernels.libraries import library
 from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel
-from ngn.allocation import BudgetLearner
+from ngn.budget.allocation import BudgetLearner
 from ngn.components.base import OrderedSum
-from ngn.learner import CapacityLearner
+from ngn.learner import Learner
+from ngn.losses import Loss, Supervised, mean_squared_error
 from ngn.methods.base import Weighted
 from ngn.methods.fixed import FixedCount
 from ngn.methods.ngn import CountGate
 from ngn.train.batches import Batches, FullBatches
-from ngn.train.losses import Loss, Supervised, mean_squared_error
 from ngn.train.plan import TrainPlan
 
 
-def unsupported(learner: CapacityLearner, batches: Batches, loss: Loss, plan: TrainPlan) -> str | None:
+def unsupported(learner: Learner, batches: Batches, loss: Loss, plan: TrainPlan) -> str | None:
     """Return why no kernel can do this training, or None if one can.
 
     The last check builds the kernel, so that other reasons do not need a compiler.
     """
-    if type(learner) not in (CapacityLearner, BudgetLearner):
+    if type(learner) not in (Learner, BudgetLearner):
         return f"the kernels do not support {type(learner).__name__}"
     depth = _of_depth(learner.model)
     reason = (_planar_problem(learner) if depth else _block_problem(learner)) or _capacity_problem(learner)
@@ -57,7 +57,7 @@ def _of_depth(model: torch.nn.Module) -> bool:
     )
 
 
-def _block_problem(learner: CapacityLearner) -> str | None:
+def _block_problem(learner: Learner) -> str | None:
     """Return why the kernel of the 1D study does not support a model."""
     model = learner.model
     if type(model) is not ParallelModel or model.head is not None:
@@ -72,7 +72,7 @@ def _block_problem(learner: CapacityLearner) -> str | None:
     return "there are no blocks" if bank.K < 1 else None
 
 
-def _planar_problem(learner: CapacityLearner) -> str | None:
+def _planar_problem(learner: Learner) -> str | None:
     """Return why the kernel for depth on the plane does not support a model."""
     if any(type(group) is not OrderedSum for group in learner.axes):
         return "the kernel supports only ordered sums"
@@ -90,7 +90,7 @@ def _planar_problem(learner: CapacityLearner) -> str | None:
     return None
 
 
-def _capacity_problem(learner: CapacityLearner) -> str | None:
+def _capacity_problem(learner: Learner) -> str | None:
     """Return why the kernels cannot learn the sizes."""
     capacities = [group.capacity for group in learner.axes]
     first = capacities[0]

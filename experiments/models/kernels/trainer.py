@@ -19,12 +19,12 @@ from experiments.models.kernels.array_layout import Layout, layout_of
 from experiments.models.kernels.libraries import library
 from experiments.models.kernels.supported import unsupported
 from experiments.models.trainer import StudyTrainer
-from ngn.allocation import BudgetLearner
-from ngn.gate import COMMITTED, GATE_CUTOFF, active_components
-from ngn.learner import CapacityLearner
-from ngn.methods.base import Weighted
+from ngn.budget.allocation import BudgetLearner
+from ngn.gate import COMMITTED
+from ngn.learner import Learner
+from ngn.methods.base import Weighted, active_components
 from ngn.methods.ngn import CountGate
-from ngn.schedules import CONSTANT, Shape, shape_at
+from ngn.schedules import CONSTANT, GATE_CUTOFF, Shape, shape_at
 from ngn.train.batches import Batches
 from ngn.train.optim import pad_moments
 from ngn.train.plan import History, TrainPlan
@@ -46,7 +46,7 @@ class _State:
     touched: number of leading components whose moments may differ from zero, int64 [R, G].
     """
 
-    def __init__(self, learner: CapacityLearner, layout: Layout, optimizer: torch.optim.Optimizer) -> None:
+    def __init__(self, learner: Learner, layout: Layout, optimizer: torch.optim.Optimizer) -> None:
         self.layout, self.optimizer, self.stacked = layout, optimizer, learner.replicas is not None
         capacities = [group.capacity for group in learner.axes]
         self.taus = [capacity.tau for capacity in capacities if isinstance(capacity, CountGate)]
@@ -101,7 +101,7 @@ class _State:
 class _Kernel:
     """The kernel, with all values of a training that do not change from call to call."""
 
-    def __init__(self, learner: CapacityLearner, batches: Batches, plan: TrainPlan, state: _State) -> None:
+    def __init__(self, learner: Learner, batches: Batches, plan: TrainPlan, state: _State) -> None:
         layout, R = state.layout, state.R
         self.plan, self.state, self.committed = plan, state, False
         capacities = [group.capacity for group in learner.axes]
@@ -202,7 +202,7 @@ class KernelTrainer(StudyTrainer):
         ValueError: from ``fit``, if no kernel can do this training (see ``unsupported``).
     """
 
-    learner: CapacityLearner
+    learner: Learner
     engine = "fused"
 
     chunk: int = CHUNK

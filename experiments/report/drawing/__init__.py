@@ -1,1 +1,1 @@
-"""How figures become pictures: ``style`` draws (matplotlib), ``svg`` writes."""
+"""How figures become pictures (matplotlib)."""

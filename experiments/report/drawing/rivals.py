@@ -13,7 +13,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from experiments.analysis import estimates
-from experiments.report.drawing import style, svg
+from experiments.report.drawing import style
 from experiments.studies.rivals import LEVEL, LIMITS, METHODS, OWN, WHOLE, WORKS
 
 LOOKS = [
@@ -21,7 +21,6 @@ LOOKS = [
     for dash, marker in (("-", "o"), ("--", "s"), (":", "^"), ("-.", "D"))
     for color in (style.BLUE, style.VERMILION, style.GREEN, style.ORANGE, style.GREY)
 ]
-
 
 FAR = 3.0
 """A method whose scores are this many times the range of the others' away from them is named, not drawn."""
@@ -68,7 +67,7 @@ def draw(units: pd.DataFrame, scale: str, path: Path) -> None:
             text: line for axes in figure.axes for line, text in zip(*axes.get_legend_handles_labels(), strict=True)
         }
         figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=4, fontsize=7)
-    svg.save(figure, path.parent, path.stem)
+    style.save(figure, path.parent, path.stem)
 
 
 def without_far(units: pd.DataFrame) -> tuple[pd.DataFrame, str]:

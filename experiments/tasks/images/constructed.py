@@ -19,6 +19,7 @@ from experiments.core.packages import missing, sentence
 from experiments.core.pretrained import BaseModel
 from experiments.tasks.images.resnets import ResNetTask, with_given_weights
 from experiments.tasks.images.task import CLASSES
+from ngn.cuts import Cut
 
 SIDE = {"torchvision": "image_size", "timm": "img_size"}
 """Package → argument for the side of an image, which transformers have and other networks do not."""
@@ -118,6 +119,6 @@ class ConstructedTask(ResNetTask):
         ]
 
 
-def _spans(cut: ngn.Cut, length: int) -> bool:
+def _spans(cut: Cut, length: int) -> bool:
     """Whether the units of a cut are all that its tensor has along the dimension."""
     return cut.start == 0 and getattr(cut.module, cut.name).shape[cut.dim] == length * cut.width

@@ -16,8 +16,10 @@ from experiments.models.adapter import Adapter, attach_adapters
 from experiments.tasks.language.folders import ExportError, check_sums
 from experiments.tasks.language.fused import join_maps
 from ngn.components.low_rank import LowRankLinear
+from ngn.cut.truncation import deploy
 from ngn.files import write_atomically
 from ngn.integrations.peft import CONFIG, WEIGHTS
+from ngn.methods.fixed import FixedCount
 from ngn.tensor_files import read_checked, write_checked
 
 EMPTY = "EMPTY.txt"
@@ -39,7 +41,7 @@ def write_peft(deployed: nn.Module, folder: Path, base: str) -> dict[str, int]:
     """
     for name in (WEIGHTS, CONFIG, EMPTY):
         (folder / name).unlink(missing_ok=True)
-    joined = join_maps(ngn.deploy(deployed, share_frozen=True))
+    joined = join_maps(deploy(deployed, share_frozen=True))
     terms = {path: part for path, part in joined.named_modules() if isinstance(part, LowRankLinear)}
     if not terms:
         write_atomically(folder / EMPTY, f"No low-rank term was learned. The model equals {base}.\n".encode())
@@ -115,8 +117,8 @@ def load_adapters(model: nn.Module, folder: Path) -> nn.Module:
         raise ExportError(f"{folder}: {ADAPTERS[0]} and {ADAPTERS[1]} come from different models")
     sizes: Sequence[int] = list(units.values())
     for features in {tensors[f"{name}.up"].shape[0] for name in units}:
-        attach_adapters(model, list(units), features, lambda number: ngn.FixedCount(sizes[number], r=1.0), seed=0)
+        attach_adapters(model, list(units), features, lambda number: FixedCount(sizes[number], r=1.0), seed=0)
     for name in units:
         for key in ("down", "up"):
             model.get_submodule(name).get_parameter(key).data.copy_(tensors[f"{name}.{key}"])
-    return ngn.deploy(model, share_frozen=True) if units else model.eval()
+    return deploy(model, share_frozen=True) if units else model.eval()

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-import ngn
 from ngn.components.low_rank import LowRankLinear, replace
+from ngn.cut.truncation import deploy
+from ngn.methods.fixed import FixedCount
 
 FUSED = "query_key_value"
 """Name of the fused map in a layer of GPT-NeoX."""
@@ -59,9 +60,9 @@ class SplitMap(nn.Module):
         whole.requires_grad_(parts[0].weight.requires_grad)
         if not ups:
             return whole
-        terms = LowRankLinear(whole, ngn.FixedCount(sum(map(len, downs)), r=1.0), seed=0, name=FUSED)
+        terms = LowRankLinear(whole, FixedCount(sum(map(len, downs)), r=1.0), seed=0, name=FUSED)
         terms.down.data, terms.up.data = torch.cat(downs), torch.cat(ups, 1)
-        return ngn.deploy(terms, share_frozen=True)
+        return deploy(terms, share_frozen=True)
 
 
 def split_maps(model: nn.Module, heads: int) -> nn.Module:

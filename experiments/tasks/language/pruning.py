@@ -22,6 +22,7 @@ import ngn
 from experiments.tasks.language.base import PretrainedModel
 from experiments.tasks.language.packing import Packed, token_losses
 from ngn.axis import OrderedAxis
+from ngn.methods.fixed import Retained
 from ngn.streams import generator
 
 
@@ -116,7 +117,7 @@ def ordered_prefix(
         left: fraction of each part that stays, in (0, 1].
     """
     single = {part.module: learned_size_of(part, part.size) for part in parts}
-    learner = ngn.learn_sizes(model, single, by_importance=None, capacity=lambda _, K: ngn.Retained(K))
+    learner = ngn.learn_sizes(model, single, by_importance=None, capacity=lambda _, K: Retained(K))
     staying = {part.module: round(share * part.size) for part, share in zip(parts, left, strict=True)}
     for module, axis in zip(learner.names, learner.axes, strict=True):
         if order is not None:
@@ -155,7 +156,7 @@ class OneGroup(ngn.Size):
 
     def attach(self, model: nn.Module, name: str, make: Callable[[str, int], ngn.Capacity]) -> None:
         reading: Any = model.get_submodule(self.map)
-        self.axis(name, 1, make, ngn.inputs(reading, reading.in_features), [reading])
+        self.axis(name, 1, make, ngn.cuts.inputs(reading, reading.in_features), [reading])
 
 
 def weights_left(base: PretrainedModel, deployed: nn.Module) -> list[tuple[int, int]]:

@@ -17,9 +17,9 @@ from experiments.models.latent import GatedBottleneck, RankOneBank
 from experiments.models.parallel import StackedLinear
 from experiments.tasks.base import SupervisedTask
 from experiments.tasks.manifold import LatentComponent, Manifold
+from ngn.losses import Supervised
 from ngn.streams import generator, of_seeds
 from ngn.train.batches import Batches, Split
-from ngn.train.losses import Supervised
 
 RANK_THRESHOLD = 1e-3
 """The numerical rank counts the singular values above this fraction of the largest."""

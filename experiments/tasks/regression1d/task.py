@@ -16,9 +16,9 @@ from experiments.tasks.base import SupervisedTask
 from experiments.tasks.regression1d import Regression1D
 from experiments.tasks.settings import MLPComponent
 from ngn.components.base import OrderedSum
+from ngn.losses import Supervised, mean_squared_error
 from ngn.streams import generator
 from ngn.train.batches import Split
-from ngn.train.losses import Supervised, mean_squared_error
 
 
 def target(x: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from experiments.core.config import Config
 from experiments.core.task import ModuleTask
 from experiments.tasks.tinystories import TinyStories, UnitsComponent
 from experiments.tasks.tinystories.task import StoriesTask
-from ngn.evidence import PARTS
+from ngn.budget.evidence import PARTS
 from ngn.train.batches import HeldOutParts, Split
 
 

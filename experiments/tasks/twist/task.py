@@ -14,9 +14,9 @@ from experiments.models.parallel import ParallelModel
 from experiments.tasks.base import SupervisedTask
 from experiments.tasks.twist import ChainComponent, LayersComponent, Twist
 from ngn.components.base import OrderedSum
+from ngn.losses import Supervised, mean_squared_error
 from ngn.streams import generator
 from ngn.train.batches import Split
-from ngn.train.losses import Supervised, mean_squared_error
 
 STEPS = 3
 """Number of rotations that the teacher composes."""

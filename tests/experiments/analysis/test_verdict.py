@@ -11,21 +11,12 @@ import pytest
 import record_samples as samples
 from scipy import stats
 
+from experiments.analysis import statistics
 from experiments.analysis.collect import Problem, Reader, RecordedRun
 from experiments.analysis.compare import compare_all, totals, verdict_counts
-from experiments.analysis.formats import parse_format
 from experiments.analysis.reduce import Cell
-from experiments.analysis.statistics import (
-    NO,
-    PARTIAL,
-    YES,
-    Array,
-    count_interval,
-    exact_test,
-    mean_interval,
-    median_interval,
-    rank_interval,
-)
+from experiments.analysis.statistics import NO, PARTIAL, YES, Array
+from experiments.analysis.tables import parse_format
 from experiments.analysis.verdict import WIDEST, Verdict, judge_cell
 from experiments.store.records import Store
 from experiments.studies import macros
@@ -53,44 +44,36 @@ def verdict(numbers: Sequence[float], source: str, value: dict[str, Any], seeds:
 TEN = tuple(np.random.default_rng(0).normal(6.0, 0.5, size=10))
 
 
-def test_the_interval_of_a_mean_is_welchs() -> None:
-    theirs = np.random.default_rng(1).normal(6.5, 1.5, size=10)
-    low, high = mean_interval(np.array(TEN), float(theirs.std()), 10, 0.05)
-    expected = stats.ttest_ind(TEN, theirs, equal_var=False)
-    # a published mean at an end of the interval has p = 5 %
-    for end in (low, high):
-        assert stats.ttest_ind(TEN, theirs - theirs.mean() + end, equal_var=False).pvalue == pytest.approx(0.05)
-    assert (expected.pvalue > 0.05) == (low <= theirs.mean() <= high)
-
-
 def test_exact_tests_are_scipys() -> None:
     for a, b in ((10, 9), (6, 10), (5, 10), (0, 4)):
         table = [[a, 10 - a], [b, 10 - b]]
-        assert exact_test(*table) == pytest.approx(stats.fisher_exact(table).pvalue)
-    assert exact_test((0, 0, 10), (5, 4, 1)) == pytest.approx(1.3e-4, rel=0.1)
-    assert exact_test((10, 0, 0), (10, 0, 0)) == 1
-    assert count_interval(10, 10, 10, 0.05) == (6, 10)
-    assert count_interval(10, 10, 10, 0.01) == (4, 10)
+        assert statistics.exact_test(*table) == pytest.approx(stats.fisher_exact(table).pvalue)
+    assert statistics.exact_test((0, 0, 10), (5, 4, 1)) == pytest.approx(1.3e-4, rel=0.1)
+    assert statistics.exact_test((10, 0, 0), (10, 0, 0)) == 1
+    assert statistics.count_interval(10, 10, 10, 0.05) == (6, 10)
+    assert statistics.count_interval(10, 10, 10, 0.01) == (4, 10)
 
 
 def test_ranks() -> None:
-    assert rank_interval(np.arange(10.0), 0.05) == (0, 9, False)
-    assert rank_interval(np.arange(39.0), 0.05) == (0, 38, True)
-    assert rank_interval(np.arange(99.0), 0.05) == (1, 97, True)
-    assert median_interval(np.arange(10.0), 10, 0.05) == (0, 9)
-    assert median_interval(np.arange(50.0), 50, 0.05) == (14, 35)
-    assert median_interval(np.arange(3.0), 10, 0.05) is None
+    assert statistics.rank_interval(np.arange(10.0), 0.05) == (0, 9, False)
+    assert statistics.rank_interval(np.arange(39.0), 0.05) == (0, 38, True)
+    assert statistics.rank_interval(np.arange(99.0), 0.05) == (1, 97, True)
+    assert statistics.median_interval(np.arange(10.0), 10, 0.05) == (0, 9)
+    assert statistics.median_interval(np.arange(50.0), 50, 0.05) == (14, 35)
+    assert statistics.median_interval(np.arange(3.0), 10, 0.05) is None
 
 
-def test_the_interval_of_a_mean_of_two_sizes_pools_the_variance() -> None:
+def test_the_interval_of_a_mean_is_welchs_with_a_pooled_variance() -> None:
     draw = np.random.default_rng(1)
-    mine, theirs = draw.normal(6, 1, 30), draw.normal(6, 1, 10)
-    low, high = mean_interval(mine, float(theirs.std()), 10, 0.05)
-    pooled = np.sqrt(((29 * mine.var(ddof=1) + 9 * theirs.var(ddof=1)) / 38) * (1 / 30 + 1 / 10))
-    freedom = stats.ttest_ind(mine, theirs, equal_var=False).df
-    assert (low + high) / 2 == pytest.approx(mine.mean())
-    assert (high - low) / 2 == pytest.approx(stats.t.ppf(0.975, freedom) * pooled)
-    assert mean_interval(np.ones(30), 0.0, 10, 0.05) == (1, 1)
+    for n in (30, 10):
+        mine, theirs = draw.normal(6, 1, n), draw.normal(6, 1, 10)
+        low, high = statistics.mean_interval(mine, float(theirs.std()), 10, 0.05)
+        pooled = np.sqrt((((n - 1) * mine.var(ddof=1) + 9 * theirs.var(ddof=1)) / (n + 8)) * (1 / n + 1 / 10))
+        welch = stats.ttest_ind(mine, theirs, equal_var=False)
+        assert (low + high) / 2 == pytest.approx(mine.mean())
+        assert (high - low) / 2 == pytest.approx(stats.t.ppf(0.975, welch.df) * pooled)
+    assert (welch.pvalue > 0.05) == (low <= theirs.mean() <= high), "equal sizes: the test itself"
+    assert statistics.mean_interval(np.ones(30), 0.0, 10, 0.05) == (1, 1)
 
 
 TRIALS = 1000
@@ -170,12 +153,15 @@ def test_false_rates_of_rates_and_outcomes(rate: float, mine: int, theirs: int) 
     of_mine, of_theirs = (stats.binom.pmf(np.arange(n + 1), n, rate) for n in (mine, theirs))
     rejected = 0.0
     for count, weight in enumerate(of_mine):
-        low, high = count_interval(count, mine, theirs, 0.05)
+        low, high = statistics.count_interval(count, mine, theirs, 0.05)
         rejected += weight * (of_theirs[:low].sum() + of_theirs[high + 1 :].sum())
     assert rejected <= 0.05
     draw = np.random.default_rng(2)
     pairs = zip(*(draw.multinomial(n, [rate, 0.7 * (1 - rate), 0.3 * (1 - rate)], 150) for n in (10, 10)), strict=True)
-    assert np.mean([exact_test(list(map(int, a)), list(map(int, b))) <= 0.05 for a, b in pairs]) <= 0.05 + 3 * 0.018
+    assert (
+        np.mean([statistics.exact_test(list(map(int, a)), list(map(int, b))) <= 0.05 for a, b in pairs])
+        <= 0.05 + 3 * 0.018
+    )
 
 
 def test_three_words() -> None:
@@ -215,7 +201,7 @@ def test_a_printed_number_stands_for_all_that_round_to_it() -> None:
 
 def test_rounding_alone_is_no_agreement() -> None:
     # the interval ends 0.003 above the printed number, and half a unit of its last digit reaches further
-    low, _ = mean_interval(np.array(TEN), 0.5 + 0.005, 10, 0.05)
+    low, _ = statistics.mean_interval(np.array(TEN), 0.5 + 0.005, 10, 0.05)
     printed = round(low - 0.003, 3)
     form = parse_format(r"<mean:.2f>\,$\pm$\,<sd:.2f>")
     (part,) = judge_cell(ours(TEN), (form, {"mean": printed, "sd": 0.5}), "t", 10).parts
@@ -311,6 +297,14 @@ def test_comparison_of_all_cells(tmp_path: Path) -> None:
     assert [item.cell.n for item in stand_ins if item.column.key == "t"] == [3, 3]
     only = compare_all(Reader(store), macros(), task="cora")
     assert {item.row.key for item in only} == {"cora-gcn"}
+    found = totals(items)
+    # t, integer, soft and truncated error of table 4's baseline, of table 7's, and of the standard run, each once
+    assert found.facts.total() == 4 + 3 + 3
+    assert found.facts["agrees"] == found.agreeing_calibrated
+    assert found.placed == 3, "the standard run is in two places"
+    assert found.expected_outside == pytest.approx(3 * 2 / 11)
+    assert found.tests == 4 + 3 + 3, "medians and means can reject; a rank among ten cannot"
+    assert "facts" in str(found)
 
 
 def test_all_our_seeds_judge_and_the_rows_own_are_printed(tmp_path: Path) -> None:
@@ -329,31 +323,10 @@ def test_all_our_seeds_judge_and_the_rows_own_are_printed(tmp_path: Path) -> Non
     assert (single.cell.n, single.verdict.seeds, single.verdict.decisive) == (1, 39, True)
 
 
-def test_facts_are_counted_once(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    for seed in range(10):
-        samples.put(store, BASELINE, seed, {"grown": samples.grown([6.0 + seed % 2], 1e-5, 1e-5)})
-    items = compare_all(Reader(store), macros())
-    found = totals(items)
-    # t, integer, soft and truncated error of table 4's baseline, of table 7's, and of the standard run
-    assert found.facts.total() == 4 + 3 + 3
-    assert found.facts["agrees"] == found.agreeing_calibrated
-    # the standard run is in two places
-    assert found.placed == 3
-    assert found.expected_outside == pytest.approx(3 * 2 / 11)
-    # medians and means of table 4 can reject, and means of table 7; a rank among ten cannot
-    assert found.tests == 4 + 3 + 3
-    assert "facts" in str(found)
-
-
-def test_calibrated_cells_are_those_that_settings_were_chosen_by_and_their_repeats() -> None:
-    marked = {(table.name, row.key) for table in macros() for row in table.rows if row.calibrated}
-    four = {"baseline", "lambda_const", "alpha_const", "no_alpha", "beta4", "beta15"}
-    expected = {(table, key) for table in ("datafourbody", "datafourfullbody") for key in four}
-    expected |= {(table, "ngn") for table in ("datasevenbody", "datasevenfullbody")}
-    expected |= {(table, "mnist-mlp") for table in ("dataeightbody", "dataeightfullbody")}
-    expected |= {(table, "number") for table in ("stdT", "stdSoftMSE", "stdHardMSE")} | {
-        ("decayablationbody", "standard")
-    }
-    assert marked == expected
+def test_rows_of_one_configuration_are_calibrated_alike() -> None:
+    marks: dict[object, set[bool]] = {}
+    for row in (row for table in macros() for row in table.rows if row.runs is not None):
+        marks.setdefault((row.runs.choices, row.runs.overrides, row.runs.about), set()).add(bool(row.calibrated))
+    assert all(len(mark) == 1 for mark in marks.values())
+    assert sum(mark == {True} for mark in marks.values()) == 6 + 1, "table 4 and MNIST"
     assert EIGHT.row("mnist-mlp").calibrated == {"t"}

@@ -12,7 +12,8 @@ from experiments.config.compose import compose
 from experiments.config.identity import identity_keys
 from experiments.config.run_files import Run
 from experiments.core.blocks import ConfigError
-from experiments.core.config import Component, OrderedGroup
+from experiments.core.config import Component
+from experiments.core.groups import OrderedGroup
 from experiments.methods.fixed import Fixed
 from experiments.runs.stack import Stack
 

@@ -12,6 +12,7 @@ from experiments.methods.low_rank import AdaLoRA
 from experiments.methods.low_rank.adalora import AdaLoRALearner
 from experiments.models.trainer import StudyTrainer
 from experiments.tasks.language.base import tiny_base
+from ngn.components.low_rank import LowRankLinear
 
 peft = pytest.importorskip("peft")
 pytest.importorskip("transformers")
@@ -82,7 +83,7 @@ def test_adalora_ends_at_its_total_and_deploys_as_low_rank_terms(total):
     trainer(learner).fit()
     assert int(learner.count().sum()) == total
     small = learner.deploy(example={"input_ids": IDS}, share_frozen=True)
-    ranks = {name: part.down.shape[0] for name, part in small.named_modules() if isinstance(part, ngn.LowRankLinear)}
+    ranks = {name: part.down.shape[0] for name, part in small.named_modules() if isinstance(part, LowRankLinear)}
     assert ranks == {name: n for name, n in zip(TARGETS, learner.count().tolist(), strict=True) if n}
     assert small.model.embed_tokens.weight is learner.model.model.embed_tokens.weight
     assert not any("lora" in name for name, _ in small.named_parameters())

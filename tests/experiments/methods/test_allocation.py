@@ -14,6 +14,9 @@ import ngn
 from experiments.methods.low_rank.eva import Allotted, ExplainedVarianceLearner
 from experiments.methods.low_rank.sora import SoRA, SoRALearner, proximal
 from experiments.methods.low_rank.svd import SingularValueLearner
+from ngn.components.low_rank import LowRankLinear, attach_low_rank
+from ngn.methods.fixed import Retained
+from ngn.train.trainer import Trainer
 
 K, TOTAL = 4, 6
 SCALES = torch.tensor([9.0, 3.0, 1.0, 0.5, 0.2, 0.1])
@@ -29,7 +32,7 @@ def plain():
 
 
 def adapted(capacity):
-    ngn.attach_low_rank(model := plain(), NAMES, capacity, seed=0)
+    attach_low_rank(model := plain(), NAMES, capacity, seed=0)
     return model
 
 
@@ -82,7 +85,7 @@ def test_sora_ends_at_its_target(target):
     assert int(learner.count().sum()) == target
     small = learner.deploy(example=X)
     assert torch.allclose(small(X), learner(X), atol=1e-6)
-    assert sum(module.down.shape[0] for module in small if isinstance(module, ngn.LowRankLinear)) == target
+    assert sum(module.down.shape[0] for module in small if isinstance(module, LowRankLinear)) == target
 
 
 def test_gates_are_frozen_once_the_target_is_reached():
@@ -106,7 +109,7 @@ def test_gates_are_frozen_once_the_target_is_reached():
 
 
 def decomposed(total):
-    learner = SingularValueLearner(adapted(lambda n: ngn.Retained(K)), total)
+    learner = SingularValueLearner(adapted(lambda n: Retained(K)), total)
     for map_ in learner.maps:
         nn.init.normal_(map_.up)
     return learner
@@ -140,9 +143,9 @@ def test_truncation_by_singular_values_is_the_best_allocation(total):
 
 def test_terms_are_truncated_when_training_ends_and_not_in_earlier_checkpoints(tmp_path):
     def trainer(**settings):
-        learner = SingularValueLearner(adapted(lambda n: ngn.Retained(K)), 5)
+        learner = SingularValueLearner(adapted(lambda n: Retained(K)), 5)
         plan = ngn.TrainPlan(steps=60, lr=1e-2)
-        return ngn.Trainer(learner, Halves(), loss, plan, progress="never", **settings)
+        return Trainer(learner, Halves(), loss, plan, progress="never", **settings)
 
     learner, _ = resumed(trainer, tmp_path, 39)
     assert int(learner.count().sum()) == 5

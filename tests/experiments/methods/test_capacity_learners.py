@@ -17,10 +17,10 @@ from experiments.methods.gates.ste import StraightThrough
 from experiments.models.parallel import ParallelModel
 from experiments.models.trainer import StudyTrainer
 from ngn.components.base import OrderedSum
-from ngn.learner import CapacityLearner
+from ngn.learner import Learner
+from ngn.losses import Supervised, mean_squared_error
 from ngn.streams import generator
 from ngn.train.batches import FullBatches, Split
-from ngn.train.losses import Supervised, mean_squared_error
 from ngn.train.plan import TrainPlan
 
 MLP = STRUCTURES[0]
@@ -28,7 +28,7 @@ K = 6
 
 
 def learner_of(capacity, seeds=3, structure=MLP):
-    return CapacityLearner(ParallelModel(OrderedSum(awake(structure.bank(K, seeds).double()), capacity)))
+    return Learner(ParallelModel(OrderedSum(awake(structure.bank(K, seeds).double()), capacity)))
 
 
 # straight-through
@@ -225,7 +225,7 @@ def test_l0_noise_depends_on_seed_and_step_and_closed_gates_can_reopen():
 
 def trainer(method, seeds, lr, how, **settings):
     capacity = LEARNERS[method](None if isinstance(seeds, int) else len(seeds))
-    made = PriorLearner if method == "awnn" else CapacityLearner
+    made = PriorLearner if method == "awnn" else Learner
     learner = made(ParallelModel(OrderedSum(MLP.bank(capacity.K, seeds).double(), capacity)))
     batches = FullBatches(Split(MLP.x(torch.float64), torch.arange(33, dtype=torch.float64).sin().view(11, 3)))
     plan = TrainPlan(steps=30, lr=lr, lr_boundary=0.1, clip=0.5, **how)

@@ -11,6 +11,7 @@ from torch import nn
 import ngn
 from experiments.models.optim import EightBitAdamW
 from experiments.models.trainer import StudyTrainer
+from ngn.losses import Supervised
 from ngn.train.batches import FullBatches, Split
 from ngn.train.plan import TrainPlan
 
@@ -113,7 +114,7 @@ def refused(lr=1e-3, **settings):
         FullBatches(Split(torch.zeros(3, 2), torch.zeros(3, 1))),
         TrainPlan(steps=1, lr=lr, optimizer="adamw"),
     )
-    criterion = ngn.Supervised(nn.functional.mse_loss)
+    criterion = Supervised(nn.functional.mse_loss)
     StudyTrainer(learner, batches, criterion, plan, progress="never", eight_bit=True, **settings).fit()
 
 

@@ -5,19 +5,19 @@ import math
 import pytest
 import torch
 
-import ngn
 from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel
 from experiments.models.trainer import StudyTrainer
 from experiments.tasks.base import SupervisedTask
 from ngn.components.base import OrderedSum
 from ngn.components.low_rank import attach_low_rank
-from ngn.learner import CapacityLearner
+from ngn.learner import Learner
+from ngn.losses import Supervised, cross_entropy, mean_squared_error
 from ngn.methods.ngn import CountGate
 from ngn.schedules import CONSTANT, COSINE, POWER_DECAY
 from ngn.train.batches import FullBatches, Split
-from ngn.train.losses import Supervised, cross_entropy, mean_squared_error
 from ngn.train.plan import TrainPlan
+from ngn.train.trainer import Trainer
 
 X = torch.linspace(-2, 2, 33).unsqueeze(-1)
 Y = torch.sin(3 * X)
@@ -28,7 +28,7 @@ def learner_of(seeds, K=5, **gate):
     replicas = None if isinstance(seeds, int) else len(seeds)
     bank = MLPBank([1, 6, 6, 1], K, seeds)
     settings = {"lambda0": 1e-3, "alpha_max": 1e-3, "t0": 1.3, **gate}
-    return CapacityLearner(ParallelModel(OrderedSum(bank, CountGate(K, replicas=replicas, **settings))))
+    return Learner(ParallelModel(OrderedSum(bank, CountGate(K, replicas=replicas, **settings))))
 
 
 def trainer_of(learner, steps=40, folder=None, on_step=None, **plan):
@@ -74,7 +74,7 @@ def test_steps_are_those_of_torch_adam_and_clip_grad_norm(boundary):
 def test_the_library_refuses_rates_of_their_own():
     plan = TrainPlan(steps=1, lr=torch.tensor([1e-3, 1e-2]))
     with pytest.raises(ValueError, match="a stack need one learning rate"):
-        ngn.Trainer(learner_of([0, 1]), FullBatches(Split(X, Y)), MSE, plan, progress="never").fit()
+        Trainer(learner_of([0, 1]), FullBatches(Split(X, Y)), MSE, plan, progress="never").fit()
 
 
 def test_autocast_keeps_the_boundary_in_float64():
@@ -102,7 +102,7 @@ def test_cross_entropy_of_stacks_with_shared_and_own_targets():
 def test_frozen_weights_are_read_before_the_first_step(tmp_path, monkeypatch):
     model = torch.nn.Sequential(torch.nn.Linear(1, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)).requires_grad_(False)
     attach_low_rank(model, ["0"], lambda number: CountGate(2), seed=0)
-    learner, seen = CapacityLearner(model), []
+    learner, seen = Learner(model), []
     trainer = trainer_of(learner, steps=3, folder=tmp_path, on_step=lambda _: seen.extend(learner._digests.values()))
     trainer.loss = lambda model, batch: (model(X) - Y).square().mean()
     trainer.fit()
@@ -164,7 +164,7 @@ def test_weighted_micro_batches_have_the_gradient_of_one_batch(counts):
             return x, y, mask
 
     def trained(batches, accumulate, weight=kept):
-        learner = CapacityLearner(OrderedSum(MLPBank([1, 4, 1], 3, 0), CountGate(3, lambda0=1e-3))).double()
+        learner = Learner(OrderedSum(MLPBank([1, 4, 1], 3, 0), CountGate(3, lambda0=1e-3))).double()
         plan = TrainPlan(steps=3, lr=1e-2, accumulate=accumulate)
         history = StudyTrainer(learner, batches, masked, plan, weight=weight, progress="never").fit()
         return [*learner.state().values(), torch.from_numpy(history.curves["task"])]

@@ -13,7 +13,7 @@ from experiments.runs.phases import fixed_configuration
 from experiments.tasks import make_task
 from experiments.tasks.twist.task import twist
 from ngn.components.base import OrderedSum
-from ngn.learner import CapacityLearner
+from ngn.learner import Learner
 from ngn.methods.ngn import CountGate
 
 
@@ -53,7 +53,7 @@ def test_layers_follow_the_papers_equation():
             f = h if j < 0 else torch.tanh(torch.stack([bank.W[j].T @ row for row in h]) + bank.b[j])
             total = total + weight * f
         h = total
-    assert torch.allclose(CapacityLearner(LayerStack(layers))(x), h, atol=1e-12)
+    assert torch.allclose(Learner(LayerStack(layers))(x), h, atol=1e-12)
 
 
 def test_the_fixed_run_of_layers_does_not_depend_on_the_price():

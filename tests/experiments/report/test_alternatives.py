@@ -1,25 +1,27 @@
-"""Alternative settings beside the stated one: which runs stand for which, and how the report counts them."""
+"""Two settings side by side: which runs stand for which, how the report counts them, and truncation both ways."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+import pytest
 import record_samples as samples
 
 from experiments.analysis.collect import Reader
+from experiments.analysis.compare import compare_all
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.analysis.verdict import AGREES, DISAGREES, NOT_RUN
 from experiments.report import pages
-from experiments.report.alternatives import BothSettings, Pair
+from experiments.report.alternatives import BothSettings, Pair, evidence, two_ways
 from experiments.report.content import build_content
 from experiments.store.records import Store
 from experiments.studies import STUDIES, macros
-from experiments.studies.alternatives import GATES_KEPT, INFERRED, constant_rate, inferred
-from experiments.studies.decay import DECAY
-from experiments.studies.learners import SEVEN
+from experiments.studies.learners import DECAY, SEVEN
+from experiments.studies.manifold import FIFTEEN
 from experiments.studies.one_d import BASELINE
 from experiments.studies.schedules import FOUR
+from experiments.studies.several import GATES_KEPT, INFERRED, constant_rate, inferred
 from experiments.studies.vision import EIGHT
 
 ROWS = {f"{table.name}.{row.key}" for table in macros() for row in table.rows}
@@ -98,3 +100,31 @@ def test_a_cell_that_does_not_change_is_left_out(tmp_path: Path) -> None:
     shown = [pair for pair in of(store, GATES_KEPT.name).cells if pair.stated.name.startswith("datafourbody.no_alpha")]
     assert [pair.stated.column.key for pair in shown] == ["truncated"]
     assert [(pair.stated.cell.text, pair.other.cell.text) for pair in shown] == [("2.00e-03", "5.00e-03")]
+
+
+@pytest.mark.parametrize(
+    ("equation", "kept", "nearer", "outside"),
+    [
+        (0.9, 1.0, "gates kept", "In 1 rows the published ratio lies outside the range of our seeds by the equation"),
+        (1.0, 1.2, "equation", "in 1 it is the other way round"),
+        (0.9, 1.2, "equation", "in 1 it lies outside both"),
+        (1.0, 1.005, "same", "In 0 of 1 rows the two ways differ"),
+    ],
+)
+def test_a_published_ratio_is_compared_with_both_whatever_the_fit(
+    tmp_path: Path, equation: float, kept: float, nearer: str, outside: str
+) -> None:
+    """The published ratio of D = 1 is 1.000."""
+    store, runs = Store(tmp_path), FIFTEEN.runs["1"]
+    for seed in runs.seeds:
+        soft = 1e-6 * (seed + 1)  # fits of other seeds are other, and the ratio is not
+        phase = samples.grown([0.0], soft, equation * soft, "nmse")
+        samples.put(store, runs, seed, {"grown": phase | {"gates_kept": {"nmse": kept * soft}}})
+    reader = Reader(store)
+    (way,) = two_ways(reader, compare_all(reader, [FIFTEEN]))
+    assert way.item.name == "datafifteenbody.1.truncated"
+    assert way.published == pytest.approx(1.0, rel=1e-3)
+    assert (way.equation.low, way.equation.value, way.equation.high) == pytest.approx((equation,) * 3)
+    assert way.kept.value == pytest.approx(kept)
+    assert way.nearer == nearer
+    assert outside in evidence([way])

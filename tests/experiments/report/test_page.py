@@ -1,29 +1,32 @@
-"""What the report's page contains, and what it must not contain."""
+"""What the report's page contains, and what it must not contain; and the pages of the documentation that it makes."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 from collections import Counter
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
+import own_records
 import pytest
 import record_samples as samples
 from markupsafe import escape
 from page_samples import HOSTILE
 
 from experiments.analysis.collect import Problem, Reader
-from experiments.analysis.formats import DASH
 from experiments.analysis.reduce import Cell
+from experiments.analysis.tables import DASH
 from experiments.core.paths import ROOT
+from experiments.methods import METHODS
 from experiments.report import pages
-from experiments.report.content import OwnContent, ReportContent, build_content
-from experiments.report.pages import headline, prose, render
+from experiments.report.content import TEXTS, OwnContent, ReportContent, build_content
+from experiments.report.pages import headline, methods, prose, render
 from experiments.store.records import Store
-from experiments.studies import OWN
+from experiments.studies import OWN, macros
 from experiments.studies.budgets import BUDGETS
 from experiments.studies.commit import COMMITTED
 
@@ -92,14 +95,12 @@ def test_the_page_needs_no_other_file(page_made: Made) -> None:
 
 
 def test_a_row_has_the_numbers_of_its_runs_and_the_arithmetic(page_made: Made) -> None:
-    _, reader, page = page_made
+    _, _, page = page_made
     (row,) = re.findall(r"<tbody data-row>(?:(?!</tbody>).)*datafourfullbody.baseline.t.*?</details>", page, re.S)
     text = " ".join(re.sub("<[^>]*>", " ", row).split())
     for seed in range(10):
-        record = reader.store.get(samples.baseline_id(seed))
-        assert record is not None
-        t = f"{record['phases']['grown']['t'][0]:.10g}"
-        assert f"{samples.baseline_id(seed)}.json (commit 0000000000): grown.t = {t}" in text
+        t, _ = samples.values(seed)
+        assert f"{samples.baseline_id(seed)}.json (commit 0000000000): grown.t = {t:.10g}" in text
     assert re.search(r"mean of grown.t: \(.*?\) = 6 sd of grown.t: \(.*?\) = 1.414213562", text)
     assert "6.00 ± 1.41" in text
 
@@ -179,3 +180,52 @@ def test_refused_records_of_our_own_rows_are_not_called_not_run() -> None:
     none = Cell((), {}, (refused,), None, DASH, 2)
     content = OwnContent(table, ((table.rows[0], (none,) * len(table.columns)),))
     assert content.absent == f"No usable record: {', '.join(table.rows[0].labels)}."
+
+
+def test_every_macro_stands_in_one_section() -> None:
+    placed = [name for entry in TEXTS["sections"] for name in entry["macros"]]
+    assert sorted(placed) == sorted(table.name for table in macros())
+
+
+def test_our_own_tables_show_what_was_run_and_name_the_rest() -> None:
+    for own in own_records.report().own:
+        assert bool(own.absent) == (len(own.rows) > len(own.ran))
+
+
+def test_the_readme_counts_the_images_that_the_records_say_were_encoded_again() -> None:
+    path = next((ROOT / "results" / "cifar10").glob("*.json"))
+    provenance = json.loads(path.read_text())["data"]["provenance"]
+    images = sum(int(number) for number in re.findall(r"(\d+) (?:training|test)", provenance))
+    assert f"{images} of its 60,000 images" in (ROOT / "README.md").read_text()
+
+
+def test_the_pages_of_no_records_say_so(tmp_path: Path) -> None:
+    report = build_content(Reader(Store(tmp_path)))
+    made = {name: render(report) for name, render in pages.PAGES.items()}
+    lines = made["results.md"].splitlines()
+    assert [line for line in lines if line.startswith("| all |")] == ["| all |  |  |  |  | 519 | 519 |"]
+    for table in macros():
+        assert made["results.md"].count(f"- {table.title}:") == 1, table.title
+    assert "| `inferred` | as the text says | -- | -- | -- |" in made["about_the_paper.md"]
+    assert "**" not in made["about_the_paper.md"], "nothing is shown or inferred"
+    assert "| `datafourfullbody.beta15.t` | -- | 2.05" in made["disagreements.md"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", pages.PAGES)
+def test_a_page_is_that_of_the_records(name: str) -> None:
+    page = (ROOT / "docs" / name).read_text()
+    assert page == pages.PAGES[name](own_records.report())
+    links = re.findall(r"\]\(([^)]+)\)", page)
+    assert not [link for link in links if not (ROOT / "docs" / link.partition("#")[0]).exists()]
+
+
+def test_every_method_of_the_papers_tables_has_a_source_and_its_cells(tmp_path: Path) -> None:
+    sources = {name: method.source for name, method in METHODS.items() if method.source is not None}
+    rows = [row.runs for table in macros() for row in table.rows if row.runs is not None]
+    assert {dict(runs.choices).get("method", "ngn") for runs in rows} - {"base"} <= sources.keys()
+    report = build_content(Reader(Store(tmp_path)))
+    cells = {name: counted for name, _, counted in methods(report)}
+    assert cells.keys() == sources.keys()
+    assert cells["awnn"] == {"not run": 2 * 4}, "four columns in each of tables 7 and 7-full"
+    assert cells["ngn"]["not run"] > cells["awnn"]["not run"] > cells["fixed"]["not run"] == 0

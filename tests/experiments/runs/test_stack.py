@@ -7,7 +7,6 @@ import pytest
 import torch
 from kernel_cases import BANK
 
-import ngn
 from experiments.config.compose import compose
 from experiments.config.run_files import runs_of
 from experiments.methods.ngn import NGN
@@ -19,6 +18,7 @@ from experiments.runs.stack import LARGEST, LARGEST_FUSED, Stack, kernel_of, lar
 from experiments.tasks import COMPONENTS, GATES_OF_TASK, TASKS, make_task
 from experiments.tasks.regression1d import Regression1D
 from experiments.tasks.settings import MLPComponent
+from ngn.methods.orders import Order
 
 
 def runs(count, **overrides):
@@ -206,7 +206,7 @@ def test_one_replica_is_always_tried(monkeypatch):
 
 @pytest.mark.parametrize("seeds", [5, [5, 6]])
 def test_a_prefix_is_scored_as_the_sum_of_its_components(seeds):
-    learner = BANK.learner(seeds, stirred=True, t0=3.2 if seeds == 5 else [3.2, 1.7], order=ngn.Order("power"))
+    learner = BANK.learner(seeds, stirred=True, t0=3.2 if seeds == 5 else [3.2, 1.7], order=Order("power"))
     x = BANK.batches().at(0)[0]
     task = SimpleNamespace(
         prefix_score="mse", evaluate=lambda model: {"loss": torch.zeros(()), "mse": model(x).square().mean()}

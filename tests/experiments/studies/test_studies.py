@@ -12,30 +12,18 @@ from experiments.studies.one_d import SENSITIVITY
 from experiments.studies.schedules import FOUR
 from scripts import build_paper_data
 
+COUNTS = {
+    "schedules": 300, "baseline": 50, "lambda_sweep": 500, "fixed_frontier": 750, "init_sweep": 2550,
+    "init_sweep_ten": 510, "continue_learning": 10, "learners": 200, "decay": 51, "sensitivity": 170, "vision": 40,
+    "vision_frontier": 144, "manifold": 50, "depth": 50,
+}  # fmt: skip
 
-@pytest.mark.parametrize(
-    ("name", "runs"),
-    [
-        ("schedules", 300),
-        ("baseline", 50),
-        ("lambda_sweep", 500),
-        ("fixed_frontier", 750),
-        ("init_sweep", 2550),
-        ("init_sweep_ten", 510),
-        ("continue_learning", 10),
-        ("learners", 200),
-        ("decay", 51),
-        ("sensitivity", 170),
-        ("vision", 40),
-        ("vision_frontier", 144),
-        ("manifold", 50),
-        ("depth", 50),
-    ],
-)
-def test_a_study_has_its_runs_each_once(name, runs):
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_a_study_has_its_runs_each_once(name):
     found = list(study(name).runs())
-    assert len(found) == len({run.id for run in found}) == runs
-    assert all(run_id(run.config) == run.id for run in found[:: max(1, runs // 20)])
+    assert len(found) == len({run.id for run in found}) == COUNTS[name]
+    assert all(run_id(run.config) == run.id for run in found[:: max(1, len(found) // 20)])
 
 
 def test_ten_seeds_of_every_start_come_before_the_others():

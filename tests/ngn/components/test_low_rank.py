@@ -5,6 +5,9 @@ import torch
 from torch import nn
 
 import ngn
+from ngn.components.low_rank import LowRankLinear, attach_low_rank, merge
+from ngn.cut.truncation import deploy
+from ngn.methods.fixed import FixedCount
 from ngn.streams import generator
 
 K = 4
@@ -50,7 +53,7 @@ def adapted(counts, dtype=torch.float32, device="cpu"):
     with torch.random.fork_rng():
         torch.manual_seed(1)
         model = Backbone(dtype).to(device)
-        ngn.attach_low_rank(model, TARGETS, lambda number: gate(counts[number]), seed=3)
+        attach_low_rank(model, TARGETS, lambda number: gate(counts[number]), seed=3)
         for name, p in model.named_parameters():
             if name.endswith("up"):
                 nn.init.normal_(p)
@@ -64,28 +67,26 @@ X = torch.randn(3, 5, 6, generator=torch.Generator().manual_seed(2))
 def test_at_the_start_it_is_the_frozen_model_whose_modules_stay_the_objects():
     model, x = Backbone(), X
     wanted, modules = model(x), {*model.modules()}
-    assert ngn.attach_low_rank(model, TARGETS, lambda number: gate(1.5), seed=3) == TARGETS
+    assert attach_low_rank(model, TARGETS, lambda number: gate(1.5), seed=3) == TARGETS
     assert torch.equal(model(x), wanted)
     assert modules <= {*model.modules()}
     assert {name.rpartition(".")[2] for name, p in model.named_parameters() if p.requires_grad} == {"down", "up", "tau"}
 
 
 def test_of_none_the_frozen_module_itself_is_left():
-    learner = ngn.CapacityLearner(adapted(COUNTS))
+    learner = ngn.Learner(adapted(COUNTS))
     small = learner.deploy(example=X)
     plain = Backbone()
     zero = [name for name, n in zip(TARGETS, learner.count(), strict=True) if n == 0]
     assert zero
     for name in zero:
         assert type(small.get_submodule(name)) is type(plain.get_submodule(name))
-    nothing = ngn.deploy(adapted([0.1] * 4), share_frozen=True)
+    nothing = deploy(adapted([0.1] * 4), share_frozen=True)
     assert str(nothing) == str(plain)
 
 
 def test_component_k_starts_the_same_however_many_there_are():
-    few, many = (
-        ngn.LowRankLinear(nn.Linear(6, 3), ngn.FixedCount(count), seed=5, name="layers.0.q") for count in (2, 7)
-    )
+    few, many = (LowRankLinear(nn.Linear(6, 3), FixedCount(count), seed=5, name="layers.0.q") for count in (2, 7))
     assert torch.equal(many.down[:2], few.down)
     assert not torch.equal(many.down[0], many.down[1])
     assert bool((many.down.abs() <= 6**-0.5).all())
@@ -106,7 +107,7 @@ def test_terms_are_masters_in_float32_beside_a_bfloat16_model():
 def test_late_terms_are_not_lost_in_bfloat16():
     base = nn.Linear(1, 1, bias=False, dtype=torch.bfloat16)
     nn.init.zeros_(base.weight)
-    term = ngn.LowRankLinear(base, ngn.FixedCount(13, r=1.0), seed=0, name="q")
+    term = LowRankLinear(base, FixedCount(13, r=1.0), seed=0, name="q")
     nn.init.ones_(term.down)
     term.up.data[:] = torch.tensor([256.0] + [0.75] * 12)
     y, one = 0 * torch.ones(1, dtype=torch.bfloat16), torch.ones(1, dtype=torch.bfloat16)
@@ -137,12 +138,12 @@ def test_nothing_large_is_kept_for_the_backward_pass():
 def test_what_cannot_be_attached_is_named():
     model = Backbone()
     with pytest.raises(ValueError, match=r"no module layers\.7\.q"):
-        ngn.attach_low_rank(model, ["layers.7.q"], lambda number: gate(1.0), seed=0)
+        attach_low_rank(model, ["layers.7.q"], lambda number: gate(1.0), seed=0)
     with pytest.raises(ValueError, match=r"layers\.0 is a Block, not a linear map"):
-        ngn.attach_low_rank(model, ["layers.0"], lambda number: gate(1.0), seed=0)
-    ngn.attach_low_rank(model, ["layers.0.q"], lambda number: gate(1.0), seed=0)
+        attach_low_rank(model, ["layers.0"], lambda number: gate(1.0), seed=0)
+    attach_low_rank(model, ["layers.0.q"], lambda number: gate(1.0), seed=0)
     with pytest.raises(ValueError, match="LowRankLinear"):
-        ngn.attach_low_rank(model, ["layers.0.q"], lambda number: gate(1.0), seed=0)
+        attach_low_rank(model, ["layers.0.q"], lambda number: gate(1.0), seed=0)
 
 
 @pytest.mark.parametrize(("dtype", "near"), [(torch.float64, 1e-12), (torch.float32, 1e-6), (torch.bfloat16, 3e-2)])
@@ -156,14 +157,14 @@ def test_merged_maps_are_stock_and_give_what_maps_and_terms_gave(dtype, near):
             if name.endswith("up"):
                 p.normal_()
     with pytest.raises(ValueError, match="deploy it first"):
-        ngn.merge(model)
+        merge(model)
     small, x = learner.deploy(unsettled="allow"), torch.randn(5, 6).to(dtype)
     with torch.no_grad():
         wanted = small(x)
-        merged = ngn.merge(small)
+        merged = merge(small)
         torch.testing.assert_close(merged(x), wanted, rtol=near, atol=near)
     assert [type(part) for part in merged.layers[0].children()] == [nn.Linear] * 3
     assert merged.state_dict().keys() == Backbone().state_dict().keys()
     assert merged.layers[0].q.weight.dtype == dtype
-    alone = ngn.LowRankLinear(nn.Linear(6, 3), ngn.CountGate(4, t0=1.8), seed=0, name="q")
-    assert type(ngn.merge(ngn.deploy(alone))) is nn.Linear
+    alone = LowRankLinear(nn.Linear(6, 3), ngn.CountGate(4, t0=1.8), seed=0, name="q")
+    assert type(merge(deploy(alone))) is nn.Linear

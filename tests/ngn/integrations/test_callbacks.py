@@ -8,6 +8,7 @@ from trainers import LOADER, QUIET, SIZES, Model, X, in_lightning, in_transforme
 
 import ngn
 from ngn.integrations import BoundaryOptimizer
+from ngn.methods.orders import Order
 
 
 def same_as_fit(learner, steps, lr, accumulate):
@@ -35,7 +36,7 @@ def learned(learner):
 
 WAYS = {
     "price": {},
-    "draws": {"order": ngn.Order("nested_dropout", ranks=(4, 8, 12))},
+    "draws": {"order": Order("nested_dropout", ranks=(4, 8, 12))},
     "budget": {"budget": ngn.Budget(parameters="40%")},
     "sorted": {"by_importance": None},
 }

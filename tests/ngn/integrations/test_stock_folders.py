@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import ngn
+from ngn.methods.fixed import Retained
 
 transformers, peft = pytest.importorskip("transformers"), pytest.importorskip("peft")
 from ngn.integrations.transformers import SizesCallback, load, save  # noqa: E402 - it needs the package
@@ -46,7 +47,7 @@ def deployed(kind, keep, **frozen):
     for p in model.parameters():  # biases and norms that are not what they start as
         torch.nn.init.normal_(p, 0.0, 0.3)
     example = {"pixel_values": PIXELS} if kind == "vit" else None
-    learner = ngn.learn_sizes(model, example=example, capacity=lambda *size: ngn.Retained(size[1], keep(*size)))
+    learner = ngn.learn_sizes(model, example=example, capacity=lambda *size: Retained(size[1], keep(*size)))
     return learner.deploy(unsettled="allow")
 
 

@@ -10,6 +10,7 @@ from sizable import Layers
 from torch import Tensor, nn
 
 import ngn
+from ngn.methods.fixed import FixedCount
 
 
 class Block(nn.Module):
@@ -112,7 +113,7 @@ def test_impossible_bounds_are_refused_with_numbers_before_training() -> None:
     with pytest.raises(ValueError, match=r"at_least=: 0.5 is no number of components: give one such as 4, or a share"):
         made(sizes=EACH, at_least=0.5)
     with pytest.raises(ValueError, match="a FixedCount keeps to no bounds"):
-        made(sizes=EACH, at_least=2, capacity=lambda name, K: ngn.FixedCount(K, r=1.0))
+        made(sizes=EACH, at_least=2, capacity=lambda name, K: FixedCount(K, r=1.0))
 
 
 SETTINGS = {

@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import ngn
+from ngn.methods.fixed import Retained
 from ngn.sizes.trial import difference
 
 X = torch.linspace(-1, 1, 48).reshape(6, 8).sin()
@@ -190,7 +191,7 @@ def test_what_python_cannot_copy_is_named():
 def test_a_deployed_encoder_scripts_exports_and_pickles(heads):
     layer = nn.TransformerEncoderLayer(8, 4, 16, dropout=0.0, batch_first=True)
     model, x = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False), torch.randn(2, 5, 8)
-    small = ngn.learn_sizes(model, example=x, capacity=lambda name, K: ngn.Retained(K, heads if K == 4 else 9)).deploy()
+    small = ngn.learn_sizes(model, example=x, capacity=lambda name, K: Retained(K, heads if K == 4 else 9)).deploy()
     attention = small.layers[0].self_attn
     assert attention.num_heads == heads
     assert (type(attention) is nn.MultiheadAttention) == (heads == 4), "torch's own needs as many heads as there were"

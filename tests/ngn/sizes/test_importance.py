@@ -10,6 +10,8 @@ from torch import nn
 from traceable import Experts, ResNet, ShuffleNet, Swin, example_of, network
 
 import ngn
+from ngn.cut.truncation import deploy
+from ngn.cuts import Cut
 
 X, Y = torch.randn(64, 8), torch.randn(64, 4)
 PAIRS = [[X[:32], Y[:32]], [X[32:], Y[32:]]]
@@ -24,7 +26,7 @@ def two_maps(units: int = 64) -> nn.Sequential:
 def leading(model: nn.Module, parts: int = 4) -> nn.Module:
     """The model with the first of every ``parts`` components."""
     axes = [module for module in model.modules() if isinstance(module, ngn.OrderedAxis)]
-    return ngn.deploy(model, most=max(axis.K for axis in axes) // parts)
+    return deploy(model, most=max(axis.K for axis in axes) // parts)
 
 
 @pytest.mark.parametrize("score", SCORES)
@@ -107,7 +109,7 @@ def test_found_structures_are_sorted_and_cut(kind, score):
 def test_modules_of_a_list_are_units(score):
     class Parts(ngn.Size):
         def attach(self, model, name, make):
-            self.axis(name, 6, make, [ngn.Cut(model, "experts", 0)], consumers=[model.sum], dim=1)
+            self.axis(name, 6, make, [Cut(model, "experts", 0)], consumers=[model.sum], dim=1)
 
     experts = nn.ModuleList(nn.Linear(8, 4, bias=False) for _ in range(6))
     parts = {"experts": experts, "sum": nn.Identity()}

@@ -9,7 +9,8 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 import ngn
-from ngn.hooked import HookedAxis
+from ngn.cuts import inputs, outputs
+from ngn.learner.hooked import HookedAxis
 
 X, IMAGES = torch.randn(64, 5, 8, dtype=torch.float64), torch.randn(4, 3, 4, 4, dtype=torch.float64)
 CASES = {
@@ -102,7 +103,7 @@ def test_a_tied_weight_is_whole_in_its_other_place():
     model.other.weight = model.mlp[2].weight
     up, down = model.mlp[0], model.mlp[2]
     gate = ngn.CountGate(6, t0=2.3, r=1.0)
-    axis = HookedAxis(gate, [*ngn.outputs(up), *ngn.inputs(down)])
+    axis = HookedAxis(gate, [*outputs(up), *inputs(down)])
     axis.attach(down)
     twin = copy.deepcopy(model)
     axis.in_weights = True

@@ -10,7 +10,7 @@ from torch import nn
 
 import ngn
 from experiments.models.mlp import MLPBank
-from ngn.checks import axes_of
+from ngn.cut.truncation import axes_of
 from ngn.gate import softplus_inverse
 
 X = torch.linspace(-2, 2, 64).unsqueeze(-1)
@@ -164,7 +164,7 @@ def test_a_commit_that_is_not_heard_is_said():
 
 def test_growth_needs_fit():
     gate = ngn.CountGate(None, t0=1.0)
-    learner = ngn.CapacityLearner(ngn.OrderedSum(MLPBank([1, 3, 1], gate.K, 0), gate))
+    learner = ngn.Learner(ngn.OrderedSum(MLPBank([1, 3, 1], gate.K, 0), gate))
     with torch.no_grad():
         gate.tau.fill_(20.0)
     with pytest.raises(ValueError, match=r"ngn\.fit"):
@@ -189,7 +189,7 @@ def test_the_report_says_what_changes(capsys, monkeypatch):
         "t: the boundary between kept and cut components",
     ]
     timed = []
-    monkeypatch.setattr(ngn.sized, "latencies_of", lambda *given: timed.extend(given[:2]) or (1.0, 1.0))
+    monkeypatch.setattr(ngn.learner.sized, "latencies_of", lambda *given: timed.extend(given[:2]) or (1.0, 1.0))
     small = learner.deploy()
     assert "medians, this machine" in str(learner.report(latency=X, deployed=small))
     whole, after = timed

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import ngn
-from ngn.shrinking import shrink
+from ngn.learner.shrinking import shrink
 
 transformers, peft = pytest.importorskip("transformers"), pytest.importorskip("peft")
 IDS = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6], [5, 3, 5, 8, 9, 7, 9, 3]])

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 import ngn
 from experiments.methods.gates.l0 import HardConcrete
+from ngn.methods.fixed import FixedCount, Retained
+from ngn.methods.orders import Order
 from ngn.sizes.trial import _culprits
 
 
@@ -118,7 +120,7 @@ REFUSED = [
     (Gated, {"w2": ngn.Width(4)}, "w2: no slices to cut inside it. 24 units of w1, w3, w2: they can only"),
     (Gated, {"": ngn.Heads()}, "the model: no heads to cut .*The model has no other heads"),
     (Gated, {"": ngn.Channels(2)}, "the model is a Gated; ngn.Channels takes a convolution"),
-    (Gated, {"": ngn.Width(4, order=ngn.Order("annealed"))}, "r < 1|r below 1"),
+    (Gated, {"": ngn.Width(4, order=Order("annealed"))}, "r < 1|r below 1"),
     (Gated, {"*": ngn.Depth()}, "not an nn.ModuleList"),
     (
         lambda: Forward(lambda own, x: own.works(x), works=chain(8, 12, 8), idle=chain(8, 20, 8)),
@@ -220,7 +222,7 @@ def test_a_wrong_example_is_not_blamed_on_a_size(example, said):
         learner.deploy(example=example)
 
 
-@pytest.mark.parametrize("made", [ngn.CountGate, ngn.FixedCount, ngn.Retained], ids=lambda made: made.__name__)
+@pytest.mark.parametrize("made", [ngn.CountGate, FixedCount, Retained], ids=lambda made: made.__name__)
 def test_every_capacity_is_tried_on_the_example(made):
     how = {"sizes": {"": ngn.Width(6)}, "example": torch.randn(5, 8), "capacity": lambda name, K: made(K)}
     with pytest.raises(ValueError, match="cut to half, the model computes something else"):

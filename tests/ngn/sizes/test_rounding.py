@@ -10,6 +10,7 @@ from torch import Tensor, nn
 import ngn
 from ngn.checks import outputs_on
 from ngn.comparison import rounding_bounds
+from ngn.methods.fixed import Retained
 
 
 class Coarse(nn.Module):
@@ -40,7 +41,7 @@ X = torch.randn(256, 16, generator=torch.Generator().manual_seed(1))
 
 def test_what_the_model_makes_of_rounding_is_no_wrong_cut() -> None:
     made = model(Coarse())
-    small = ngn.learn_sizes(made, {"0": ngn.Width(64)}, example=X, capacity=lambda _, K: ngn.Retained(K, 20)).deploy()
+    small = ngn.learn_sizes(made, {"0": ngn.Width(64)}, example=X, capacity=lambda _, K: Retained(K, 20)).deploy()
     assert small[0].out_features == 20
 
 

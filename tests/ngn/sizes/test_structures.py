@@ -106,7 +106,7 @@ CUT = {
         X,
         {"model": "4 slices"},
         {"": ngn.Width(4, by_importance=[7, 0, 5, 2, 3, 1, 4, 6])},
-    ),  # fmt: skip
+    ),
     "gated": (Gated, X, *GATED),
     "given by name": (Named, X, *GATED),
     "aligned": (Gated, X, {"model": "3 slices"}, {"": ngn.Width(round_to=8)}),
@@ -171,7 +171,7 @@ def test_a_structure_is_cut_exactly(structure, tmp_path):
 
 
 def test_a_boundary_beyond_the_last_component_has_settled(recwarn):
-    learner = ngn.CapacityLearner(nn.Sequential(ngn.learn_sizes(Gated(), {"": ngn.Width(6)}, example=X).model))
+    learner = ngn.Learner(nn.Sequential(ngn.learn_sizes(Gated(), {"": ngn.Width(6)}, example=X).model))
     learner.deploy()
     assert learner.report().distance == [0.0]
     assert not recwarn

@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn.utils.parametrizations import orthogonal, spectral_norm, weight_norm
 
 import ngn
+from ngn.components.low_rank import merge
 
 X = torch.linspace(-1, 1, 48).reshape(6, 8).sin()
 
@@ -162,4 +163,4 @@ def test_a_map_with_terms_has_the_weight_of_both(grad):
     torch.testing.assert_close(called, layer(X[None]))
     layer.activation_relu_or_gelu = 1
     small = learner.deploy(example=X, unsettled="allow")
-    torch.testing.assert_close(small.linear1.weight, ngn.merge(small.linear1).weight)
+    torch.testing.assert_close(small.linear1.weight, merge(small.linear1).weight)

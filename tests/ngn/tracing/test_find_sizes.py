@@ -9,7 +9,7 @@ from torch import Tensor, library, nn
 from traceable import NETWORKS, ResNet, UNet, example_of, network
 
 import ngn
-from ngn.cost import Cost
+from ngn.budget.cost import Cost
 from ngn.cut import cut_to
 from ngn.sizes.trial import difference
 

@@ -10,11 +10,11 @@ from torch import nn
 import ngn
 from experiments.models.mlp import MLPBank
 from ngn.components.base import OrderedSum
-from ngn.learner import CapacityLearner
+from ngn.learner import Learner
+from ngn.losses import Supervised, mean_squared_error
 from ngn.methods.ngn import CountGate
 from ngn.train.batches import IteratedBatches, ShuffledBatches
 from ngn.train.fit import fit
-from ngn.train.losses import Supervised, mean_squared_error
 from ngn.train.plan import TrainPlan
 
 X = torch.linspace(-2, 2, 32).unsqueeze(-1)
@@ -58,15 +58,15 @@ def test_fit_takes_the_rows_of_a_batch():
         seen.append(target.shape[-2])
         return mean_squared_error(output, target)
 
-    fit(CapacityLearner(model()), X, Y, mse, TrainPlan(steps=4), batch=8, progress="never")
+    fit(Learner(model()), X, Y, mse, TrainPlan(steps=4), batch=8, progress="never")
     assert seen[-4:] == [8] * 4
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        fit(CapacityLearner(model()), X, Y, mse, TrainPlan(steps=1), progress="never")
+        fit(Learner(model()), X, Y, mse, TrainPlan(steps=1), progress="never")
     many, plan = X.repeat(40, 1), TrainPlan(steps=1)
     with pytest.warns(UserWarning, match="all 1,280 rows as one batch: pass batch=64"):
-        fit(CapacityLearner(model()), many, many.sin(), mse, plan, progress="never")
-    fit(CapacityLearner(model()), many, many.sin(), mse, plan, batch=1280, progress="never")  # no warning: it is meant
+        fit(Learner(model()), many, many.sin(), mse, plan, progress="never")
+    fit(Learner(model()), many, many.sin(), mse, plan, batch=1280, progress="never")  # no warning: it is meant
     assert seen[-1] == 1280
 
 
@@ -93,7 +93,7 @@ def test_a_loss_takes_output_and_target_or_model_and_batch(loss, loader):
     pairs = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, Y), batch_size=32)
     data, states = ((pairs, None) if loader else (X, Y)), []
     for each in (MSE, loss):
-        learner = CapacityLearner(model())
+        learner = Learner(model())
         torch.manual_seed(0)
         fit(learner, *data, each, TrainPlan(steps=3), progress="never")
         states.append([*learner.state().values(), torch.rand(1) if loss is not of_inner_model else torch.ones(1)])
@@ -102,7 +102,7 @@ def test_a_loss_takes_output_and_target_or_model_and_batch(loss, loader):
 
 
 def test_a_loss_that_fits_neither_way_is_told_how_it_was_called():
-    learner, pairs = CapacityLearner(model()), [(X, Y)]
+    learner, pairs = Learner(model()), [(X, Y)]
     before = [p.detach().clone() for p in learner.parameters()]
     noted = r"as loss\(output, target\), with output: float32 \[32, 1\], target: float32 \[32, 1\]. As loss\(model, "
     with pytest.raises(AttributeError, match="logits") as caught:
@@ -133,14 +133,14 @@ def test_the_loss_may_be_that_of_the_models_output():
     trained += [(torch.utils.data.DataLoader([batch], batch_size=None),)]
     trained += [([batch], None, lambda model, batch: model(**batch)["loss"]), ({"values": X}, Y, trained[0][2])]
     for data in trained:
-        learner = CapacityLearner(WithLoss())
+        learner = Learner(WithLoss())
         fit(learner, *data, plan=TrainPlan(steps=3), progress="never")
         states.append(learner.state())
     for name, value in states[0].items():
         assert all(torch.equal(value, other[name]) for other in states[1:]), name
     for wrong, why in ({"values": X}, "with logits has none. A batch is a dict with values"), ((X, Y), "a tuple of 2"):
         with pytest.raises(TypeError, match=why):
-            fit(CapacityLearner(WithLoss()), [wrong], plan=TrainPlan(steps=3), progress="never")
+            fit(Learner(WithLoss()), [wrong], plan=TrainPlan(steps=3), progress="never")
 
 
 def test_an_order_by_importance_takes_both_losses():

@@ -12,13 +12,13 @@ from torch import nn
 from experiments.models.mlp import MLPBank
 from ngn.components.base import OrderedSum
 from ngn.files import write_tensors
-from ngn.learner import CapacityLearner
+from ngn.learner import Learner
+from ngn.losses import Supervised, mean_squared_error
 from ngn.methods.ngn import CountGate
 from ngn.schedules import COSINE
 from ngn.tensor_files import read_checked
 from ngn.train.batches import FullBatches, Split
 from ngn.train.fit import fit
-from ngn.train.losses import Supervised, mean_squared_error
 from ngn.train.plan import TrainPlan
 from ngn.train.trainer import Trainer
 
@@ -41,7 +41,7 @@ class Noisy(nn.Module):
         return self.group(self.first(x))
 
 
-class Recorder(CapacityLearner):
+class Recorder(Learner):
     """Record the calls of hooks, and whether the learner was in training mode and had gradients."""
 
     calls = ()
@@ -64,7 +64,7 @@ for _name in (*HOOKS, "forward"):
 
 
 def noisy():
-    return CapacityLearner(Noisy())
+    return Learner(Noisy())
 
 
 def trained(learner, steps=20, **settings):
@@ -151,7 +151,7 @@ def model():
 @pytest.mark.parametrize("optimizer", ["adam", "adamw"])
 def test_warm_up_and_weight_decay_equal_torchs(optimizer):
     plan = TrainPlan(steps=20, lr=1e-2, lr_shape=COSINE, optimizer=optimizer, weight_decay=0.3, warmup=0.25)
-    ours, reference = CapacityLearner(model()), CapacityLearner(model())
+    ours, reference = Learner(model()), Learner(model())
     Trainer(ours, DATA, MSE, plan, progress="never").fit()
     body, tau = reference.body_parameters(), reference.controller_parameters()
     groups = [{"params": body, "lr": 1e-2, "weight_decay": 0.3}, {"params": tau, "lr": 5e-2, "weight_decay": 0.0}]

@@ -14,7 +14,10 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.nn.parallel import DistributedDataParallel
 
 import ngn
+from ngn.components.low_rank import LowRankLinear
+from ngn.losses import Supervised
 from ngn.train.batches import FullBatches, Split
+from ngn.train.trainer import Trainer
 
 X = torch.linspace(-2, 2, 512, dtype=torch.float64).view(64, 8).sin()
 Y = X.roll(1, -1)
@@ -100,11 +103,11 @@ def trained(rank, parts=2):
     """Trained by ``Trainer``. Initial values differ between processes; those of the first process are used."""
     torch.manual_seed(rank)
     gate = ngn.CountGate(4, t0=1.3, lambda0=1e-2, alpha_max=1e-2)
-    learner = ngn.CapacityLearner(ngn.LowRankLinear(nn.Linear(8, 8), gate, seed=rank, name="map")).double()
+    learner = ngn.Learner(LowRankLinear(nn.Linear(8, 8), gate, seed=rank, name="map")).double()
     plan = ngn.TrainPlan(steps=12, lr=1e-2, lr_boundary=0.1, clip=0.1, optimizer="adamw", weight_decay=0.1)
-    batches, loss = FullBatches(Split(X[rank::parts], Y[rank::parts])), ngn.Supervised(nn.functional.mse_loss)
+    batches, loss = FullBatches(Split(X[rank::parts], Y[rank::parts])), Supervised(nn.functional.mse_loss)
     model = DistributedDataParallel(learner) if parts > 1 else learner
-    ngn.Trainer(learner, batches, loss, plan, model=model, progress="never").fit()
+    Trainer(learner, batches, loss, plan, model=model, progress="never").fit()
     return learner.state()
 
 

@@ -12,8 +12,8 @@ from experiments.core.task import DataInfo
 from experiments.tasks.base import SupervisedTask
 from experiments.tasks.sine.bank import WaveBank
 from ngn import OrderedSum
+from ngn.losses import Supervised, mean_squared_error
 from ngn.train.batches import Split
-from ngn.train.losses import Supervised, mean_squared_error
 
 if TYPE_CHECKING:
     from experiments.core.config import Config

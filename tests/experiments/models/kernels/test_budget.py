@@ -8,9 +8,9 @@ from stopping import resumed
 
 from experiments.models.kernels.trainer import KernelTrainer
 from experiments.models.trainer import StudyTrainer
-from ngn.allocation import BudgetLearner
 from ngn.budget import Budget
-from ngn.orders import Order
+from ngn.budget.allocation import BudgetLearner
+from ngn.methods.orders import Order
 
 pytestmark = needs_kernel
 

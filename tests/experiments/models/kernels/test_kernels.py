@@ -28,9 +28,9 @@ from experiments.models.kernels.trainer import KernelTrainer
 from experiments.models.trainer import StudyTrainer
 from experiments.runs import training
 from experiments.runs.stack import Stack
+from ngn.losses import mean_squared_error
 from ngn.methods.ngn import CountGate
 from ngn.schedules import CONSTANT
-from ngn.train.losses import mean_squared_error
 
 pytestmark = needs_kernel
 RATES = torch.tensor([1e-3, 2e-3, 5e-4], dtype=torch.float64)

@@ -19,18 +19,18 @@ from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel, StackedLinear
 from experiments.tasks.base import MiniBatches
 from ngn.components.base import OrderedSum
-from ngn.learner import CapacityLearner
+from ngn.learner import Learner
+from ngn.losses import Supervised
 from ngn.methods.ngn import CountGate
 from ngn.schedules import COSINE
 from ngn.train.batches import FullBatches, Split
-from ngn.train.losses import Supervised
 
 
 class OwnSum(OrderedSum):
     """A subclass that no kernel supports."""
 
 
-class OwnLearner(CapacityLearner):
+class OwnLearner(Learner):
     """A subclass that no kernel supports."""
 
 
@@ -39,7 +39,7 @@ def blocks(hidden):
 
 
 def model(hidden, head=None):
-    return CapacityLearner(ParallelModel(OrderedSum(blocks(hidden), CountGate(4)), head))
+    return Learner(ParallelModel(OrderedSum(blocks(hidden), CountGate(4)), head))
 
 
 def frozen():
@@ -59,10 +59,10 @@ CASES = [
     ({"learner": model([8])}, "MLP blocks of the sizes"),
     ({"learner": model([8, 16])}, "MLP blocks of the sizes"),
     ({"learner": model([65, 65])}, "width 65"),
-    ({"learner": CapacityLearner(ParallelModel(OwnSum(blocks([8, 8]), CountGate(4))))}, "OwnSum"),
+    ({"learner": Learner(ParallelModel(OwnSum(blocks([8, 8]), CountGate(4))))}, "OwnSum"),
     ({"learner": OwnLearner(bank(1).model)}, "OwnLearner"),
-    ({"learner": CapacityLearner(ParallelModel(OrderedSum(blocks([8, 8]), StraightThrough(4))))}, "StraightThrough"),
-    ({"learner": CapacityLearner(NORMALISED)}, "DecayGate"),
+    ({"learner": Learner(ParallelModel(OrderedSum(blocks([8, 8]), StraightThrough(4))))}, "StraightThrough"),
+    ({"learner": Learner(NORMALISED)}, "DecayGate"),
     ({"learner": frozen()}, "trainable parameters"),
     ({"learner": bank(1).double()}, "body in float32"),
     ({"learner": fixed_bank(1, K=0)}, "no blocks"),

@@ -15,6 +15,8 @@ from experiments.models.adapter import attach_adapters
 from experiments.tasks.language import export
 from experiments.tasks.language.base import tiny_base
 from experiments.tasks.language.fused import FUSED, SplitMap, join_maps
+from ngn.components.low_rank import attach_low_rank
+from ngn.cut.truncation import deploy
 
 peft = pytest.importorskip("peft")
 transformers = pytest.importorskip("transformers")
@@ -43,12 +45,12 @@ LAYERS = {"llama": "model.layers", "neox": "gpt_neox.layers"}
 
 def with_terms(model, targets, counts):
     """The model with as many low-rank terms as ``counts`` says, and none of them zero."""
-    ngn.attach_low_rank(model, targets, lambda n: ngn.CountGate(4, t0=counts[n] + 0.1, delta=-0.5, r=0.5), seed=1)
+    attach_low_rank(model, targets, lambda n: ngn.CountGate(4, t0=counts[n] + 0.1, delta=-0.5, r=0.5), seed=1)
     source = torch.Generator().manual_seed(5)
     for name in targets:
         up = model.get_submodule(name).up
         up.data.copy_(torch.randn(up.shape, generator=source))
-    return ngn.deploy(model, share_frozen=True)
+    return deploy(model, share_frozen=True)
 
 
 def deployed(kind, counts):
@@ -114,7 +116,7 @@ def test_adapters_are_read_back(kind, tmp_path):
     attach_adapters(model, layers, 16, gate, seed=1, width=3)
     for name in layers:
         nn.init.normal_(model.get_submodule(name).up)
-    small = ngn.deploy(model, share_frozen=True)
+    small = deploy(model, share_frozen=True)
     assert export.write_adapters(small, tmp_path, "the/base") == {layers[0]: 6, layers[2]: 3}
     again = export.load_adapters(base(kind), tmp_path)
     assert torch.equal(again(input_ids=IDS).logits, small(input_ids=IDS).logits)

@@ -16,6 +16,7 @@ from experiments.tasks.language.components import PruneComponent
 from experiments.tasks.language.export import ExportError, logit_difference
 from experiments.tasks.language.packing import pack, token_losses, use_by_sequence
 from experiments.tasks.language.perplexity import documents
+from ngn.methods.fixed import FixedCount
 from ngn.schedules import shape_at
 
 CPU = torch.device("cpu")
@@ -58,7 +59,7 @@ def built(task, config, counts=None):
 
     if counts is None:
         return task.model(config.gate, 0, started(config, [31] * config.gate.groups))
-    return task.model(config.gate, 0, lambda group: ngn.FixedCount(counts[group], r=1.0))
+    return task.model(config.gate, 0, lambda group: FixedCount(counts[group], r=1.0))
 
 
 def started(config, counts):
@@ -77,7 +78,7 @@ def test_the_full_model_is_the_original_in_any_order(family, rank_by):
     task, config = made(family, rank_by=rank_by)
     model = built(task, config)
     assert torch.allclose(logits(model), logits(task.base.model), atol=1e-6)
-    assert len(ngn.CapacityLearner(model).count()) == config.gate.groups == 4
+    assert len(ngn.Learner(model).count()) == config.gate.groups == 4
     trained = [p for p in model.parameters() if p.requires_grad]
     assert len(trained) == len(list(task.base.model.parameters())) + 4
     assert not {id(p) for p in trained} & {id(p) for p in task.base.model.parameters()}
@@ -88,7 +89,7 @@ def test_the_full_model_is_the_original_in_any_order(family, rank_by):
 def test_what_is_deployed_is_the_hard_prefix_and_says_what_is_left(family, counts):
     task, config = made(family, backbone="frozen")
     model = task.model(config.gate, 0, started(config, counts))
-    learner = ngn.CapacityLearner(model)
+    learner = ngn.Learner(model)
     assert learner.count().tolist() == counts
     assert {p for p in learner.parameters() if p.requires_grad} == set(learner.controller_parameters())
     deployed = learner.deploy(example={"input_ids": torch.arange(12)[None]}, share_frozen=True)
@@ -115,7 +116,7 @@ def test_a_trained_backbone_is_the_model_after_a_plain_loop_and_then_frozen():
         optimizer.step()
     assert not torch.allclose(logits(model), logits(task.base.model), atol=1e-4)
     torch.testing.assert_close(logits(model), logits(plain.eval()), atol=1e-5, rtol=1e-4)
-    learner = ngn.CapacityLearner(model)
+    learner = ngn.Learner(model)
     assert {p for p in learner.parameters() if p.requires_grad} == set(learner.controller_parameters())
     again = task.model(config.gate, 0, started(config, [31] * config.gate.groups))
     assert {id(p) for p in task.trained[0].model.parameters()} <= {id(p) for p in again.parameters()}
@@ -206,7 +207,7 @@ def test_the_padded_form_is_read_back_as_the_hard_model(family, counts, tmp_path
 
     task, config = made(family, backbone="frozen")
     model = task.model(config.gate, 0, started(config, counts))
-    learner = ngn.CapacityLearner(model)
+    learner = ngn.Learner(model)
     deployed = learner.deploy(unsettled="allow")
     with learner.mode("hard"):
         hard = logits(model)

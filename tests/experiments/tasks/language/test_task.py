@@ -23,7 +23,7 @@ def made(task="wikisql_easy", gate="lora", **settings):
     config = compose({"task": task, "gate": gate, "profile": "smoke"}, keys)
     made = make_task(config, torch.device("cpu"))
     assert isinstance(made, AdaptationTask)
-    return made, ngn.CapacityLearner(made.model(config.gate, 0, lambda group: ngn.CountGate(4, t0=1.0, delta=-0.5)))
+    return made, ngn.Learner(made.model(config.gate, 0, lambda group: ngn.CountGate(4, t0=1.0, delta=-0.5)))
 
 
 def trainer(task, learner, steps, **rest):

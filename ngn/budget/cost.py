@@ -30,8 +30,8 @@ from ngn.axis import OrderedAxis
 from ngn.checks import FAULTS, arguments, called, is_frozen, own_randomness
 from ngn.comparison import varied
 from ngn.components.low_rank import Bottleneck
-from ngn.copying import duplicate
 from ngn.cut import cut_to
+from ngn.cut.copying import duplicate
 from ngn.cuts import is_stack, owned
 from ngn.measuring import AGREED, multiply_adds, shortest
 from ngn.tracing.lengths import Polynomial
@@ -51,8 +51,9 @@ class Cost:
         example: an input of one model, for the last two; a tuple for several arguments, a dictionary for named ones.
 
     >>> import torch, ngn
+    >>> from ngn.cuts import inputs, outputs
     >>> up, down = torch.nn.Linear(3, 8), torch.nn.Linear(8, 2)
-    >>> axis = ngn.OrderedAxis(ngn.CountGate(8), [*ngn.outputs(up), *ngn.inputs(down)])
+    >>> axis = ngn.OrderedAxis(ngn.CountGate(8), [*outputs(up), *inputs(down)])
     >>> cost = Cost(torch.nn.Sequential(up, axis, down), [axis], "parameters")
     >>> cost.measured((3,)), [part.tolist() for part in cost(torch.tensor([3.5]))]
     (20.0, [23.0, [6.0]])

@@ -117,16 +117,14 @@ def as_loss(loss: Callable[[Any, Any], Tensor] | None, model: nn.Module, first: 
         if module in parts:
             raise _ModelCalled
 
-    handle = register_module_forward_pre_hook(stop)
-    try:
-        with warnings.catch_warnings(action="ignore"), torch.random.fork_rng(), torch.no_grad():
-            loss(model, batch)  # warnings: a compiled model minds the hook
-    except _ModelCalled:
-        return loss
-    except Exception as error:  # stays in the messages below
-        refused = f"raised {type(error).__name__}: {error}"
-    finally:
-        handle.remove()
+    with register_module_forward_pre_hook(stop), torch.random.fork_rng(), torch.no_grad():
+        try:
+            with warnings.catch_warnings(action="ignore"):  # a compiled model minds the hook
+                loss(model, batch)
+        except _ModelCalled:
+            return loss
+        except Exception as error:  # stays in the messages below
+            refused = f"raised {type(error).__name__}: {error}"
     supervised = Supervised(loss, f"As {named(loss)}(model, batch) it {refused}.")
     supervised.check(batch)
     return supervised

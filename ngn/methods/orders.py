@@ -20,7 +20,7 @@ losses of nested prefixes. Matryoshka representations (Kusupati et al., arXiv 22
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 import torch
@@ -36,7 +36,7 @@ KINDS: tuple[OrderKind, ...] = get_args(OrderKind)
 
 @dataclass(frozen=True)
 class Order:
-    """Choose the rule by which earlier components count for more; see :mod:`ngn.orders`.
+    """Choose the rule by which earlier components count for more; see :mod:`ngn.methods.orders`.
 
     Attributes:
         kind: the order.
@@ -48,7 +48,8 @@ class Order:
         ValueError: if the kind is unknown, or a number is out of range.
 
     >>> import ngn
-    >>> ngn.CountGate(4, order=ngn.Order("power"), t0=9.0).weights().tolist()
+    >>> from ngn.methods.orders import Order
+    >>> ngn.CountGate(4, order=Order("power"), t0=9.0).weights().tolist()
     [1.0, 0.5, 0.3333333333333333, 0.25]
     """
 
@@ -56,6 +57,12 @@ class Order:
     exponent: float = 1.0
     ranks: tuple[int, ...] | None = None
     seeds: int | Sequence[int] = 0
+    kept: bool = field(init=False, repr=False, compare=False)
+    """Whether truncation keeps the weights; else the deployed model has weights of 1."""
+    drawn: bool = field(init=False, repr=False, compare=False)
+    """Whether each step draws a random prefix."""
+    constant: bool = field(init=False, repr=False, compare=False)
+    """Whether the weights stay the same during training."""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -64,26 +71,9 @@ class Order:
             raise ValueError(f"the exponent of an order must be positive, not {self.exponent}")
         if self.ranks is not None and (not isinstance(self.ranks, (tuple, list)) or min(self.ranks, default=0) < 1):
             raise ValueError(f"ranks must be numbers of components, 1 or more, such as (1, 2, 4), not {self.ranks}")
-
-    @property
-    def kept(self) -> bool:
-        """Whether truncation keeps the weights; else the deployed model has weights of 1."""
-        return self.kind not in ("matryoshka", "nested_dropout")
-
-    @property
-    def drawn(self) -> bool:
-        """Whether each step draws a random prefix."""
-        return self.kind == "nested_dropout"
-
-    @property
-    def by_ratio(self) -> bool:
-        """Whether the weights depend on the ratio r."""
-        return self.kind in ("geometric", "annealed") or (self.drawn and not self.ranks)
-
-    @property
-    def constant(self) -> bool:
-        """Whether the weights stay the same during training."""
-        return self.kind in ("geometric", "power")
+        vars(self)["kept"] = self.kind not in ("matryoshka", "nested_dropout")
+        vars(self)["drawn"] = self.kind == "nested_dropout"
+        vars(self)["constant"] = self.kind in ("geometric", "power")
 
     def weights(self, r: Tensor, K: int, progress: float = 0.0) -> Tensor:
         """w_k at ``progress``. r: [*R]; returns float64 [*R, K]."""

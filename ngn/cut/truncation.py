@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
-from ngn.checks import axes_of
+from ngn.components.attention import with_stock_attention
 from ngn.cut import cut_copy
-from ngn.cut_modules import with_stock_attention
-from ngn.cuts import Choice, Stacked
+from ngn.cuts import Choice, Cut, Stacked
 
 
 def deploy(
@@ -34,9 +34,11 @@ def deploy(
             copied faithfully.
 
     >>> import torch, ngn
+    >>> from ngn.cut.truncation import deploy
+    >>> from ngn.cuts import inputs, outputs
     >>> up, down = torch.nn.Linear(3, 8), torch.nn.Linear(8, 2)
-    >>> axis = ngn.OrderedAxis(ngn.CountGate(8, t0=4.2), [*ngn.outputs(up), *ngn.inputs(down)])
-    >>> small = ngn.deploy(torch.nn.Sequential(up, torch.nn.Tanh(), axis, down))
+    >>> axis = ngn.OrderedAxis(ngn.CountGate(8, t0=4.2), [*outputs(up), *inputs(down)])
+    >>> small = deploy(torch.nn.Sequential(up, torch.nn.Tanh(), axis, down))
     >>> small[0], small[3]
     (Linear(in_features=3, out_features=5, bias=True), Linear(in_features=5, out_features=2, bias=True))
     """
@@ -52,7 +54,7 @@ def deploy_axes(
     share_frozen: bool = False,
     most: int | None = None,
 ) -> nn.Module:
-    """:func:`deploy` a model whose ``axes`` are known: the result of :func:`~ngn.checks.axes_of`."""
+    """:func:`deploy` a model whose ``axes`` are known: the result of :func:`~ngn.cut.truncation.axes_of`."""
     stacked = any(isinstance(module, Stacked) and module.replicas is not None for module in model.modules())
     if stacked and replica is None:
         raise ValueError("the model is a stack of several models: choose one with replica=0, 1, ...")
@@ -87,3 +89,60 @@ def _scale(axis: OrderedAxis, kept: Tensor, coefficients: Tensor) -> Tensor | No
 def without_tensors(axis: OrderedAxis) -> int:
     """The number of leading components without entries in any cut tensor."""
     return max((-cut.start // cut.width for cut in axis.cuts if cut.start < 0), default=0)
+
+
+def axes_of(model: nn.Module) -> list[OrderedAxis]:
+    """The axes of ``model`` that learn a size, in the order of its modules.
+
+    Raises:
+        ValueError: if an axis is not a submodule, or cuts a tensor of a module outside the model.
+    """
+    paths = {id(module): path for path, module in model.named_modules()}
+    axes = []
+    for path, module in model.named_modules():
+        for name, value in _attributes(module):
+            if any(id(lost) not in paths and _has_axis(lost) for lost in _held(value)):
+                raise ValueError(
+                    f"{path or 'the model'}: .{name} holds an ordered axis that is not a submodule, so it would be "
+                    "neither trained nor saved; use nn.ModuleList"
+                )
+        if isinstance(module, OrderedAxis) and module.capacity is not None:
+            axes.append(module)
+            for cut in module.cuts:
+                if id(cut.module) not in paths and not _replaced(model, cut):
+                    raise ValueError(
+                        f"{path or 'the axis'} cuts {type(cut.module).__name__}.{cut.name}, "
+                        "which is not part of the model; add that module to it"
+                    )
+    return axes
+
+
+def _replaced(model: nn.Module, cut: Cut) -> bool:
+    """Whether another module of ``model`` holds the tensor of ``cut``, as after conversion to SyncBatchNorm."""
+    value = getattr(cut.module, cut.name, None)
+    each = (held.get(cut.name) for module in model.modules() for held in (module._parameters, module._buffers))
+    return value is None or any(value is other for other in each)
+
+
+def _attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
+    """Yield the plain attributes of a module that may hold modules."""
+    compiled = hasattr(type(module), "_opt_mod_attributes")  # torch.compile(module) makes its functions again in a copy
+    for name, value in vars(module).items() if not compiled else ():
+        plain = isinstance(value, (bool, int, float, str, Tensor)) or (isinstance(value, dict) and not value)
+        # _compiled_call_impl comes from module.compile(); deepcopy drops it
+        if name not in ("_modules", "_parameters", "_buffers", "_compiled_call_impl") and not plain:
+            yield name, value
+
+
+def _held(value: Any) -> Iterator[nn.Module]:
+    """Yield the modules in plain lists, tuples, sets and dictionaries."""
+    if isinstance(value, nn.Module):
+        yield value
+    elif isinstance(value, (list, tuple, set, frozenset, dict)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _held(part)
+
+
+def _has_axis(module: nn.Module) -> bool:
+    """Whether ``module`` has an axis; a learner also lists those of removed layers, which cut nothing any more."""
+    return any(isinstance(part, OrderedAxis) and part.cuts != () for part in module.modules())

@@ -15,19 +15,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import islice
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, distributed, nn
 
-from ngn.axis import OrderedAxis
-from ngn.checks import arguments, evaluating, having
-from ngn.cut_modules import value_of
+from ngn.axis import OrderedAxis, having
+from ngn.checks import arguments, evaluating, value_of
 from ngn.cuts import Cut, by_place, inputs_first, is_stack, owned
-from ngn.hooked import HookedAxis, divided, taken_by
+from ngn.learner.hooked import HookedAxis, divided, taken_by
+from ngn.losses import Loss, as_loss
 from ngn.tracing.found import listed
-from ngn.train.losses import Loss, as_loss
 
 Importance = Literal["magnitude", "taylor", "wanda"]
 BATCHES = 32
@@ -48,7 +48,7 @@ def check(by_importance: str, calibration: Any) -> None:
 def sort(
     model: nn.Module, axes: Sequence[OrderedAxis], by_importance: str, calibration: Any = None, loss: Loss | None = None
 ) -> None:
-    """Sort the units of the ``axes`` of ``model`` whose order the user has not given, as ``CapacityLearner.sort``."""
+    """Sort the units of the ``axes`` of ``model`` whose order the user has not given, as ``Learner.sort``."""
     check(by_importance, calibration)
     if any(axis.whole is not None for axis in axes):
         raise ValueError(
@@ -144,22 +144,17 @@ def _run(model: nn.Module, batch: Any, loss: Loss | None) -> Any:
 def _wanda(model: nn.Module, axes: Sequence[HookedAxis], batches: Iterable[Any], loss: Loss | None) -> list[Tensor]:
     """Σ |w| ‖x‖ over what reads each unit, [places] for each of the ``axes``."""
     squares: dict[tuple[HookedAxis, nn.Module], Tensor] = {}
-    handles = []
-    for module in model.modules():
-        for axis in taken_by(module):
+    with ExitStack() as hooks:
+        for axis, part in ((axis, each) for each in model.modules() for axis in taken_by(each)):
 
             def note(module: nn.Module, args: Any, kwargs: Any, axis: HookedAxis = axis) -> None:
                 h = (args[0] if args else next(iter(kwargs.values()))).float()
                 square = h.square().movedim(axis.dim_at(module), 0).flatten(1).sum(1)
                 squares[axis, module] = squares.get((axis, module), 0) + square
 
-            handles.append(module.register_forward_pre_hook(note, with_kwargs=True))
-    try:
+            hooks.enter_context(part.register_forward_pre_hook(note, with_kwargs=True))
         for batch in batches:
             _run(model, batch, loss)
-    finally:
-        for handle in handles:
-            handle.remove()
     scores = []
     for axis in axes:
         read = [module for by, module in squares if by is axis]

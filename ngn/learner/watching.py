@@ -39,7 +39,7 @@ class LoopWatch:
         self.closely = self.continued = self.gradients_read = False
         self.by_optimizer = True
         self._stepped = self._priced = False
-        self._seen = torch.stack([self._sizes()] * 2)
+        self._seen = torch.stack([sizes([axis.capacity for axis in axes])] * 2)
         """The smallest and the largest sizes so far: [2, *R, G]."""
         self._late: dict[str, Tensor] = {}
         """The sizes at ``LATE`` ("before") and just before they are fixed ("last")."""
@@ -60,12 +60,9 @@ class LoopWatch:
     def _note_priced(self, gradient: Tensor) -> None:
         self._priced = True
 
-    def _sizes(self) -> Tensor:
-        return sizes([axis.capacity for axis in self.axes]) if self.axes else torch.zeros(0)
-
     def _sizes_seen(self) -> Tensor:
         """The sizes; extends their range so far."""
-        size = self._sizes()
+        size = sizes([axis.capacity for axis in self.axes])
         low, high = self._seen.to(size)
         self._seen = torch.stack([torch.minimum(low, size), torch.maximum(high, size)])
         return size

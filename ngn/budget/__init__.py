@@ -1,4 +1,4 @@
-"""A budget: a limit on the cost of the deployed model, which it never exceeds (``ngn/allocation.py``)."""
+"""A budget: a limit on the cost of the deployed model, which it never exceeds (``ngn/budget/allocation.py``)."""
 
 from __future__ import annotations
 

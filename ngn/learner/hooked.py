@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 from ngn.axis import OrderedAxis
-from ngn.cut_modules import value_of
+from ngn.checks import value_of
 from ngn.cuts import Cut
 from ngn.tracing.found import Consumer
 from ngn.tracing.lengths import Polynomial

@@ -1,4 +1,4 @@
-"""A model with learned sizes: what it counts, saves, reports and leaves; a learner (``ngn/learner.py``) trains it."""
+"""A model with learned sizes: what it counts, saves, reports and leaves; a learner (``ngn/learner``) trains it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from ngn.axis import OrderedAxis
-from ngn.checks import axes_of, digest_of, having, is_frozen, tensors_of
-from ngn.importance import Importance, Loss, sort
-from ngn.methods.base import Mode
-from ngn.methods.batch import sizes
-from ngn.report import (
+from ngn.axis import OrderedAxis, having
+from ngn.checks import is_frozen
+from ngn.components.base import OrderedSum
+from ngn.cut.truncation import axes_of, deploy
+from ngn.learner.importance import Importance, Loss, sort
+from ngn.learner.report import (
     Report,
     SizeReport,
     distance_of,
@@ -25,10 +25,12 @@ from ngn.report import (
     size_reports,
     whole_of,
 )
-from ngn.shrinking import InPlaceCut, load_cut_states, shrink
+from ngn.learner.shrinking import InPlaceCut, load_cut_states, shrink
+from ngn.learner.watching import LoopWatch
+from ngn.methods.base import Mode
+from ngn.methods.batch import sizes
+from ngn.tensor_files import digest_of, tensors_of
 from ngn.tracing.found import listed
-from ngn.truncation import deploy
-from ngn.watching import LoopWatch
 
 
 class SizedModel(nn.Module):
@@ -59,14 +61,14 @@ class SizedModel(nn.Module):
         if len(replicas) != 1:
             raise ValueError(f"all axes of a model need the same replicas=, not {sorted(map(str, replicas))}")
         self.replicas = replicas.pop()
-        origins = [axis.origin for axis in self.axes if axis.origin is not None]
+        banks = [axis.bank for axis in self.axes if isinstance(axis, OrderedSum) and axis.bank.drawn]
         held = [axis.capacity for axis in self.axes if not axis.capacity.shared]
         if twice := [n for n, axis in zip(self.names, self.axes, strict=True) if held.count(axis.capacity) > 1]:
             raise ValueError(
                 f"{listed(twice)} share one {type(gates[0]).__name__}, but every size needs its own: return a new one "
                 "at each call of capacity=, or give a size shared=True"
             )
-        if len({*origins}) < len(origins):
+        if len({(str(bank.seeds), bank.name) for bank in banks}) < len(banks):
             raise ValueError(
                 "two banks have the same seed and name, so the same initial values: give each bank a name of its own"
             )
@@ -117,12 +119,6 @@ class SizedModel(nn.Module):
         "soft": as trained; "kept": the retained components with their gates; "hard": as deployed.
         """
         with having(self.axes, mode=lambda axis: mode):
-            yield
-
-    @contextmanager
-    def steady(self) -> Iterator[None]:
-        """Declare that no size moves within the context, so that each gate may be computed once."""
-        with having(self.axes, held=lambda axis: {}):
             yield
 
     def count(self) -> Tensor:
@@ -276,7 +272,8 @@ class SizedModel(nn.Module):
                 mode: as trained (soft), retained components with their gates (kept), as deployed (hard).
 
         >>> import torch, ngn
-        >>> learner = ngn.CapacityLearner(ngn.LowRankLinear(torch.nn.Linear(3, 3), ngn.CountGate(4, t0=1.25), 0, "map"))
+        >>> from ngn.components.low_rank import LowRankLinear
+        >>> learner = ngn.Learner(LowRankLinear(torch.nn.Linear(3, 3), ngn.CountGate(4, t0=1.25), 0, "map"))
         >>> learner.report()
         Report(size=[1.25], count=[2], distance=[0.25], parameters=36, deployed=24, milliseconds=None, scores={})
         """

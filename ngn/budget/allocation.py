@@ -5,7 +5,7 @@
     n_g    continuous counts: n_g = f e_g exp(a_g), clipped to [low_g, K_g]; e_g: initial counts;
            f: the one factor for which C(n) = B(q)
     z_g    the evidence that g deserves more of the budget, in standard errors: the mean importance of a component
-           over about fifty steps, where the slope at the boundary does not contradict it (``ngn/evidence.py``)
+           over about fifty steps, where the slope at the boundary does not contradict it (``ngn/budget/evidence.py``)
     a_g   += SPEED dq sign(z_g) clip(|z_g| - z_min, 0, 1)
 
 Boundaries follow the limit together. They part from one another only where an importance differs from the mean by more
@@ -23,22 +23,22 @@ allocation (Ning et al., arXiv 2004.02164) exchanges sizes by their gradients at
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 
-from ngn.allowance import Allowance
 from ngn.budget import Budget
-from ngn.cost import NOISY
-from ngn.evidence import BoundaryEvidence, Confirmation
-from ngn.learner import CapacityLearner
-from ngn.methods.batch import boundary_slopes, place
-from ngn.methods.ngn import NOMINAL_ZERO, CountGate
-from ngn.report import SizeReport
-from ngn.watching import refuse_diverged
+from ngn.budget.allowance import Allowance
+from ngn.budget.evidence import BoundaryEvidence, Confirmation
+from ngn.budget.placing import COARSE, leaning, loss_and_gain, losses_at, placed, reach
+from ngn.learner import Learner
+from ngn.learner.report import SizeReport
+from ngn.learner.watching import refuse_diverged
+from ngn.methods.batch import benefits
+from ngn.methods.ngn import CountGate
 
 SPEED = 4.0
 """Largest change of log n_g, in units of the time before the commit, by evidence alone."""
@@ -46,33 +46,17 @@ JUDGED = 2
 """Steps from one held-out batch to the next."""
 BLIND = 0.15
 """Fraction of the time before the commit in which no size parts: the first gradients say little about what stays."""
-WIDTH = 0.1
-"""Fraction of a count that its gate spans."""
-SHARPEN = 0.7
-"""Fraction of the time before the commit from which gates sharpen, down to NARROWEST components."""
-NARROWEST = 0.1
-OPEN = 4.0
-"""Widths of a gate by which the boundary of a full size lies beyond its last component, so that all gates are open."""
-NEARLY_FULL = 0.95
-"""Fraction of K above which a boundary moves beyond the last component."""
-COARSE = 2.5
-"""Components below which rounding, and not evidence, would decide most of a size: it changes it by over a fifth."""
-TRIED_FROM, TRIALS, MOVED = 0.85, 8, 0.5
-"""Fraction of the time before the commit from which roundings are tried; largest number of sizes and of held-out parts
-for it; components by which a size moves before it is tried again, if its count is no neighbour any more."""
+TRIED_FROM, MOVED = 0.85, 0.5
+"""Fraction of the time before the commit from which roundings are tried; components by which a size moves before it is
+tried again, if its count is no neighbour any more."""
 UPDATES = 256
 """Largest number of changes of the sizes before the commit."""
 CUTS = 8
 """Parts of the time before the commit at whose ends closed components are cut."""
 
 
-def same(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors lie on one device and are equal."""
-    return one.device == other.device and torch.equal(one, other)
-
-
-class BudgetLearner(CapacityLearner):
-    """Learn sizes under a budget by exchange on evidence; equations in :mod:`ngn.allocation`.
+class BudgetLearner(Learner):
+    """Learn sizes under a budget by exchange on evidence; equations in :mod:`ngn.budget.allocation`.
 
     The optimiser does not decide the sizes, so boundaries need no learning rate and the loss no penalty. Gradients of
     the boundaries are read after each backward pass and cleared. Sizes are fixed at the gates' ``commit``, else at
@@ -95,8 +79,10 @@ class BudgetLearner(CapacityLearner):
             preset K, and for axes with other capacities or different commits.
 
     >>> import torch, ngn
-    >>> layer = ngn.LowRankLinear(torch.nn.Linear(1, 1), ngn.CountGate(8, t0=6.0), seed=0, name="map")
-    >>> learner = ngn.BudgetLearner(layer, ngn.Budget(parameters=10))
+    >>> from ngn.budget.allocation import BudgetLearner
+    >>> from ngn.components.low_rank import LowRankLinear
+    >>> layer = LowRankLinear(torch.nn.Linear(1, 1), ngn.CountGate(8, t0=6.0), seed=0, name="map")
+    >>> learner = BudgetLearner(layer, ngn.Budget(parameters=10))
     >>> print(learner.reach)
                   parameters  of the largest
     smallest               4          22.2 %
@@ -141,29 +127,19 @@ class BudgetLearner(CapacityLearner):
         self.watch.by_optimizer = False
         self._read = self._cutting = False
         self._cost_slopes = torch.ones_like(counts)
-        self._places: tuple[Tensor, Tensor, Tensor] | None = None
-        """The sizes, and their boundaries and sharpness."""
-        self._placed = 0.0
 
     def _given(self) -> Tensor:
         """The counts at which the gates stand: float64 [*R, G]."""
         counts = torch.stack([g.size() + g.smallest_count for g in self.gates], -1)
         return torch.minimum(counts, self.allowance.most(counts.device))
 
-    def _counts(self) -> Tensor:
-        """Continuous counts t + 1/2 + delta, without components that do not exist: float64 [*R, G]."""
-        return (
-            self._given()
-            if self.gates[0].committed
-            else torch.minimum(self.sizes, self.allowance.most(self.sizes.device))
-        )
-
     def costs(self) -> tuple[Tensor, Tensor]:
         """Cost of the soft model, C(t), float64 [*R], and its slopes dC/dt, [*R, G]."""
-        counts = self._counts()
-        if self._costs is None or not same(self._costs[0], counts):
+        at = self.sizes.minimum(self.allowance.most(self.sizes.device))
+        counts, known = self._given() if self.gates[0].committed else at, self._costs
+        if known is None or known[0].device != counts.device or not torch.equal(known[0], counts):
             self._costs = counts, self.cost(counts)
-        return self._costs[1]
+        return self._costs[1]  # type: ignore[index]
 
     def set_progress(self, progress: float) -> None:
         """Move the limit, and with it the sizes; fix them at the commit."""
@@ -172,7 +148,7 @@ class BudgetLearner(CapacityLearner):
             self._begin()
         if bool(self.sizes.isfinite().all()) and now < 1.0 and (now - float(self.moved)) * UPDATES >= 1.0:
             self._exchange(now - float(self.moved), now)
-            self.sizes.copy_(self.scaled(self._limit_at(now), now=now))
+            self.sizes.copy_(self.scaled(self.allowance.limit_at(now, self.start), now=now))
             self.moved.fill_(now)
         before = float(self.progress) / (self.gates[0].commit or 1.0)
         self._cutting = int(CUTS * now) > int(CUTS * before)
@@ -198,11 +174,6 @@ class BudgetLearner(CapacityLearner):
         for value in (*self.evidence.buffers(), *self.confirmation.buffers()):
             value.zero_()
 
-    def _limit_at(self, now: float) -> Tensor:
-        """B(p), float64 [*R], at the fraction ``now`` of the time before the commit."""
-        first, limit, now = self.cost(self.start)[0], self.limit.to(self.start.device), min(1.0, now)
-        return torch.where(limit < first, first * (limit / first) ** now, first + (limit - first) * now**0.5)
-
     def _exchange(self, passed: float, now: float) -> None:
         """Move the leads by the evidence since sizes parted last."""
         if now < BLIND or len(self.gates) == 1:
@@ -218,56 +189,28 @@ class BudgetLearner(CapacityLearner):
         z = self.evidence.standard_errors(held_out=judged)
         return torch.where(self.confirmation.confirms(self.budget.significance).unsqueeze(-1), z, 0.0) if judged else z
 
-    def _leaning(self, sizes: Tensor) -> Tensor:
-        """Move sizes of few components by up to half of one to where the evidence points: 1.4 heads become 1 or 2."""
-        lean = 0.5 * (self._evidence() / self.budget.significance).clamp(-1.0, 1.0)
-        return torch.where(sizes < COARSE, (sizes + lean).clamp(min=0.5), sizes)
-
     def scaled(self, limit: Tensor, even: bool = False, now: float = 1.0) -> Tensor:
         """The counts f e_g exp(a_g) with cost ``limit``, [*R]: float64 [*R, G]; a_g = 0 if ``even``.
 
         Without ``even`` no size is larger than what was not cut yet.
         """
-        device = self.sizes.device
-        most = self.allowance.most(device, before_cuts=even)
+        most = self.allowance.most(self.sizes.device, before_cuts=even)
         most = most.minimum(most.new_tensor([gate.ceiling(now * (gate.commit or 1.0)) for gate in self.gates]))
-        least = torch.tensor([max(0.5, float(n)) for n in self.cost.smallest], dtype=torch.float64, device=device)
-        base = self.start.maximum(least) if even else self.start.maximum(least) * self.lead.exp()
-
-        def at(factor: Tensor) -> Tensor:
-            return (base * factor.unsqueeze(-1).exp()).clamp(min=least).minimum(most)
-
-        low, high = torch.full_like(limit, -12.0, device=device), torch.full_like(limit, 12.0, device=device)
-        grid = torch.linspace(0.0, 1.0, 129, dtype=torch.float64, device=device)
-        for _ in range(5):  # each round leaves a part in 128 of the interval
-            factors = low + (high - low) * grid.view(-1, *[1] * low.dim())
-            within = (self.cost(at(factors))[0] <= limit).sum(0).clamp(1, 128)
-            low, high = (factors.gather(0, (within - 1 + i).unsqueeze(0)).squeeze(0) for i in (0, 1))
-        return at(low)
+        return self.allowance.at_cost(limit, self.start, None if even else self.lead, most)
 
     @torch.no_grad()
     def _place(self) -> None:
         """Move the boundaries to the sizes, and set the sharpness of the gates."""
-        fraction = float(self.moved)
-        if self._places is None or self._placed != fraction or not same(self._places[0], self.sizes):
-            n, self._placed = self.sizes.clone(), fraction
-            sharp = max(0.0, min(1.0, (1.0 - fraction) / (1.0 - SHARPEN)))
-            width = ((WIDTH * n).clamp(min=1.0) * sharp).clamp(min=NARROWEST)
-            full = (n / self.allowance.most(n.device, before_cuts=True) - NEARLY_FULL).clamp(min=0.0) / (
-                1.0 - NEARLY_FULL
-            )
-            t = n - n.new_tensor([gate.smallest_count for gate in self.gates]) + OPEN * width * full
-            self._places = n, t.clamp(min=NOMINAL_ZERO), 2.0 / width
-        place(self.gates, *self._places[1:])
+        most = self.allowance.most(self.sizes.device, before_cuts=True)
+        placed(self.gates, self.sizes, most, float(self.moved))
 
     def wanted_components(self) -> list[int] | None:
-        """As in :class:`~ngn.learner.CapacityLearner`; on the way, the components whose gates are not closed."""
+        """As in :class:`~ngn.learner.Learner`; on the way, the components whose gates are not closed."""
         if self.gates[0].committed or not self._cutting or self.growing:
             return super().wanted_components()
         sizes = torch.maximum(self.sizes, self.scaled(self.limit.to(self.sizes.device)))  # growth has them before it
-        reach = sizes + OPEN * (WIDTH * sizes).clamp(min=1.0)
         step = self.budget.round_to
-        most = (reach.reshape(-1, len(self.gates)).amax(0) / step).ceil().int().tolist()
+        most = (reach(sizes).reshape(-1, len(self.gates)).amax(0) / step).ceil().int().tolist()
         return [
             min(axis.K, most[size] * step) for axis, size in zip(self.axes, self.cost.size_of.tolist(), strict=True)
         ]
@@ -281,7 +224,7 @@ class BudgetLearner(CapacityLearner):
         return None if blind or step % JUDGED or self.gates[0].committed else step // JUDGED
 
     def judge(self, loss: Callable[[int], Tensor], number: int) -> None:
-        """Learn from held-out data whether training and capacity help (:mod:`ngn.evidence`), and how to round.
+        """Learn from held-out data whether training and capacity help (:mod:`ngn.budget.evidence`), and how to round.
 
         Call it every few steps before the commit, with the model in eval mode. The weights' gradients stay as they are.
 
@@ -291,14 +234,7 @@ class BudgetLearner(CapacityLearner):
         """
         if self.gates[0].committed:
             return
-        value, taus = loss(number), [gate.tau for gate in self.gates if gate.tau.requires_grad]  # not of removed layers
-        slope_of = dict(zip(taus, torch.autograd.grad(value.sum(), taus, allow_unused=True), strict=True))
-        slopes = self._slopes([slope_of.get(gate.tau) for gate in self.gates])
-        gain, value = (self.sizes * slopes).sum(-1), value.detach().clone()
-        if distributed.is_available() and distributed.is_initialized():
-            for each in (gain, value):
-                distributed.all_reduce(each)
-        self.confirmation.add(number, value, gain)
+        self.confirmation.add(number, *loss_and_gain(self.gates, self.sizes, loss(number)))
         now = float(self.progress) / (self.gates[0].commit or 1.0)
         if now >= TRIED_FROM and len(self.gates) > 1:
             sizes = self.scaled(self.limit.to(self.sizes.device))
@@ -310,38 +246,19 @@ class BudgetLearner(CapacityLearner):
     def _try_roundings(self, sizes: Tensor, loss: Callable[[int], Tensor]) -> None:
         """Measure how sizes of few components are best rounded: the slope at a boundary does not know a whole head.
 
-        One size after the other is tried at its other neighbour, while the rest follow the limit. It stays there if the
-        held-out loss falls by more than ``significance`` standard errors, unless held-out data, given for long enough,
-        confirm nothing.
+        None is tried where held-out data, given for long enough, confirm nothing.
         """
         confirmed = self.confirmation.confirms(self.budget.significance) | ~(self.confirmation.seen > 1).all()
-        sizes = self._leaning(self.tried_at.copy_(sizes)).reshape(-1, len(self.gates))
+        sizes = leaning(self.tried_at.copy_(sizes), self._evidence(), self.budget).reshape(-1, len(self.gates))
         few = (sizes < COARSE) & confirmed.reshape(-1, 1)
-        self.tried.fill_(-1.0)
+        shape = self.tried.fill_(-1.0).shape
         if not bool(few.any()):
             return
-        best = sizes.new_tensor(self.allowance.within(sizes))
-        lowest = self._losses(best, loss)
-        for g in few.any(0).nonzero().flatten().tolist()[:TRIALS]:
-            allowed, other = sizes.new_tensor(self.allowance.allowed(g)), sizes.clone()
-            apart = (allowed - sizes[:, g, None]).abs().masked_fill(allowed == best[:, g, None], torch.inf)
-            other[:, g] = allowed[apart.argmin(-1)].clamp(min=0.5)
-            if torch.equal(counts := sizes.new_tensor(self.allowance.within(other)), best):
-                continue
-            fall = lowest - (losses := self._losses(counts, loss))
-            won = few[:, g] & (fall.mean(0) > self.budget.significance * fall.std(0) / TRIALS**0.5)
-            sizes[won], best[won], lowest[:, won] = other[won], counts[won], losses[:, won]
+        best = self.allowance.best_roundings(
+            sizes, few, lambda counts: losses_at(self.gates, counts.reshape(shape), loss)
+        )
         self.tried.copy_(torch.where(few, best, -1.0).reshape(self.tried.shape))
         self._place()
-
-    def _losses(self, counts: Tensor, loss: Callable[[int], Tensor]) -> Tensor:
-        """The loss on held-out parts with the gates at ``counts``, [R, G]: float64 [TRIALS, R]."""
-        t = (counts - counts.new_tensor([gate.smallest_count for gate in self.gates])).reshape(self.sizes.shape)
-        place(self.gates, t.clamp(min=NOMINAL_ZERO), torch.full_like(t, 2.0 / NARROWEST))
-        losses = torch.stack([loss(part).detach().to(t).reshape(-1) for part in range(TRIALS)])
-        if distributed.is_available() and distributed.is_initialized():
-            distributed.all_reduce(losses)
-        return losses
 
     def after_backward(self, step: int) -> None:
         """Read and clear the slopes of the task loss in the boundaries: the optimiser does not move boundaries."""
@@ -352,18 +269,12 @@ class BudgetLearner(CapacityLearner):
             return
         if float(self.progress) > 0.0:
             self._read = self.watch.gradients_read = True
-            slopes = self._slopes(gradients)
+            slopes = benefits(self.gates, gradients)
             finite = slopes.isfinite().all(-1).double()  # a loss scale for float16 may have been too large
             beta = torch.stack([gate.beta for gate in self.gates], -1).to(slopes).expand_as(slopes)
             self.evidence.add(slopes.nan_to_num(0.0, 0.0, 0.0), beta, self._cost_slopes, self.sizes, finite)
         for gate in self.gates:
             gate.tau.grad = None
-
-    def _slopes(self, gradients: Sequence[Tensor | None]) -> Tensor:
-        """-dL/dt of dL/dtau: float64 [*R, G]."""
-        parts = zip(self.gates, gradients, strict=True)
-        each = [torch.zeros_like(gate.tau) if d is None else -d for gate, d in parts]
-        return (torch.stack(each, -1) / boundary_slopes(self.gates)).detach()
 
     def after_step(self, step: int) -> None:
         self.after_backward(step)
@@ -371,10 +282,10 @@ class BudgetLearner(CapacityLearner):
     def final_counts(self) -> list[tuple[int, ...]]:
         """The counts to fix at the commit, for each model: their cost is at most its limit."""
         sizes = self.scaled(limit := self.limit.to(self.sizes.device))
-        leaning = self._leaning(sizes) if len(self.gates) > 1 else sizes
-        leaning = torch.where(self.tried < 0.0, leaning, self.tried.clamp(min=0.5))
-        counts = even = self.allowance.within(leaning)
-        if bool(((self.lead != 0.0) | (leaning != sizes)).any()):
+        wanted = leaning(sizes, self._evidence(), self.budget) if len(self.gates) > 1 else sizes
+        wanted = torch.where(self.tried < 0.0, wanted, self.tried.clamp(min=0.5))
+        counts = even = self.allowance.within(wanted)
+        if bool(((self.lead != 0.0) | (wanted != sizes)).any()):
             even = self.allowance.within(self.scaled(limit, even=True), before_cuts=True)
         self.even.copy_(torch.tensor(even).reshape(self.even.shape))
         return counts
@@ -394,40 +305,14 @@ class BudgetLearner(CapacityLearner):
                 or the model has changed since (a new head, say).
         """
         refuse_diverged(self._sizes_of(replica))
-        counts, limit = self._kept()[replica or 0], float(self.limit.reshape(-1)[replica or 0])
-        above = f"{self.budget.kind} are above the budget of {limit:,g}"
-        cost = self.cost.measured(counts)
-        if cost > limit * (1 + min(self.cost.spread, NOISY)):  # times of another process are no closer than that
-            reason = (
-                f"sizes are fixed at progress {self.gates[0].commit:g}. Train that far, and in a loop of your own call "
-                "learner.step(progress) after each optimizer.step()"
-            )
-            if self.gates[0].committed:
-                reason = "these sizes were fixed under another budget"
-            raise ValueError(f"{cost:,g} {above}: {reason}")
+        self.allowance.refuse_more(replica or 0)
         small = super().deploy(replica, **settings)
-        if self.budget.kind != "milliseconds" and (cost := self.cost.of(small)) > limit:
-            raise ValueError(f"{cost:,g} {above}: the model was changed after its sizes were made learnable")
+        self.allowance.refuse_changed(small, replica or 0)
         return small
-
-    def _kept(self) -> list[tuple[int, ...]]:
-        """The counts of each model, as costs take them: one for each gate."""
-        counts = torch.stack([gate.count() for gate in self.gates], -1)
-        return [tuple(each) for each in counts.reshape(-1, len(self.gates)).tolist()]
 
     def standing(self) -> str:
         cost, limit = float(self.costs()[0].mean()), float(self.limit.mean())
         return f"{super().standing()}, {cost:,.4g} of {limit:,.4g} {self.budget.kind}"
 
     def _budget_used(self) -> str:
-        """The cost and the budget of each model, and from when on the budget holds."""
-        fixed = self.gates[0].committed
-        since = f"{'' if fixed else 'to be '}held from {self.gates[0].commit or 1.0:.0%} of training on"
-        costs, digits = map(self.cost.measured, self._kept()), 3 if self.budget.kind == "milliseconds" else 0
-        return "; ".join(
-            f"{cost:,.{digits}f} of {limit:,.{digits}f} {self.budget.kind} ({cost / limit:.1%}), "
-            + (since if above or not fixed else "held throughout")
-            for cost, limit, above in zip(
-                costs, *(each.reshape(-1).tolist() for each in (self.limit, self.above)), strict=True
-            )
-        )
+        return self.allowance.used(self.above.reshape(-1).tolist())

@@ -17,11 +17,11 @@ from torch.optim import Optimizer
 from torch.utils._pytree import tree_leaves
 
 from ngn.axis import OrderedAxis
-from ngn.checks import axes_of
 from ngn.cut import axes_in, cut_in_place, cutters, leading
-from ngn.cut_modules import TrainingHook, breaks_groups
+from ngn.cut.modules import TrainingHook, breaks_groups
+from ngn.cut.truncation import axes_of
 from ngn.cuts import Choice, held_by, is_stack
-from ngn.report import WholeModel
+from ngn.learner.report import WholeModel
 from ngn.tracing.found import listed
 
 Optimizers = Optimizer | Sequence[Optimizer] | None

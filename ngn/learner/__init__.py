@@ -10,11 +10,10 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.optim import Optimizer
 
-from ngn.boundaries import LR, adam_step, moved_elsewhere
 from ngn.comparison import check_equal
-from ngn.methods.batch import penalty as of_gates
-from ngn.report import distance_of
-from ngn.shrinking import (
+from ngn.learner.boundaries import LR, adam_step, moved_elsewhere
+from ngn.learner.report import distance_of
+from ngn.learner.shrinking import (
     Averages,
     InPlaceCut,
     Optimizers,
@@ -25,8 +24,9 @@ from ngn.shrinking import (
     uncuttable,
     warn_of_masks,
 )
-from ngn.sized import SizedModel
-from ngn.watching import refuse_diverged, warn_of_rounding, warn_of_unlearned
+from ngn.learner.sized import SizedModel
+from ngn.learner.watching import refuse_diverged, warn_of_rounding, warn_of_unlearned
+from ngn.methods.batch import penalty as of_gates
 
 
 class Learner(SizedModel):
@@ -54,8 +54,9 @@ class Learner(SizedModel):
         ValueError: if the model has no axis, if axes differ in their replicas, or if two banks share seed and name.
 
     >>> import ngn, torch
+    >>> from ngn.components.low_rank import attach_low_rank
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
-    >>> _ = ngn.attach_low_rank(model, ["0", "2"], lambda number: ngn.CountGate(8, t0=(2.0, 6.0)[number]), seed=0)
+    >>> _ = attach_low_rank(model, ["0", "2"], lambda number: ngn.CountGate(8, t0=(2.0, 6.0)[number]), seed=0)
     >>> ngn.Learner(model).count()
     tensor([3, 7])
     """
@@ -122,8 +123,8 @@ class Learner(SizedModel):
         """Call ``callback`` whenever training has cut parameters in place, after optimisers and averages.
 
         Its argument cuts what you keep beside the model: ``learner.on_cut(lambda cut: cut(ema))``, where ``ema`` is a
-        dictionary of tensors by name, or a copy of the model (:class:`~ngn.shrinking.InPlaceCut`). Loading a state
-        calls nothing, as an average comes with its own. Copies of the learner have no callbacks.
+        dictionary of tensors by name, or a copy of the model (:class:`~ngn.learner.shrinking.InPlaceCut`). Loading a
+        state calls nothing, as an average comes with its own. Copies of the learner have no callbacks.
         """
         self._followers.append(callback)
 
@@ -273,6 +274,3 @@ class Learner(SizedModel):
         if verbose:
             print(self.report(deployed=small if self.replicas is None else None))
         return small
-
-
-CapacityLearner = Learner

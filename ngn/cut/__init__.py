@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils._pytree import tree_map
 
-from ngn.axis import OrderedAxis
+from ngn.axis import GONE, OrderedAxis
 from ngn.checks import is_frozen
 from ngn.components.low_rank import Bottleneck, replace
-from ngn.copying import duplicate
-from ngn.cut_modules import (
+from ngn.cut.copying import duplicate
+from ngn.cut.modules import (
     keep_layers,
     noted,
     remove_idle_axes,
@@ -96,12 +96,13 @@ def cut_copy(
     stacked = _stacked_tensors(model)
     memo: dict[int, Any] = {}
     for axis in choices:
-        memo |= axis.without_capacity()
+        only_to_learn = (axis.capacity, axis._modules.get(GONE), axis.whole)
+        memo |= dict.fromkeys(id(part) for part in only_to_learn if part is not None)
 
-    def of_replica(value: Tensor) -> Tensor:
-        return value.detach()[replica] if id(value) in stacked else value.detach()
-
-    def like(value: Tensor, new: Tensor, trained: bool = False) -> Tensor:
+    def chosen(value: Tensor, trained: bool = False, clone: bool = False) -> Tensor:
+        """A tensor of one model."""
+        new = value.detach()[replica] if id(value) in stacked else value.detach()
+        new = new.clone() if clone else new
         return nn.Parameter(new, trained or value.requires_grad) if isinstance(value, nn.Parameter) else new
 
     cut = {axis: choice for axis, choice in choices.items() if share != "all" or _changes(axis, choice)}
@@ -118,7 +119,7 @@ def cut_copy(
         if isinstance(value, Tensor):
             # a frozen map that takes trained coefficients differs from the pretrained one: save must write it
             factors = (choice.coefficients[choice.kept] for choice in folds if choice.coefficients is not None)
-            memo[key] = like(value, of_replica(value), any(bool((c != 1).any()) for c in factors))
+            memo[key] = chosen(value, any(bool((c != 1).any()) for c in factors))
         elif is_stack(value):
             pairs = zip(value, _stays(parts), strict=True)
             lost += [part for layer, stays in pairs if not stays for part in layer.modules()]
@@ -132,7 +133,7 @@ def cut_copy(
             memo[id(value)] = value
             continue
         if id(value) in stacked:
-            memo[id(value)] = like(value, of_replica(value).clone())
+            memo[id(value)] = chosen(value, clone=True)
         elif share == "all" or (share == "frozen" and is_frozen(value)):
             memo[id(value)] = value
     small, memo = duplicate(model, memo)

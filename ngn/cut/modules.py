@@ -5,18 +5,17 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd
-from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from ngn.axis import OrderedAxis
-from ngn.checks import evaluating
-from ngn.components.attention import Attention
+from ngn.checks import value_of
 from ngn.components.low_rank import Bottleneck
 from ngn.cuts import is_conv1d
 from ngn.methods.base import Capacity
@@ -26,15 +25,6 @@ WHOLE, LAYERS = "_ngn_whole", "_ngn_layers"
 """Where :func:`noted` puts its notes, and where a list of layers has its length before a cut, and what is left."""
 
 
-def value_of(module: nn.Module, name: str) -> Any:
-    """``module.name``; a parametrised tensor in eval mode, since reading some in training mode changes them."""
-    parametrised = getattr(module, "parametrizations", {})
-    if name not in parametrised:
-        return getattr(module, name)
-    with evaluating(parametrised[name]):
-        return getattr(module, name)
-
-
 def without_parametrizations(module: nn.Module, original: nn.Module) -> None:
     """Turn the parametrised tensors of ``module`` into plain parameters with the values of ``original``."""
     if "parametrizations" in module._modules:
@@ -42,17 +32,6 @@ def without_parametrizations(module: nn.Module, original: nn.Module) -> None:
         module.__class__ = module.__class__.__bases__[0]
         for name in names:
             module.register_parameter(name, nn.Parameter(value_of(original, name).detach().clone()))
-
-
-SIZES: tuple[tuple[type[nn.Module], frozenset[str]], ...] = (
-    (nn.Linear, frozenset({"in_features", "out_features"})),
-    (nn.Embedding, frozenset({"num_embeddings", "embedding_dim"})),
-    (_ConvNd, frozenset({"in_channels", "out_channels", "groups"})),
-    (_NormBase, frozenset({"num_features"})),
-    (nn.PReLU, frozenset({"num_parameters"})),
-    (nn.GroupNorm, frozenset({"num_channels", "num_groups"})),
-)
-"""The integers that :func:`update_attributes` sets, also of classes that other people derive from these."""
 
 
 def numbers_of(module: nn.Module) -> dict[str, Any]:
@@ -147,6 +126,8 @@ def update_adapters(model: nn.Module, deployed: bool = False) -> None:
     Raises:
         ValueError: if a merged adapter was cut, since the base holds all of its components.
     """
+    if "peft" not in sys.modules:
+        return
     for path, layer in _adapted(model).items():
         for adapter, terms in _terms(layer).items():
             r, scale, alpha = layer.r[adapter], layer.scaling[adapter], layer.lora_alpha[adapter]
@@ -236,28 +217,6 @@ def keep_layers(layers: nn.ModuleList, numbers: Sequence[int]) -> None:
         for module in layer.modules():
             if hasattr(module, "layer_idx"):
                 module.layer_idx = number  # type: ignore[assignment]
-
-
-def use_cuttable_attention(modules: Iterable[nn.Module]) -> list[tuple[nn.MultiheadAttention, bool]]:
-    """Give torch's attention among ``modules`` that forward pass; return what changed, to undo it."""
-    changed = []
-    for module in dict.fromkeys(modules):
-        # an extra key would belong to no head
-        if type(module) is nn.MultiheadAttention and module.bias_k is None and not module.add_zero_attn:
-            changed.append((module, module._qkv_same_embed_dim))
-            module.__class__, module._qkv_same_embed_dim = Attention, False  # False: disables torch's fast path
-    return changed
-
-
-def with_stock_attention(model: nn.Module) -> nn.Module:
-    """``model``, whose attention is torch's again where all heads are left and nothing hooks its output map."""
-    for module in model.modules():
-        if type(module) is Attention and module.num_heads * module.head_dim == module.embed_dim:
-            out = module.out_proj
-            if type(out) is NonDynamicallyQuantizableLinear and not (out._forward_pre_hooks or out._forward_hooks):
-                module._qkv_same_embed_dim = module.in_proj_weight is not None
-                module.__class__ = nn.MultiheadAttention  # type: ignore[assignment]
-    return model
 
 
 class TrainingHook(functools.partial[Any]):

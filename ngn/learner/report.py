@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
 from ngn.checks import arguments, evaluating
-from ngn.copying import duplicate
 from ngn.cut import cut_to, distinct
+from ngn.cut.copying import duplicate
 from ngn.cuts import is_stack, owned
 from ngn.measuring import in_turns
 from ngn.methods.base import MODES, Mode

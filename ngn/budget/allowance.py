@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ngn.budget import BUDGET_COMMIT, Budget, Reach
-from ngn.cost import Cost, refuse_changing
+from ngn.budget.cost import NOISY, Cost, refuse_changing
+from ngn.budget.rounding import largest
+from ngn.learner.sized import SizedModel
 from ngn.methods.ngn import CountGate
-from ngn.rounding import largest
-from ngn.sized import SizedModel
 
+TRIALS = 8
+"""Largest number of sizes, and number of held-out parts, for trials of roundings."""
 STEP = 0.98
 """Factor by which the limit of the formula falls at least, where the model is slower than the formula says."""
 
@@ -28,7 +30,7 @@ class Allowance:
         growing: whether components are allocated as sizes grow.
 
     Raises:
-        ValueError: if the budget cannot be kept to (:class:`~ngn.allocation.BudgetLearner`).
+        ValueError: if the budget cannot be kept to (:class:`~ngn.budget.allocation.BudgetLearner`).
     """
 
     def __init__(self, sized: SizedModel, budget: Budget) -> None:
@@ -105,6 +107,29 @@ class Allowance:
             found.append(counts)
         return found
 
+    def best_roundings(self, sizes: Tensor, few: Tensor, losses: Callable[[Tensor], Tensor]) -> Tensor:
+        """The counts, [R, G], at which held-out losses are lowest: one of the ``few`` sizes after the other is tried.
+
+        Each is tried at its other neighbour, while the rest follow the limit. It stays there if the loss falls by more
+        than ``significance`` standard errors.
+
+        Args:
+            sizes: continuous counts, [R, G]; changed to those that are tried with success.
+            losses: counts, [R, G] → losses of parts of the held-out data, [TRIALS, R].
+        """
+        best = sizes.new_tensor(self.within(sizes))
+        lowest = losses(best)
+        for g in few.any(0).nonzero().flatten().tolist()[:TRIALS]:
+            allowed, other = sizes.new_tensor(self.allowed(g)), sizes.clone()
+            apart = (allowed - sizes[:, g, None]).abs().masked_fill(allowed == best[:, g, None], torch.inf)
+            other[:, g] = allowed[apart.argmin(-1)].clamp(min=0.5)
+            if torch.equal(counts := sizes.new_tensor(self.within(other)), best):
+                continue
+            fall = lowest - (tried := losses(counts))
+            won = few[:, g] & (fall.mean(0) > self.budget.significance * fall.std(0) / TRIALS**0.5)
+            sizes[won], best[won], lowest[:, won] = other[won], counts[won], tried[:, won]
+        return best
+
     def _advice(self, smallest: float, least: Sequence[int]) -> str:
         """What budgets can be reached, for a message."""
         text = f", with {', '.join(map(str, least))} components" if len(least) < 5 else ""
@@ -116,3 +141,58 @@ class Allowance:
         if self.budget.kind == "parameters" and frozen:
             text += f". Frozen parameters count, too; they are {frozen:,}"
         return text
+
+    def limit_at(self, now: float, start: Tensor) -> Tensor:
+        """B, float64 [*R], at the fraction ``now`` of the time before the commit, from the counts ``start``."""
+        first, limit, now = self.cost(start)[0], self.limit.to(start.device), min(1.0, now)
+        return torch.where(limit < first, first * (limit / first) ** now, first + (limit - first) * now**0.5)
+
+    def at_cost(self, limit: Tensor, start: Tensor, lead: Tensor | None, most: Tensor) -> Tensor:
+        """The counts f e_g exp(a_g) with cost ``limit``, [*R]: float64 [*R, G]; e are ``start``, a is ``lead`` or 0."""
+        device = start.device
+        least = torch.tensor([max(0.5, float(n)) for n in self.cost.smallest], dtype=torch.float64, device=device)
+        base = start.maximum(least) if lead is None else start.maximum(least) * lead.exp()
+
+        def at(factor: Tensor) -> Tensor:
+            return (base * factor.unsqueeze(-1).exp()).clamp(min=least).minimum(most)
+
+        low, high = torch.full_like(limit, -12.0, device=device), torch.full_like(limit, 12.0, device=device)
+        grid = torch.linspace(0.0, 1.0, 129, dtype=torch.float64, device=device)
+        for _ in range(5):  # each round leaves a part in 128 of the interval
+            factors = low + (high - low) * grid.view(-1, *[1] * low.dim())
+            within = (self.cost(at(factors))[0] <= limit).sum(0).clamp(1, 128)
+            low, high = (factors.gather(0, (within - 1 + i).unsqueeze(0)).squeeze(0) for i in (0, 1))
+        return at(low)
+
+    def _kept(self) -> list[float]:
+        """The cost of each model at its counts."""
+        counts = torch.stack([gate.count() for gate in self.gates], -1)
+        return [self.cost.measured(tuple(each)) for each in counts.reshape(-1, len(self.gates)).tolist()]
+
+    def refuse_more(self, replica: int) -> None:
+        """Raise a ValueError if the counts of a model are above its limit."""
+        cost, limit, gate = self._kept()[replica], float(self.limit.reshape(-1)[replica]), self.gates[0]
+        if cost > limit * (1 + min(self.cost.spread, NOISY)):  # times of another process are no closer than that
+            reason = (
+                f"sizes are fixed at progress {gate.commit:g}. Train that far, and in a loop of your own call "
+                "learner.step(progress) after each optimizer.step()"
+            )
+            reason = "these sizes were fixed under another budget" if gate.committed else reason
+            raise ValueError(f"{cost:,g} {self.budget.kind} are above the budget of {limit:,g}: {reason}")
+
+    def refuse_changed(self, small: nn.Module, replica: int) -> None:
+        """Raise a ValueError if a deployed model is above its limit; times of one measurement do not count."""
+        limit = float(self.limit.reshape(-1)[replica])
+        if self.budget.kind != "milliseconds" and (cost := self.cost.of(small)) > limit:
+            reason = "the model was changed after its sizes were made learnable"
+            raise ValueError(f"{cost:,g} {self.budget.kind} are above the budget of {limit:,g}: {reason}")
+
+    def used(self, above: Sequence[float]) -> str:
+        """The cost and the budget of each model; ``above``: the fraction of training in which it cost more."""
+        gate, digits = self.gates[0], 3 if self.budget.kind == "milliseconds" else 0
+        since = f"{'' if gate.committed else 'to be '}held from {gate.commit or 1.0:.0%} of training on"
+        return "; ".join(
+            f"{cost:,.{digits}f} of {limit:,.{digits}f} {self.budget.kind} ({cost / limit:.1%}), "
+            + (since if over or not gate.committed else "held throughout")
+            for cost, limit, over in zip(self._kept(), self.limit.reshape(-1).tolist(), above, strict=True)
+        )

@@ -1,0 +1,71 @@
+"""Where the boundaries of continuous counts lie, how sharp their gates are, and what held-out losses say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, distributed
+
+from ngn.budget import Budget
+from ngn.budget.allowance import TRIALS
+from ngn.methods.batch import benefits, place
+from ngn.methods.ngn import NOMINAL_ZERO, CountGate
+
+WIDTH = 0.1
+"""Fraction of a count that its gate spans."""
+SHARPEN = 0.7
+"""Fraction of the time before the commit from which gates sharpen, down to NARROWEST components."""
+NARROWEST = 0.1
+OPEN = 4.0
+"""Widths of a gate by which the boundary of a full size lies beyond its last component, so that all gates are open."""
+NEARLY_FULL = 0.95
+"""Fraction of K above which a boundary moves beyond the last component."""
+COARSE = 2.5
+"""Components below which rounding, and not evidence, would decide most of a size: it changes it by over a fifth."""
+
+
+def reach(n: Tensor) -> Tensor:
+    """The components whose gates are not closed, at counts ``n``."""
+    return n + OPEN * (WIDTH * n).clamp(min=1.0)
+
+
+def placed(gates: Sequence[CountGate], n: Tensor, most: Tensor, fraction: float) -> None:
+    """Move the boundaries to counts ``n``, [*R, G], of at most ``most``, and set the sharpness of the gates.
+
+    Args:
+        fraction: of the time before the commit.
+    """
+    sharp = max(0.0, min(1.0, (1.0 - fraction) / (1.0 - SHARPEN)))
+    width = ((WIDTH * n).clamp(min=1.0) * sharp).clamp(min=NARROWEST)
+    full = (n / most - NEARLY_FULL).clamp(min=0.0) / (1.0 - NEARLY_FULL)
+    t = n - n.new_tensor([gate.smallest_count for gate in gates]) + OPEN * width * full
+    place(gates, t.clamp(min=NOMINAL_ZERO), 2.0 / width)
+
+
+def leaning(sizes: Tensor, z: Tensor, budget: Budget) -> Tensor:
+    """Move sizes of few components by up to half of one to where the evidence z points: 1.4 heads become 1 or 2."""
+    lean = 0.5 * (z / budget.significance).clamp(-1.0, 1.0)
+    return torch.where(sizes < COARSE, (sizes + lean).clamp(min=0.5), sizes)
+
+
+def losses_at(gates: Sequence[CountGate], counts: Tensor, loss: Callable[[int], Tensor]) -> Tensor:
+    """The loss on held-out parts with the gates at ``counts``, [*R, G]: float64 [TRIALS, R]."""
+    t = counts - counts.new_tensor([gate.smallest_count for gate in gates])
+    place(gates, t.clamp(min=NOMINAL_ZERO), torch.full_like(t, 2.0 / NARROWEST))
+    return summed(torch.stack([loss(part).detach().to(t).reshape(-1) for part in range(TRIALS)]))
+
+
+def loss_and_gain(gates: Sequence[CountGate], sizes: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    """A held-out loss, [*R], and -sum_g n_g dL/dn_g, what more of every size would gain on it."""
+    taus = [gate.tau for gate in gates if gate.tau.requires_grad]  # not of removed layers
+    slope_of = dict(zip(taus, torch.autograd.grad(value.sum(), taus, allow_unused=True), strict=True))
+    gain = (sizes * benefits(gates, [slope_of.get(gate.tau) for gate in gates])).sum(-1)
+    return summed(value.detach().clone()), summed(gain)
+
+
+def summed(value: Tensor) -> Tensor:
+    """``value``, summed in place over the processes of a distributed training."""
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.all_reduce(value)
+    return value
