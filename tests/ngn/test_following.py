@@ -54,7 +54,6 @@ def averaged(average, model):
 
 AVERAGES = {
     "learner, buffers": lambda learner: torch.optim.swa_utils.AveragedModel(learner, use_buffers=True),
-    "learner": lambda learner: torch.optim.swa_utils.AveragedModel(learner),
     "model, buffers": lambda learner: torch.optim.swa_utils.AveragedModel(learner.model, use_buffers=True),
     "model": lambda learner: torch.optim.swa_utils.AveragedModel(learner.model),
     "timm, model": lambda learner: ModelEma(learner.model),

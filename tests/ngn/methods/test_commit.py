@@ -61,18 +61,6 @@ def test_the_body_trains_on_and_the_boundary_does_not():
     assert not torch.equal(seen[31][1]["group.bank.W1"], seen[-1][1]["group.bank.W1"])
 
 
-def test_schedules_that_begin_anew_go_on_from_the_committed_boundary():
-    gate = ngn.CountGate(6, t0=2.4, commit=0.5)
-    gate.set_progress(1.0)
-    again = ngn.CountGate(6, commit=0.5)
-    again.load_state_dict(gate.state_dict())
-    assert float(again.size()) == 2
-    with torch.no_grad():
-        again.tau += 1.0  # as the momentum of an optimiser would
-    again.set_progress(0.0)
-    assert float(again.size()) == pytest.approx(2.0, abs=1e-12)
-
-
 @pytest.mark.parametrize("commit", [0.5, None])
 def test_a_fresh_learner_takes_the_state_of_a_committed_one(commit):
     """The state overrides the learner's own commit and weights; states of version 0.1, which hold less, load, too."""
