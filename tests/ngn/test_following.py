@@ -216,7 +216,7 @@ HALF = ngn.Budget(parameters="50%", round_to=2)
     ("stop", "budget", "by_magnitude", "cut"),
     [
         (4, None, True, True),
-        (12, None, True, False),
+        (8, None, True, False),
         (6, HALF, False, True),
         (8, HALF, True, False),
     ],
