@@ -78,6 +78,20 @@ def test_a_fresh_learner_takes_the_state_of_a_committed_one(commit):
         assert float(again.size()) == pytest.approx(2.4 if commit is None else 2.0)
 
 
+@pytest.mark.parametrize("decay", [0.5, 0.999])
+def test_an_average_of_buffers_is_committed_too(decay):
+    """An average over states before and after the commit has the integer boundary."""
+    gate, swa = ngn.CountGate(6, t0=2.4, commit=0.5), torch.optim.swa_utils
+    ema = swa.AveragedModel(gate, multi_avg_fn=swa.get_ema_multi_avg_fn(decay), use_buffers=True)
+    for progress in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0):
+        gate.set_progress(progress)
+        ema.update_parameters(gate)
+        assert float(ema.module.size()) == pytest.approx(float(gate.size()), abs=1e-12)
+    again = ngn.CountGate(6)
+    again.load_state_dict(ema.module.state_dict())
+    assert float(again.size()) == float(ema.module.to(torch.float32).size()) == pytest.approx(2.0, abs=1e-12)
+
+
 def test_a_boundary_that_is_no_number_is_not_deployed():
     learner = BANK.learner(SEEDS)
     with torch.no_grad():
