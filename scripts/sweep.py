@@ -40,18 +40,6 @@ from experiments.store.records import RecordError, Store
 from experiments.studies import STUDIES
 
 
-def plan_command(sweep: Sweep, given: argparse.Namespace) -> int:
-    """Freeze the missing runs."""
-    if sweep.strict:
-        sweep.refuse_uncounted_records()
-    cluster = settings.load_cluster(given.cluster, given.settings)
-    if given.dry_run:
-        return dry_run(sweep)
-    if plan_of(sweep, cluster.runs_per_task) is None:
-        print(f"{sweep.study.name}: nothing is missing")
-    return 0
-
-
 def _fetch_data(sweep: Sweep, runs: list[Run]) -> None:
     """Fetch the data and pretrained models now, where there is a network; compute nodes need none."""
     from experiments.cli.machine import data_sets_of
@@ -68,22 +56,25 @@ def _fetch_data(sweep: Sweep, runs: list[Run]) -> None:
             find_folder(model, data_root(sweep.data_root))
 
 
-def run_command(sweep: Sweep, given: argparse.Namespace) -> int:
-    """Run the missing runs: here until they are done, or on Slurm without waiting."""
-    if sweep.strict:
-        sweep.refuse_uncounted_records()
+def train_command(sweep: Sweep, given: argparse.Namespace) -> int:
+    """Freeze the missing runs. `run` also runs them: here until they are done, or on Slurm without waiting."""
+    if given.strict and (bad := sweep.doubtful()):
+        raise ConfigError("records that do not count (add --again to run them again):\n" + "\n".join(bad))
     cluster = settings.load_cluster(given.cluster, given.settings)
     if given.dry_run:
         return dry_run(sweep)
-    if cluster.kind == "local" and sweep.needs.gpus:
-        lacking = sweep.needs.lacking([0] * len(visible_gpus()))
+    if given.command == "plan":
+        if plan_of(sweep, cluster.runs_per_task) is None:
+            print(f"{sweep.study.name}: nothing is missing")
+        return 0
+    if cluster.kind == "local":
+        lacking = sweep.needs.lacking([0] * len(visible_gpus())) if sweep.needs.gpus else None
         if lacking is not None:
             raise ConfigError(f"{sweep.study.name} {lacking}; use --cluster slurm, or --device cpu if you can wait")
-    if cluster.kind == "local":
-        for run in sweep.wanted():
+        for run in sweep.wanted:
             check_packages(run.config)
     if given.plan is None:
-        _fetch_data(sweep, sweep.wanted())
+        _fetch_data(sweep, sweep.wanted)
         plan = plan_of(sweep, cluster.runs_per_task)
     else:
         plan = plans.read_plan(given.plan)
@@ -191,8 +182,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 COMMANDS = {
-    "plan": plan_command,
-    "run": run_command,
+    "plan": train_command,
+    "run": train_command,
     "status": status_command,
     "table": table_command,
 }

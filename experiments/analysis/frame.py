@@ -29,7 +29,7 @@ import numpy as np
 
 from experiments.config.identity import ADDED_LATER, flatten
 from experiments.core.reading import open_regular
-from experiments.store import record, records, result
+from experiments.store import record, records
 from experiments.store.records import RecordError, read_record
 from ngn.files import write_atomically
 
@@ -171,7 +171,7 @@ def _by_index(path: Path, files: Mapping[str, Stat]) -> pd.DataFrame:
 @functools.cache
 def _version() -> str:
     """Return a digest of the code that turns records into rows. An index of other code is made anew."""
-    parts = [__file__, *(module.__file__ for module in (record, records, result))]
+    parts = [__file__, *(module.__file__ for module in (record, records))]
     return hashlib.sha256(b"".join(Path(str(part)).read_bytes() for part in parts)).hexdigest()
 
 

@@ -15,13 +15,12 @@ import os
 import shlex
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from experiments.cli import arguments, machine, presets, rewrite
+from experiments.cli import arguments, machine, rewrite
 from experiments.cli.expand import Job, expand, first_job
-from experiments.cli.forecast import forecast
 from experiments.cli.session import Session, wants_tracebacks
 from experiments.config.compose import selection
 from experiments.core import interrupt, paths
@@ -42,15 +41,9 @@ def prepare(argv: Sequence[str]) -> tuple[list[str], list[Job]]:
     """
     mode, flags, given = arguments.split(argv)
     if mode == "complete":
-        if "COMP_LINE" in os.environ:
-            line = os.environ["COMP_LINE"]
-            known = rewrite.completions(line)
-            if known:
-                print(*known, sep="\n")
-                raise SystemExit(0)
-            os.environ["COMP_LINE"] = rewrite.completion_line(line)
+        os.environ["COMP_LINE"] = rewrite.completion_line(os.environ.get("COMP_LINE", ""))
         return list(argv), []
-    overrides = presets.expand_experiment(given)
+    overrides = rewrite.expand_experiment(given)
     for token in overrides:
         arguments.refuse_code(token)
     if mode == "help":
@@ -78,16 +71,13 @@ def prepare(argv: Sequence[str]) -> tuple[list[str], list[Job]]:
     return [*flags, *tokens], jobs
 
 
-def start(session: Session) -> Callable[[], Any]:
+def start(session: Session) -> Any:
     """Return what lets Hydra read ``sys.argv`` and start the jobs, or print what the flags ask for."""
     import hydra
 
     os.environ["NGN_SCRATCH"] = str(paths.SCRATCH)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(paths.ROOT), os.environ.get("PYTHONPATH"))))
-    started: Callable[[], Any] = hydra.main(version_base="1.3", config_path=str(paths.CONF), config_name="config")(
-        session.job
-    )
-    return started
+    return hydra.main(version_base="1.3", config_path=str(paths.CONF), config_name="config")(session.job)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -112,15 +102,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         print(f"refused: {error}", file=sys.stderr)
         return 2
-    program = sys.argv[0]
-    command = shlex.join(["python", program, *typed])
     long = [] if search else [run for run in missing if run.config.profile == "full"]
     if long:
-        if told := forecast(long):
-            print(told, file=sys.stderr, flush=True)
+        from experiments.cli import recorded
+
+        print(recorded.forecast(long), end="", file=sys.stderr, flush=True)
         machine.warn_of_uncounted(long)
     session = Session([] if search else jobs, "--multirun" in rewritten, tuple(rewritten))
-    sys.argv = [program, *rewritten]
+    sys.argv = [sys.argv[0], *rewritten]
     try:
         with interrupt.handled():
             if jobs and not missing:
@@ -132,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             else:
                 start(session)()
     except KeyboardInterrupt as stopped:
-        return shut_down(stopped, command)
+        return shut_down(stopped, shlex.join(["python", sys.argv[0], *typed]))
     finally:
         session.summary()
     return 1 if session.failed else 3 if session.diverged else 0

@@ -44,16 +44,15 @@ PLUGINS = {"joblib": "hydra-joblib-launcher", "optuna": "hydra-optuna-sweeper"}
 CODE_KEYS = ("setup", "teardown", "python", "additional_parameters", "srun_args", "custom_search_space")
 """Settings of launchers and sweepers that name commands, programs or code to run."""
 
-VALUED = {
-    ("--cfg", "-c"): ("job", "hydra", "all"),
-    ("--info", "-i"): ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath"),
-    ("--package", "-p"): None,
-    ("--config-dir", "-cd"): None,
+CLOSED_KEYS = {
+    "hydra.callbacks": "callbacks are not allowed: no configuration value may name code to import or run",
+    "hydra/callbacks": "callbacks are not allowed: no configuration value may name code to import or run",
+    "hydra.sweeper.params": "type the values as settings, such as schedule.lambda0=1e-5,1e-4",
+    "hydra.mode": "not allowed: for a multirun, add -m or give several values",
+    "hydra.job.chdir": "not allowed: relative folders are always relative to the working directory",
 }
-"""Flags of Hydra with a value, and its choices."""
-PLAIN = (("--help", "-h"), ("--run", "-r"), ("--multirun", "-m"), ("--shell-completion", "-sc"), ("--resolve",),
-         ("--hydra-help",), ("--list",), ("--version",))  # fmt: skip
-CLOSED = (("--config-path", "-cp"), ("--config-name", "-cn"), ("--experimental-rerun",))
+"""Beginning of a setting of Hydra → why it cannot be overridden, and what to do instead."""
+CLOSED = ("--config-path", "--config-name", "--experimental-rerun")
 """Flags of Hydra that would load another main file, or a pickled one."""
 FLAGS = ["--help", "--list", "--version", "--cfg", "--package", "--info", "--run", "--multirun", "--config-dir",
          "--hydra-help"]  # fmt: skip
@@ -72,13 +71,15 @@ class _Parser(argparse.ArgumentParser):
 
 _PARSER = _Parser(add_help=False, allow_abbrev=False)
 _PARSER.add_argument("overrides", nargs="*")
-for _names in PLAIN:
-    _PARSER.add_argument(*_names, action="store_true")
-for _names, _choices in VALUED.items():
-    _optional = {"nargs": "?", "const": "all"} if "--info" in _names else {}
-    _PARSER.add_argument(*_names, choices=_choices, **_optional)  # type: ignore[arg-type]
-for _names in CLOSED:
-    _PARSER.add_argument(*_names)
+for _names in ("--help -h", "--run -r", "--multirun -m", "--shell-completion -sc"):
+    _PARSER.add_argument(*_names.split(), action="store_true")
+for _name in ("--resolve", "--hydra-help", "--list", "--version"):
+    _PARSER.add_argument(_name, action="store_true")
+for _names in ("--package -p", "--config-dir -cd", "--config-path -cp", "--config-name -cn", "--experimental-rerun"):
+    _PARSER.add_argument(*_names.split())
+_PARSER.add_argument("--cfg", "-c", choices=("job", "hydra", "all"))
+_SHOWN = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+_PARSER.add_argument("--info", "-i", choices=_SHOWN, nargs="?", const="all")
 
 
 def split(argv: Sequence[str]) -> tuple[CommandMode, list[str], list[str]]:
@@ -101,7 +102,7 @@ def split(argv: Sequence[str]) -> tuple[CommandMode, list[str], list[str]]:
     if args.version:
         print(f"ngn-suite {ngn.__version__}")
         raise SystemExit(0)
-    for flag, *_ in CLOSED:
+    for flag in CLOSED:
         if getattr(args, flag[2:].replace("-", "_")) is not None:
             raise ConfigError(f"{flag}: not available; conf/, --config-dir and key=value arguments configure a run")
     if args.config_dir is not None:
@@ -114,15 +115,14 @@ def split(argv: Sequence[str]) -> tuple[CommandMode, list[str], list[str]]:
         return "complete", ["--shell-completion"], args.overrides
     if args.help or args.hydra_help:
         return "help", ["--help" if args.help else "--hydra-help"], args.overrides
-    if args.cfg is not None and args.info is not None:
-        raise ConfigError("--cfg and --info cannot be used together: give one of them")
+    for one, other in (("cfg", "info"), ("run", "multirun")):
+        if getattr(args, one) and getattr(args, other):
+            raise ConfigError(f"--{one} and --{other} cannot be used together: give one of them")
     if args.cfg is not None:
         package = ["--package", args.package] if args.package else []
         return "show", ["--cfg", args.cfg, *package, *(["--resolve"] if args.resolve else [])], args.overrides
     if args.info is not None:
         return "show", ["--info", args.info], args.overrides
-    if args.run and args.multirun:
-        raise ConfigError("--run and --multirun cannot be used together: give one of them")
     return "multirun" if args.multirun else "run", ["--run"] if args.run else [], args.overrides
 
 
@@ -137,24 +137,15 @@ def is_hydra(token: str) -> bool:
 
 
 def refuse_code(token: str) -> None:
-    """Refuse an override that could name code to import or run.
-
-    Raises:
-        ConfigError: with the override.
-    """
+    """Refuse an override that could name code to import or run: a ConfigError with the override."""
     if "_target_" in token:
         raise ConfigError(f"{token}: '_target_' is not allowed: no configuration value may name code to import or run")
     if not is_hydra(token):
         return
     key = "" if token.startswith("~") else key_of(token)
-    if key.startswith(("hydra.callbacks", "hydra/callbacks")):
-        raise ConfigError(f"{token}: callbacks are not allowed: no configuration value may name code to import or run")
-    if key.startswith("hydra.sweeper.params"):
-        raise ConfigError(f"{token}: type the values as settings, such as schedule.lambda0=1e-5,1e-4")
-    if key == "hydra.mode":
-        raise ConfigError(f"{token}: not allowed: for a multirun, add -m or give several values")
-    if key == "hydra.job.chdir":
-        raise ConfigError(f"{token}: not allowed: relative folders are always relative to the working directory")
+    for closed, why in CLOSED_KEYS.items():
+        if key.startswith(closed):
+            raise ConfigError(f"{token}: {why}")
     if key in OPEN_GROUPS:
         choice, choices = token.partition("=")[2], OPEN_GROUPS[key]
         if choice not in choices:
@@ -176,11 +167,7 @@ def refuse_code(token: str) -> None:
 
 
 def refuse_unknown_settings(tokens: Sequence[str]) -> None:
-    """Refuse settings of launchers and sweepers that the chosen one does not have.
-
-    Raises:
-        ConfigError: with the settings that it has.
-    """
+    """Refuse settings of launchers and sweepers that the chosen one lacks: a ConfigError with those that it has."""
     chosen = {"hydra/launcher": "pack", "hydra/sweeper": "checked"}
     chosen |= {key_of(token): token.partition("=")[2] for token in tokens if key_of(token) in chosen}
     for token in tokens:

@@ -40,6 +40,14 @@ class Job:
     run: Run
 
 
+INSTEAD = {
+    "setting": "task= and gate= determine the setting; choose those",
+    "study": "use python scripts/sweep.py run {} for a whole study",
+    "seed.set": "write the seeds as seed=0..9",
+}
+"""Key that is no setting of a run → what to type instead."""
+
+
 def _known_keys() -> list[str]:
     """Return every group, and every key that any task and gate have."""
     keys = set(GROUPS)
@@ -58,15 +66,11 @@ def _refuse_unavailable(override: Override) -> None:
         known = _known_keys()
         hint = "" if key in known else f" Also, there is no key '{key}'.{nearest(key, known)}"
         raise ConfigError(f"{token}: settings cannot be removed; set the key to null where that is allowed.{hint}")
-    if key == "setting":
-        raise ConfigError(f"{token}: task= and gate= determine the setting; choose those")
     group, _, name = key.partition(".")
     if name and DESCRIBED.get(group, ("",))[0] == name:
         raise ConfigError(f"{token}: this name comes with other settings; write {group}=...")
-    if key == "study":
-        raise ConfigError(f"{token}: use python scripts/sweep.py run {str(token).partition('=')[2]} for a whole study")
-    if key == "seed.set":
-        raise ConfigError(f"{token}: write the seeds as seed=0..9")
+    if key in INSTEAD:
+        raise ConfigError(f"{token}: {INSTEAD[key].format(str(token).partition('=')[2])}")
     if override.type == OverrideType.ADD:
         known = _known_keys()
         hint = "remove the '+'" if key in known else f"unknown key '{key}'; keys cannot be added.{nearest(key, known)}"
@@ -74,11 +78,7 @@ def _refuse_unavailable(override: Override) -> None:
 
 
 def parse_all(tokens: Sequence[str]) -> list[Override]:
-    """Parse the overrides of the run's settings, and check their form and the number of jobs.
-
-    Raises:
-        ConfigError: on a form that is not available, and on more than MAX_JOBS jobs without ``allow_many_jobs=true``.
-    """
+    """Parse the overrides of the run's settings; a ConfigError on a form that is not available, or on too many jobs."""
     overrides, total = [], 1
     for token in tokens:
         override = parse(token)
@@ -102,10 +102,10 @@ def first_job(tokens: Sequence[str]) -> list[str]:
     first: list[str] = []
     for token in tokens:
         override = parse(token)
-        value: Any = override.value()
         if is_hydra(token) or not (override.is_sweep_override() or override.key_or_group == ROWS):
             first.append(token)
         else:
+            value: Any = override.value()
             value = value.start if isinstance(value, IntervalSweep) else values(override)[0]
             first += _typed(settings_of(override, value))
     return first
@@ -122,17 +122,13 @@ def _compose(settings: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     for key, value in settings:
         if key in choices or key in changes:
             raise ConfigError(f"{key} is given twice: in a row and beside it")
-        if key in GROUPS:
-            if isinstance(value, dict):
-                raise ConfigError(
-                    f"{key}: must be one of: {', '.join(options(key))}. To vary several settings together, type "
-                    f"{ROWS_FORM}"
-                )
-            if isinstance(value, list) or value is None:
-                raise ConfigError(f"{key}: must be one of: {', '.join(options(key))}")
-            choices[key] = str(value)
-        else:
+        if key not in GROUPS:
             changes[key] = value
+        elif isinstance(value, (dict, list)) or value is None:
+            rows = f". To vary several settings together, type {ROWS_FORM}" if isinstance(value, dict) else ""
+            raise ConfigError(f"{key}: must be one of: {', '.join(options(key))}{rows}")
+        else:
+            choices[key] = str(value)
     merged = selection(choices)
     for key, value in changes.items():
         set_key(merged, key, value)
@@ -150,16 +146,14 @@ def expand(tokens: Sequence[str], complete: bool = True) -> list[Job]:
         ConfigError: on the first job that cannot run, and on two jobs with the same run.
     """
     overrides = parse_all(tokens)
-    swept = [override.is_sweep_override() for override in overrides]
     jobs: dict[str, Job] = {}
     for row in itertools.product(*([settings_of(each, value) for value in values(each)] for each in overrides)):
-        settings = [setting for part in row for setting in part]
-        merged = _compose(settings)
-        typed = [
-            _typed(part) if several else [str(override.input_line)]
-            for override, several, part in zip(overrides, swept, row, strict=True)
-        ]
-        label = " ".join(word for several, words in zip(swept, typed, strict=True) if several for word in words)
+        settings, typed, told = list[tuple[str, Any]](), list[str](), list[str]()
+        for override, part in zip(overrides, row, strict=True):
+            settings += part
+            typed += _typed(part) if override.is_sweep_override() else [str(override.input_line)]
+            told += _typed(part) if override.is_sweep_override() else []
+        merged, label = _compose(settings), " ".join(told)
         try:
             run = run_of(merged)
         except ConfigError as error:
@@ -168,10 +162,10 @@ def expand(tokens: Sequence[str], complete: bool = True) -> list[Job]:
             where = f"\n(in the job with {label})" if label else ""
             files = [options(key)[str(value)] for key, value in settings if key in GROUPS]
             own = [file for file in files if not file.is_relative_to(CONF)]
-            told = any(str(file.parents[1]) in str(error) for file in own)  # where to write, or what is wrong
-            also = f"\n(with your {', '.join(map(str, own))})" if own and not told else ""
+            named = any(str(file.parents[1]) in str(error) for file in own)  # where to write, or what is wrong
+            also = f"\n(with your {', '.join(map(str, own))})" if own and not named else ""
             raise ConfigError(f"{error}{where}{also}") from None
-        job = Job(label.replace("seed.value=", "seed="), tuple(word for words in typed for word in words), run)
+        job = Job(label.replace("seed.value=", "seed="), tuple(typed), run)
         if run.id in jobs:
             raise ConfigError(
                 f"duplicate jobs: '{jobs[run.id].label}' and '{job.label}' are the same run ({run.id}). "
@@ -182,20 +176,16 @@ def expand(tokens: Sequence[str], complete: bool = True) -> list[Job]:
 
 
 def run_of(merged: Mapping[str, Any]) -> Run:
-    """Return the run of a merged configuration, with folders that do not depend on the working directory.
-
-    Raises:
-        ConfigError: if it cannot run.
-    """
-    config = check(merged)
-    named = {key: value for key in ("results", "data_root") if (value := getattr(config, key)) is not None}
-    for key, value in named.items():
-        # An empty name would mean the working directory. It is a mistake, such as ``results=$UNSET``.
-        if not value.strip():
-            raise ConfigError(f"{key}: the name of the folder is empty; remove {key}= for the default folder")
-    if (name := missing(*(module for module in EXTRAS["logging"] if module == config.logger))) is not None:
-        raise ConfigError(sentence(f"logger={config.logger}", name))
+    """Return the run of a merged configuration, with absolute folders; a ConfigError if it cannot run."""
+    config, folders = check(merged), dict[str, str]()
+    for key in ("results", "data_root"):
+        if (value := getattr(config, key)) is not None:
+            # An empty name would mean the working directory. It is a mistake, such as ``results=$UNSET``.
+            if not value.strip():
+                raise ConfigError(f"{key}: the name of the folder is empty; remove {key}= for the default folder")
+            folders[key] = str(Path(value).expanduser().resolve())
+    if config.logger in EXTRAS["logging"] and missing(config.logger):
+        raise ConfigError(sentence(f"logger={config.logger}", config.logger))
     if config.engine == "fused" and (reason := why_no_kernel(config)) is not None:
         raise ConfigError(f"engine=fused: {reason}. Remove engine=, or use engine=torch")
-    folders = {key: str(Path(value).expanduser().resolve()) for key, value in named.items()}
     return Run.of(config.model_copy(update=folders))

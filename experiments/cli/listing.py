@@ -26,7 +26,7 @@ def show() -> None:
     gc.disable()  # the configurations of thousands of runs stay to the end
     store = Store(RESULTS)
     runs = {study.name: {run.id: run.config for run in study.runs(store)} for study in STUDIES.values()}
-    records, speeds, outputs = {path.stem for path in store.paths()}, Speeds([store]), outputs_of(runs)
+    records, speeds, outputs = {path.stem for path in store.paths()}, Speeds(RESULTS), outputs_of(runs)
     print(f"{'study':22}{'runs':>7}{'records':>9}{'time':>12}{'memory':>10}")
     for name, study in STUDIES.items():
         mine = runs[name]

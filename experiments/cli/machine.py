@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from experiments.core import paths
 from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
 from experiments.core.packages import missing, sentence
+from experiments.core.pretrained import BaseModel
 from experiments.core.reading import storage_fault
 from experiments.data import DataError, data_root, sets
 from experiments.store.provenance import why_not_counted
@@ -22,26 +24,19 @@ LOCAL_LAUNCHERS = tuple(f"hydra/launcher={name}" for name in ("pack", "basic", "
 
 
 def check(runs: Sequence[Run], tokens: Sequence[str]) -> None:
-    """Refuse runs that this machine cannot train. Those of other launchers start elsewhere, and are not checked.
-
-    Raises:
-        ConfigError: if a device, a compiler, memory, data or a size of a model are missing.
-    """
+    """Refuse what this machine cannot train, with a ConfigError. Runs of other launchers start elsewhere."""
     if any(token.startswith("hydra/launcher=") and token not in LOCAL_LAUNCHERS for token in tokens):
         return
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if any(run.config.model is not None for run in runs):
-        from experiments.runs.memory import card_sizes  # imports torch, which a pretrained model needs anyway
-
-        cards = card_sizes()
-        for run in runs:
-            _pretrained(run.config, cards, memory)
     for run in runs:
+        if run.config.model is not None:
+            from experiments.runs.memory import card_sizes  # imports torch, which a pretrained model needs anyway
+
+            _pretrained(run.config, run.config.model, card_sizes(), memory)
         _memory(run.config, memory)
         check_packages(run.config)
         rival_target.check_target(run.config)
-        _autocast(run.config)
-        _engine(run.config)
+        _device(run.config)
     for name, root in {(name, run.config.data_root): None for run in runs for name in data_sets_of(run.config)}:
         try:
             sets.require_files(name, data_root(root))
@@ -52,10 +47,9 @@ def check(runs: Sequence[Run], tokens: Sequence[str]) -> None:
 
 def warn_of_uncounted(runs: Iterable[Run]) -> None:
     """Say on stderr, before the training, if no table of the paper will count its full-size records, and why."""
-    if why := why_not_counted():
-        place = next((run.root for run in runs if run.config.profile == "full"), None)
-        if place is not None:
-            print(f"note: no table of the paper will count these runs: {why}. Records: {place}", file=sys.stderr)
+    place = next((run.root for run in runs if run.config.profile == "full"), None)
+    if place is not None and (why := why_not_counted()):
+        print(f"note: no table of the paper will count these runs: {why}. Records: {place}", file=sys.stderr)
 
 
 PROBE = 2**16
@@ -71,8 +65,7 @@ def require_room(runs: Sequence[Run], tokens: Sequence[str]) -> None:
         ConfigError: with the folder or the file. Nothing has been started then.
     """
     wanted = {paths.SCRATCH: "NGN_OUTPUT=DIR python run.py ..."}
-    for token in tokens:
-        key, _, value = token.partition("=")
+    for key, _, value in (token.partition("=") for token in tokens):
         if key in ("hydra.run.dir", "hydra.sweep.dir") and "$" not in value:
             wanted[Path(value)] = f"{key}=DIR"
     for run in runs:
@@ -98,18 +91,12 @@ CONTEXT = 2e9
 """Bytes of a card that the context of CUDA and fragmentation take."""
 
 
-def _pretrained(config: Config, cards: Sequence[int], host: int) -> None:
+def _pretrained(config: Config, model: BaseModel, cards: Sequence[int], host: int) -> None:
     """Refuse a run of a pretrained model whose weights and their training state alone exceed the memory.
 
-    Activations come on top: a run that passes may still end for want of memory.
-
-    Args:
-        cards: bytes of memory of every GPU.
-        host: bytes of memory of this machine.
+    Activations come on top: a run that passes may still end for want of memory. ``cards`` are the bytes of every GPU,
+    ``host`` those of this machine.
     """
-    model = config.model
-    if model is None:
-        return
     on_card, eight_bit = bool(cards) and config.device != "cpu", config.train.optimizer == "adamw8bit"
     width, numbers = 2 if model.dtype == "bfloat16" else 4, model.parameters or 0
     needed, saving = width * numbers, "model.dtype=bfloat16"
@@ -128,26 +115,21 @@ def _pretrained(config: Config, cards: Sequence[int], host: int) -> None:
 
 
 def _memory(config: Config, there: int) -> None:
-    gate, method = config.gate, config.method
-    plain = method.sizes(gate)
-    alone = [plain] if isinstance(plain, int) else plain
-    sizes = [gate.K_of(group) or 0 for group in range(gate.groups)] if alone is None else alone
+    gate, fixed = config.gate, config.method.sizes(config.gate)
+    sizes = [gate.K_of(group) or 0 for group in range(gate.groups)] if fixed is None else fixed
+    total = sizes if isinstance(sizes, int) else sum(sizes)
     samples = 1 if config.profile == "smoke" else config.train.batch or config.task.usual_samples
-    needed = 4 * sum(sizes) * gate.numbers(config.task, samples)
+    needed = 4 * total * gate.numbers(config.task, samples)
     if needed > there:
-        key = "gate.K" if alone is None else "method.count"
+        key = "gate.K" if fixed is None else "method.count"
         raise ConfigError(
-            f"{sum(sizes):,} components with open gates need at least {needed / 2**30:,.0f} GiB in training, but this "
+            f"{total:,} components with open gates need at least {needed / 2**30:,.0f} GiB in training, but this "
             f"machine has {there / 2**30:,.0f} GiB; lower {key}"
         )
 
 
 def check_packages(config: Config) -> None:
-    """Refuse a run whose packages, which are imported only when it starts, are missing.
-
-    Raises:
-        ConfigError: with the command that installs them.
-    """
+    """Refuse a run that needs a missing package when it starts: a ConfigError with the command that installs it."""
     wanted = {
         f"task={config.task.name}": config.task.packages,
         f"method={config.method.name}": config.method.packages,
@@ -162,28 +144,23 @@ def check_packages(config: Config) -> None:
         maker_of(config.model)
 
 
-def _autocast(config: Config) -> None:
-    """Refuse bfloat16 on an x86 processor that has no instructions for it, where it is slower than float32."""
-    if config.train.autocast != "bf16" or config.profile == "smoke" or not CPUINFO.is_file():
-        return
-    described = CPUINFO.read_text()
-    if "sse2" not in described or "avx512_bf16" in described or "amx_bf16" in described:
-        return
-    import torch
+def _device(config: Config) -> None:
+    """Refuse a device that is not there, one without the type of numbers of ``train.autocast``, and absent kernels.
 
-    if config.device == "cpu" or not torch.cuda.is_available():
-        raise ConfigError(
-            "train.autocast=bf16: this processor has no instructions for bfloat16 (avx512_bf16, amx_bf16), so a step "
-            "would take longer than in float32; remove it, or use a GPU"
-        )
-
-
-def _engine(config: Config) -> None:
-    if config.device != "cuda" and config.engine != "fused":
+    On an x86 processor without instructions for bfloat16, it is slower than float32.
+    """
+    described = CPUINFO.read_text() if config.train.autocast == "bf16" and CPUINFO.is_file() else ""
+    slow = config.profile != "smoke" and "sse2" in described and not re.search("avx512_bf16|amx_bf16", described)
+    if config.device != "cuda" and config.engine != "fused" and not slow:
         return
     import torch  # imported here: only settings of a device or an engine need it
 
     cuda = torch.cuda.is_available()
+    if slow and (config.device == "cpu" or not cuda):
+        raise ConfigError(
+            "train.autocast=bf16: this processor has no instructions for bfloat16 (avx512_bf16, amx_bf16), so a step "
+            "would take longer than in float32; remove it, or use a GPU"
+        )
     if config.device == "cuda" and not cuda:
         raise ConfigError("device=cuda: torch finds no CUDA device on this machine; remove device=, or use device=cpu")
     if config.engine == "fused":
@@ -210,22 +187,22 @@ def _sizes(runs: Sequence[Run]) -> None:
 
     Only the task and its model tell. Seeds do not change it, so one of them stands for all.
     """
-    alike: dict[str, tuple[Run, bool]] = {}
+    seen = set[str]()
     for run in runs:
         model, method = run.config.model, run.config.method
         macs, parameters = (getattr(method, key, None) for key in ("macs", "parameters"))
         limited = macs is not None or (parameters is not None and model is None)
-        if limited or (model is not None and model.package is not None):
-            alike.setdefault(run.config.model_dump_json(exclude={"seed"}), (run, limited))
-    if not alike:
-        return
-    import torch  # imported here, as the next: only such runs need them before they start
+        if not limited and (model is None or model.package is None):
+            continue
+        if (alike := run.config.model_dump_json(exclude={"seed"})) in seen:
+            continue
+        import torch  # imported here, as the next: only such runs need them before they start
 
-    from experiments.runs.phases import learner_of
-    from experiments.runs.stack import Stack
-    from experiments.tasks import make_task
+        from experiments.runs.phases import learner_of
+        from experiments.runs.stack import Stack
+        from experiments.tasks import make_task
 
-    for run, limited in alike.values():
+        seen.add(alike)
         try:
             task = make_task(run.config, torch.device("cpu"))
         except DataError as damaged:

@@ -30,13 +30,7 @@ LARGEST_RANGE = 1_000_000
 
 @lru_cache(maxsize=4096)
 def parse(token: str) -> Override:
-    """Parse one override with Hydra's parser.
-
-    Parsing takes a millisecond, and the jobs of a command share most overrides, so results are cached.
-
-    Raises:
-        ConfigError: if it is not a valid override.
-    """
+    """Parse an override with Hydra's parser, in a millisecond, and keep it; a ConfigError if it is not valid."""
     if "=" not in token and not token.startswith("~"):
         raise ConfigError(f"{token}: not understood; write settings as key=value (see: python run.py --help)")
     try:
@@ -62,11 +56,7 @@ def _plain(value: Any) -> Any:
 
 
 def values(override: Override) -> list[Any]:
-    """Return the values of an override in the written order; a plain override has one.
-
-    Raises:
-        ConfigError: if it has no values, more than LARGEST_RANGE, or values that cannot be counted.
-    """
+    """Return the values of an override in the written order, one if it is plain; a ConfigError if none or too many."""
     token, group, value = str(override.input_line), override.key_or_group, override.value()
     if getattr(value, "shuffle", False):
         raise ConfigError(f"{token}: remove shuffle(...); jobs run in the written order")
@@ -115,11 +105,7 @@ def _is_read_as(value: str) -> bool:
 
 
 def settings_of(override: Override, value: Any) -> list[tuple[str, Any]]:
-    """Return the settings in one value of an override as (key, value): of a row several, else one.
-
-    Raises:
-        ConfigError: if a row is not a block of settings of the run.
-    """
+    """Return a value of an override as (key, value) pairs: of a row several, else one; a ConfigError on other rows."""
     if override.key_or_group != ROWS:
         return [(override.key_or_group, value)]
     if not isinstance(value, dict) or not value:

@@ -1,7 +1,7 @@
 """The committed records and the published values of a command's runs. Imports no torch.
 
-A command ends with its numbers beside the committed and the published ones (:func:`closing`). ``show=true`` prints the
-committed records alone (:func:`show`), and writes nothing.
+A command begins with the time that its runs take (:func:`forecast`), and ends with its numbers beside the committed and
+the published ones (:func:`closing`). ``show=true`` prints the committed records alone, and writes nothing.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from experiments.analysis import overview
 from experiments.analysis.frame import FlatRecord, frame_of, record_row, record_rows
-from experiments.cli.forecast import counted
 from experiments.cli.pipes import print_line, room
 from experiments.config.compose import DEFAULT_CHOICES
 from experiments.config.identity import identity_keys, numerics
@@ -21,8 +21,9 @@ from experiments.config.run_files import Run
 from experiments.core.config import Config
 from experiments.core.paths import RESULTS
 from experiments.runs.outcome import relative, summary
-from experiments.runs.same import data_differences, named
-from experiments.store.provenance import changed_since
+from experiments.runs.same import data_differences
+from experiments.runs.sweeps.status import Sample, Speeds, duration_text
+from experiments.store.provenance import changed_since, named
 from experiments.store.records import RecordError, Store
 from experiments.store.sources import sources_digest
 
@@ -34,8 +35,48 @@ Rows = Mapping[str, FlatRecord]
 """Run id → the row of its record."""
 Labelled = Sequence[tuple[str, Run]]
 """The runs of a command, each with the overrides that distinguish it."""
+SHORT = 10.0
+"""Seconds. Of a shorter training no time is told before it."""
 FEW = 3
 """Most runs that a note names; of more it says the number."""
+
+
+def counted(number: int, word: str) -> str:
+    """A number with its word: 1 run, 2,000 runs."""
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def forecast(runs: Sequence[Run]) -> str:
+    """Say how long runs take, by the committed records of their task, gate, model, method and profile.
+
+    Only the engine and the kind of device count that the command asks for, if it does.
+
+    Returns:
+        two whole lines; empty if no record tells, or if it is less than :data:`SHORT` seconds.
+    """
+    speeds, each, used = Speeds(RESULTS), list[float](), dict[Sample, None]()
+    for config in (run.config for run in runs):
+        found = [
+            sample
+            for samples in speeds.samples(config, 5)
+            for sample in samples
+            if config.engine in ("auto", *sample.engines)
+            and config.device in ("auto", "cpu" if sample.device == "cpu" else "cuda")
+        ]
+        if found:
+            steps = config.train.steps_on(config.task.usual_samples)
+            each.append(median(sample.seconds for sample in found) * steps * config.trainings)
+            used |= dict.fromkeys(found)
+    if sum(each) < SHORT:
+        return ""
+    total = f" each, {duration_text(sum(each))} in all" if len(runs) > 1 else ""
+    lacking = len(runs) - len(each)
+    unknown = f"; of {counted(lacking, 'run')} no record tells" if lacking else ""
+    most = max(sample.together for sample in used)
+    places = dict.fromkeys(sample.cpu if sample.device == "cpu" else sample.device for sample in used)
+    how = f"{'one' if most == 1 else f'up to {most}'} at a time, on {' or '.join(places)}"
+    time = f"about {duration_text(median(each))}{total}{unknown}"
+    return f"{counted(len(runs), 'run')} to train: {time}\n  by records of this task and method: {how}\n"
 
 
 def show(jobs: Labelled, verbose: bool = False) -> int:
@@ -47,34 +88,28 @@ def show(jobs: Labelled, verbose: bool = False) -> int:
     Returns:
         the exit status: 1 if a run has no record, or a damaged one.
     """
-    status, found, notes = 0, dict[str, FlatRecord](), dict[str, list[str]]()
+    found, notes = dict[str, FlatRecord](), dict[str, list[str]]()
     for label, run in jobs:
-        store = Store(run.config.results or RESULTS)
-        name = label if len(jobs) > 1 else run.id
+        store = Store(Path(run.config.results or RESULTS))
         try:
-            record = store.get(run.id)
+            record, said = store.get(run.id), [f"no record in {relative(store.root)}"]
         except RecordError as damaged:
-            record, why = None, str(damaged)
-        else:
-            why = f"no record in {relative(store.root)}"
-        if record is None:
-            status = 1
-            notes.setdefault(why, []).append(name)
-            continue
-        found[run.id] = record_row(record)
-        for note in _notes(record, run.config, verbose):
-            notes.setdefault(note, []).append(name)
-        if len(jobs) == 1:
-            print_line(f"{name}: {summary(record)} in {relative(store.path(run.id))}")
+            record, said = None, [str(damaged)]
+        if record is not None:
+            found[run.id], said = record_row(record), _notes(record, run.config, verbose)
+            if len(jobs) == 1:
+                print_line(f"{run.id}: {summary(record)} in {relative(store.path(run.id))}")
+        for note in said:
+            notes.setdefault(note, []).append(label)
     if len(jobs) > 1 and found:
         print_line(_by_run(jobs, found, {}))
     for note, names in notes.items():
         listed = ", ".join(names) if len(names) <= FEW else f"{len(names)} of {len(jobs)} runs"
         print_line(note if len(jobs) == 1 else f"{note}: {listed}")
-    elsewhere = any(Store(run.config.results or RESULTS).root.resolve() != RESULTS.resolve() for _, run in jobs)
+    elsewhere = any(Path(run.config.results or RESULTS).resolve() != RESULTS.resolve() for _, run in jobs)
     if (found or not elsewhere) and (told := _paper(jobs, found if elsewhere else {})):
         print_line(told)
-    return status
+    return int(len(found) < len(jobs))
 
 
 def _notes(record: Mapping[str, Any], config: Config, verbose: bool) -> list[str]:
@@ -100,10 +135,9 @@ def closing(jobs: Labelled, made: Sequence[Path]) -> str:
         lines that fit the terminal; empty for a single run that nobody has recorded.
     """
     own = {row["run_id"]: row for _, row in record_rows(map(str, made))}
-    committed: dict[str, FlatRecord] = {}
-    for _, run in jobs:
-        if run.id in own and run.store.root.resolve() != RESULTS and (path := Store(RESULTS).path(run.id)).is_file():
-            committed.update((run.id, row) for _, row in record_rows([str(path)]))
+    others = (run.id for _, run in jobs if run.id in own and run.root.resolve() != RESULTS)
+    paths = (str(path) for name in others if (path := Store(RESULTS).path(name)).is_file())
+    committed = {row["run_id"]: row for _, row in record_rows(paths)}
     parts = []
     if committed:
         parts.append(f"yours, and in brackets the committed record of the same run:\n{_by_run(jobs, own, committed)}")
@@ -164,18 +198,17 @@ def _paper(jobs: Labelled, own: Rows) -> str:
         if own:
             roots.setdefault(key, run.root)
         seeds.setdefault(key, []).extend([run.config.seed.value] if run.id in own or not own else [])
-    tasks = {run.config.task.name for _, run in jobs}
-    same: dict[str, list[tuple[Table, Row]]] = {}
-    for table in macros():
-        for row in table.rows:
-            runs = row.runs
-            if runs is None or runs.about or dict(runs.choices).get("task", DEFAULT_CHOICES["task"]) not in tasks:
-                continue
-            if (key := _settings(keys_of(runs, 0))) in seeds:
-                same.setdefault(key, []).append((table, row))
-    lines: list[FlatRecord] = []
     if not published.PATH.is_file():  # a copy of the sources alone
         return ""
+    tasks = {run.config.task.name for _, run in jobs}
+    same: dict[str, list[tuple[Table, Row]]] = {}
+    for table, row in ((each, row) for each in macros() for row in each.rows):
+        runs = row.runs
+        if runs is None or runs.about or dict(runs.choices).get("task", DEFAULT_CHOICES["task"]) not in tasks:
+            continue
+        if (key := _settings(keys_of(runs, 0))) in seeds:
+            same.setdefault(key, []).append((table, row))
+    lines: list[FlatRecord] = []
     committed = Reader(Store(RESULTS))
     for key, rows in same.items():
         enough = sorted({row.seeds for _, row in rows}, key=lambda n: (n < len(seeds[key]), n))[0]

@@ -1,37 +1,91 @@
-"""Rewrite a command for Hydra: seeds such as ``seed=0..9``, and the ``gate=`` and ``model=`` that a task needs."""
+"""Rewrite a command for Hydra: its file, seeds such as ``seed=0..9``, and the ``gate=`` and ``model=`` of a task.
+
+A file has a command: ``experiment=NAME`` on the command line, and your own studies for ``scripts/sweep.py``.
+
+# studies/prices.yaml
+task: regression1d              # choices and settings, as on the command line
+train.steps: 5000
+seed: 0..2
+sweep:                          # lists of values: every combination is one run
+  gate.t0: [1e-4, 4]
+rows:                           # settings that vary together: every row with every combination
+- {schedule.lambda0: 1e-5, schedule.alpha_max: 1e-5}
+- {schedule.lambda0: 1e-4, schedule.alpha_max: 1e-4}
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Literal, get_args, get_origin
+from pathlib import Path
+from typing import Any
 
 from experiments.cli.arguments import key_of
 from experiments.cli.expand import first_job
-from experiments.cli.overrides import LARGEST_RANGE, ROWS, parse, values
-from experiments.config.compose import (
-    DEFAULT_CHOICES,
-    GROUPS,
-    nearest,
-    options,
-    require_choice,
-    usual_gate,
-)
+from experiments.cli.overrides import LARGEST_RANGE, ROWS, parse, text_of, values
+from experiments.config.compose import DEFAULT_CHOICES, nearest, options, require_choice, usual_gate
+from experiments.config.identity import flatten
 from experiments.config.messages import read_yaml
 from experiments.core.blocks import ConfigError
-from experiments.core.config import Config
 from experiments.tasks import GATES_OF_TASK, TASKS
 
 VERBOSE = "hydra.verbose=[experiments,ngn]"
+ROWS_YAML = "rows: [{schedule.lambda0: 1e-5, schedule.alpha_max: 1e-5}, {...}]"
 
 
-def _named_set(name: str) -> str:
-    """Return the seeds in the file of a set, which has the form ``seed: {set: 0..9}``."""
-    path = options("seed")[name]
-    block = read_yaml(path).get("seed")
-    if not isinstance(block, dict) or "set" not in block:
-        raise ConfigError(f"{path}: write a set of seeds as `seed: {{set: 0..9}}`")
-    return str(block["set"])
+def _word(value: Any) -> str:
+    """Return a YAML value as a user would type it; text may be any form of the command line, such as ``0..9``."""
+    return value if isinstance(value, str) else text_of(value)
+
+
+def _default(path: Path, entry: Any) -> str:
+    """Return an entry of Hydra's ``defaults:`` as a choice: ``{override /task: cora}`` as ``task=cora``."""
+    name, choice = next(iter(entry.items())) if isinstance(entry, dict) and len(entry) == 1 else ("", None)
+    if not str(name).startswith("override ") or not isinstance(choice, str):
+        raise ConfigError(f"{path}: an entry of 'defaults:' is a choice of a group: `- override /task: cora`")
+    return f"{name.removeprefix('override ').strip().lstrip('/')}={choice}"
+
+
+def tokens_of(path: Path) -> list[str]:
+    """Return the overrides in a file; a ConfigError if it is missing or does not have this form."""
+    if not path.is_file():
+        raise ConfigError(f"{path}: no such file")
+    content = dict(read_yaml(path))
+    swept, rows = content.pop("sweep", None) or {}, content.pop(ROWS, None) or []
+    defaults, hydra = content.pop("defaults", None) or [], flatten(content.pop("hydra", None) or {})
+    if not isinstance(rows, list) or not all(isinstance(row, dict) and row for row in rows):
+        raise ConfigError(f"{path}: 'rows:' needs a list of settings that vary together: {ROWS_YAML}")
+    if isinstance(swept, list):
+        raise ConfigError(f"{path}: rows of settings that vary together go below 'rows:': {ROWS_YAML}")
+    if not isinstance(swept, dict) or not all(isinstance(values, list) and values for values in swept.values()):
+        raise ConfigError(f"{path}: every key below 'sweep:' needs a list of values, such as [1, 2]")
+    several = {**swept, ROWS: rows} if rows else swept
+    params, single = "sweeper.params.", dict[str, Any]()
+    for key, value in content.items():
+        single |= {f"{key}.{name}": entry for name, entry in value.items()} if isinstance(value, dict) else {key: value}
+    for key, value in hydra.items():
+        single[key.removeprefix(params) if key.startswith(params) else f"hydra.{key}"] = value
+    return [
+        *(_default(path, entry) for entry in defaults if entry != "_self_"),
+        *(f"{key}={_word(value)}" for key, value in single.items()),
+        *(f"{key}={','.join(map(_word, values))}" for key, values in several.items()),
+    ]
+
+
+def expand_experiment(overrides: Sequence[str]) -> list[str]:
+    """Add the overrides of ``experiment=NAME`` whose keys are not typed; a ConfigError on an unknown name or file."""
+
+    chosen = [token for token in overrides if key_of(token) == "experiment"]  # Hydra's users write +experiment
+    names = [token.partition("=")[2] for token in chosen]
+    if not names:
+        return list(overrides)
+    known = options("experiment")
+    if len(names) > 1 or names[0] not in known:
+        hint = nearest(names[0], list(known))
+        raise ConfigError(f"experiment={names[0]}: must be one file of conf/experiment: {', '.join(known)}.{hint}")
+    typed = [token for token in overrides if token not in chosen]
+    taken = {*map(key_of, typed)}
+    return [token for token in tokens_of(known[names[0]]) if key_of(token) not in taken] + typed
 
 
 def seeds_of(text: str) -> list[int]:
@@ -42,9 +96,13 @@ def seeds_of(text: str) -> list[int]:
     Raises:
         ConfigError: on other text, on negative and repeated seeds, and on more than LARGEST_RANGE.
     """
-    sets, seeds = options("seed"), list[int]()
-    numbers = ",".join(_named_set(part.strip()) if part.strip() in sets else part for part in text.split(","))
-    for word in map(str, values(parse(f"seed={numbers}"))):
+    sets, seeds, parts = options("seed"), list[int](), text.split(",")
+    for at, path in ((at, sets[part.strip()]) for at, part in enumerate(parts) if part.strip() in sets):
+        block = read_yaml(path).get("seed")
+        if not isinstance(block, dict) or "set" not in block:
+            raise ConfigError(f"{path}: write a set of seeds as `seed: {{set: 0..9}}`")
+        parts[at] = str(block["set"])
+    for word in map(str, values(parse(f"seed={','.join(parts)}"))):
         span = re.fullmatch(r"(-?\d+)(?:\.\.(-?\d+))?", word)
         if span is None:
             raise ConfigError(
@@ -74,32 +132,24 @@ def seed_token(seeds: Sequence[int]) -> str:
     return "seed.value=" + ",".join(map(str, seeds))
 
 
-def _choices(tokens: Sequence[str], group: str) -> list[str]:
-    """Return a command's choices for a group, with sweeps and globs expanded; none if it has no choice for it."""
-    typed = next((token for token in tokens if key_of(token) == group), None)
-    return [] if typed is None else list(map(str, values(parse(typed))))
-
-
 def _usual(tokens: Sequence[str]) -> list[str]:
-    """Return ``gate=`` and ``model=`` as the tasks of a command need them, where it has none.
-
-    Raises:
-        ConfigError: if there is no such task, or if the tasks have no gate or different models in common.
-    """
-    tasks, models = _choices(tokens, "task"), _choices(tokens, "model")
+    """Return ``gate=`` and ``model=`` where the tasks need them and none is typed; a ConfigError if they share none."""
+    typed = {key_of(token): token for token in tokens}
+    chosen = {key: [*map(str, values(parse(typed[key])))] for key in ("task", "model", "profile") if key in typed}
+    tasks = chosen.get("task", ())
     for task in tasks:
         require_choice("task", task)
     added, alone = [], f"task={','.join(tasks)}: "
-    if tasks and not _choices(tokens, "gate"):
+    if tasks and "gate" not in typed:
         common = [gate for gate in GATES_OF_TASK[tasks[0]] if all(gate in GATES_OF_TASK[task] for task in tasks)]
         if not common:
             fits = "; ".join(f"{task}: {', '.join(GATES_OF_TASK[task])}" for task in tasks)
             raise ConfigError(f"{alone}no gate fits all of these tasks ({fits}). Use one command per task")
-        usual = {usual_gate(tasks[0], model) for model in models or ["none"]} & {*common}
+        usual = {usual_gate(tasks[0], model) for model in chosen.get("model", ["none"])} & {*common}
         added.append(f"gate={usual.pop() if len(usual) == 1 else common[0]}")
-    if tasks and not models:
-        profiles = _choices(tokens, "profile") or [DEFAULT_CHOICES["profile"]]
-        needed = {"none" if profile == "smoke" else TASKS[task].usual_model for task in tasks for profile in profiles}
+    if tasks and "model" not in typed:
+        smoke = {profile == "smoke" for profile in chosen.get("profile", [DEFAULT_CHOICES["profile"]])}
+        needed = {"none" if small else TASKS[task].usual_model for task in tasks for small in smoke}
         if len(needed) > 1:
             names = ", ".join(sorted(needed))
             raise ConfigError(f"{alone}the jobs need different models ({names}). Use one command per task")
@@ -108,11 +158,7 @@ def _usual(tokens: Sequence[str]) -> list[str]:
 
 
 def rewrite(overrides: Sequence[str]) -> list[str]:
-    """Write seeds as ``seed.value``, and add the gate and the model that the task needs.
-
-    Raises:
-        ConfigError: on invalid seeds, on tasks without a common gate or model, and on a key that is given twice.
-    """
+    """Write seeds as ``seed.value``, add the task's gate and model; a ConfigError if a key is wrong, or there twice."""
     tokens: list[str] = []
     seen: dict[str, str] = {}
     for typed in overrides:
@@ -121,9 +167,9 @@ def rewrite(overrides: Sequence[str]) -> list[str]:
             token = VERBOSE  # "true" would also show the search for Hydra's plugins, and every package's own log
         if key.lstrip("+~") == "seed" and key != "seed":
             raise ConfigError(f"{token}: write seed=... without a prefix")
+        if key == "seed" and "=" not in token:
+            raise ConfigError(f"{token}: write seed=3, seed=0..9, seed=0,2,5..7, seed=range(0,10) or seed=ten")
         if key == "seed":
-            if "=" not in token:
-                raise ConfigError(f"{token}: write seed=3, seed=0..9, seed=0,2,5..7, seed=range(0,10) or seed=ten")
             token = seed_token(seeds_of(token.split("=", 1)[1].strip()))
         key = key_of(token)
         if key in seen:
@@ -133,37 +179,8 @@ def rewrite(overrides: Sequence[str]) -> list[str]:
     return [*tokens, *_usual(tokens)]
 
 
-def completions(line: str) -> list[str]:
-    """Return completions of the last word for which Hydra is too slow, or that it does not know.
-
-    These are the choices of a group, gates that fit the tasks, ``experiment=``, and the words of a setting (``save=``).
-    """
-    words = line.split()
-    if line.endswith(" ") or not words:
-        return []
-    key, equals, _ = words[-1].partition("=")
-    if not equals:
-        return ["experiment="] if key and len(key) > 1 and "experiment".startswith(key) else []
-    field = Config.model_fields.get(key)
-    if key in {*GROUPS, "experiment"} - {"setting"}:
-        known = list(options(key))
-    else:  # a setting that takes one of a few words
-        known = list(map(str, get_args(field.annotation))) if field and get_origin(field.annotation) is Literal else []
-    if key == "gate":
-        try:
-            tasks = _choices(words[:-1], "task") or [DEFAULT_CHOICES["task"]]
-        except ConfigError:
-            tasks = [""]
-        known = [gate for gate in known if all(gate in GATES_OF_TASK.get(task, ()) for task in tasks)]
-    return [f"{key}={value}" for value in known if f"{key}={value}".startswith(words[-1])]
-
-
 def completion_line(line: str) -> str:
-    """Rewrite a command line under completion, so that Hydra can compose the words before the last one.
-
-    Seeds are removed, since they do not change the completions. If a word is not understood yet, the line stays as it
-    is.
-    """
+    """Rewrite a line under completion, if it is understood, so that Hydra can compose all words but the last."""
     words = line.split()
     last = [] if line.endswith(" ") or not words else [words.pop()]
     program = [word for word in words if "=" not in word]

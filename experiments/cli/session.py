@@ -11,7 +11,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,8 @@ from experiments.cli.pipes import print_line, room
 from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
 from experiments.core.reading import storage_fault
+from experiments.data import DataError
+from experiments.store.records import read_record
 from ngn.files import FileError
 
 if TYPE_CHECKING:
@@ -47,12 +49,11 @@ def wants_tracebacks() -> bool:
 
 def is_for_reader(error: Exception) -> bool:
     """Return whether an error is written for the reader, so that its message suffices."""
-    if isinstance(error, (ConfigError, FileError)):
+    if isinstance(error, (ConfigError, FileError, DataError)):
         return True
-    from experiments.data.errors import DataError  # imported here: other commands do not need the readers
-    from ngn.methods.base import CapacityExceeded
+    from ngn.methods.base import CapacityExceeded  # imports torch
 
-    return isinstance(error, (DataError, CapacityExceeded))
+    return isinstance(error, CapacityExceeded)
 
 
 def write_folder(folder: Path, config: Config, hydra: DictConfig, overrides: Sequence[str]) -> None:
@@ -102,19 +103,14 @@ class Session:
     labels: list[str] = field(default_factory=list)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            **self.__dict__,
-            "jobs": [],
-            "labels": self.labels or [job.label for job in self.jobs],
-            "done": [],
-        }
+        return {**vars(self), "jobs": [], "labels": self.labels or [job.label for job in self.jobs], "done": []}
 
     def of(self, number: int, overrides: Sequence[str]) -> Job:
         """Return a job by its number; a job that a sweeper makes up is composed and added."""
         if number == len(self.jobs):
             (job,) = expand(overrides)
             label = " ".join(token for token in overrides if token not in self.fixed).replace("seed.value=", "seed=")
-            self.jobs.append(Job(label, job.tokens, job.run))
+            self.jobs.append(replace(job, label=label))
         return self.jobs[number]
 
     def job(self, settings: DictConfig) -> Any:
@@ -126,8 +122,8 @@ class Session:
         if number < len(self.jobs):
             job = self.jobs[number]
         else:
-            run = run_of(OmegaConf.to_container(settings, resolve=True))  # type: ignore[arg-type]
             told = self.labels[number] if number < len(self.labels) else " ".join(hydra.overrides.task)
+            run = run_of(OmegaConf.to_container(settings, resolve=True))  # type: ignore[arg-type]
             job = Job(told.replace("seed.value=", "seed="), (), run)
         return self.report(number, job, share([job.run])[job.run.id], hydra)
 
@@ -145,9 +141,8 @@ class Session:
             the truncated score and the size of the learned model, for a sweeper with two directions; the score alone
             for other sweepers; NaN if there is none.
         """
-        prefix = (
-            f"[{number + 1}/{max(len(self.jobs), len(self.labels), number + 1)}] {job.label}: " if self.several else ""
-        )
+        total = max(len(self.jobs), len(self.labels), number + 1)
+        prefix = f"[{number + 1}/{total}] {job.label}: " if self.several else ""
         try:
             if isinstance(outcome, Exception):
                 raise outcome
@@ -160,7 +155,9 @@ class Session:
             self.done.append(outcome)
             if outcome.status == "diverged":
                 self.diverged.append(f"{prefix}{outcome.run_id}")
-            return None if hydra is None else _objective(outcome, hydra)
+            if hydra is None or "direction" not in hydra.sweeper:
+                return None
+            return _objective(outcome, two=OmegaConf.is_list(hydra.sweeper.direction))
         except Exception as error:
             elsewhere = os.getpid() != self.process
             for_reader = is_for_reader(error)
@@ -172,21 +169,16 @@ class Session:
                 raise
             reason = str(error).splitlines()[0] if str(error) else "no message"
             reason = reason if for_reader else f"{type(error).__name__}: {reason}"
-            if reason in self.failed:
-                pass  # all runs on a full disk fail for one reason, which has been told
-            elif not for_reader or wants_tracebacks():
-                traceback.print_exception(error)
-            else:
-                print(f"{prefix}{error}", file=sys.stderr, flush=True)
+            if reason not in self.failed:  # all runs on a full disk fail for one reason, which is told once
+                if not for_reader or wants_tracebacks():
+                    traceback.print_exception(error)
+                else:
+                    print(f"{prefix}{error}", file=sys.stderr, flush=True)
             self.failed.setdefault(reason, []).append(prefix)
             return float("nan")
 
     def summary(self) -> None:
-        """Print the end of a command's output.
-
-        It has a table of a multirun, the committed and published numbers of the same runs, and the runs that failed or
-        diverged.
-        """
+        """Print the end of a command: its table, committed and published numbers, and what failed or diverged."""
         here = [outcome.path for outcome in self.done] if self.done or self.failed else None
         made = [path for path in here or [job.run.path for job in self.jobs] if path.is_file()]
         if made and (len(self.jobs) > 1 or any(job.run.config.profile == "full" for job in self.jobs)):
@@ -203,15 +195,10 @@ class Session:
                 print(f"{number} of {len(self.jobs)} runs {what}:{told}", file=sys.stderr)
 
 
-def _objective(outcome: RunOutcome, hydra: HydraConf) -> Any:
-    """Return what a sweeper optimises; None where no sweeper asks for it."""
-    directions = getattr(hydra.sweeper, "direction", None)
-    if directions is None:
-        return None
-    from experiments.store.records import read_record
-
+def _objective(outcome: RunOutcome, two: bool) -> Any:
+    """Return what a sweeper optimises: the score, or also the size."""
     phase = next(iter(read_record(outcome.path)["phases"].values()))
     if phase["status"] != "complete":
         return float("nan")
     found = (float(next(iter(phase["truncated"].values()))), float(sum(phase["count"])))
-    return found if OmegaConf.is_list(directions) else found[0]
+    return found if two else found[0]

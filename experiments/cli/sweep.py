@@ -16,8 +16,7 @@ from experiments.cli.arguments import refuse_code
 from experiments.cli.expand import Job, expand
 from experiments.cli.machine import warn_of_uncounted
 from experiments.cli.pipes import print_line
-from experiments.cli.presets import tokens_of
-from experiments.cli.rewrite import rewrite
+from experiments.cli.rewrite import rewrite, tokens_of
 from experiments.config.run_files import Run
 from experiments.core.blocks import ConfigError, control_in, visible
 from experiments.core.needs import NOTHING
@@ -47,11 +46,7 @@ class OwnStudy(Study):
 
     @cached_property
     def jobs(self) -> list[Job]:
-        """Every job, composed and checked.
-
-        Raises:
-            ConfigError: with the file, where a command line would be refused.
-        """
+        """Every job, composed and checked; a ConfigError with the file, where a command line would be refused."""
         tokens = tokens_of(Path(self.title))
         for token in tokens:
             refuse_code(token)
@@ -71,27 +66,25 @@ class Sweep:
     """One study and one folder of records.
 
     Args:
-        name: the name of a study, or a YAML file.
+        word: the name of a study, or a YAML file.
         given: the parsed arguments of the command.
 
     Raises:
         ConfigError: if there is no such study.
     """
 
-    def __init__(self, name: str, given: argparse.Namespace) -> None:
+    def __init__(self, word: str, given: argparse.Namespace) -> None:
         try:
-            self.study = OwnStudy(Path(name)) if name.endswith((".yaml", ".yml")) else study(name)
+            self.study = OwnStudy(Path(word)) if word.endswith((".yaml", ".yml")) else study(word)
         except KeyError as unknown:
             raise ConfigError(f"{unknown.args[0]}; or give a YAML file of your own") from None
-        self.word = name
         usual = next(self.study.runs()).root
         if usual == RUNS and not OUTPUT:
             usual = self.study.results
+        self.word, self.again, self.device = word, given.again, given.device
         self.results = (given.results or usual).resolve()
         self.folder = plans.folder_of(self.study.name, self.results)
-        self.strict, self.again = given.strict, given.again
         self.data_root = None if given.data_root is None else str(given.data_root.resolve())
-        self.device = given.device
         self.needs = self.study.needs if given.device != "cpu" else NOTHING
         self.options = [] if given.results is None else ["--results", str(self.results)]
         self.options += [] if self.data_root is None else ["--data-root", self.data_root]
@@ -106,45 +99,35 @@ class Sweep:
         for run in self.study.runs(Store(self.results)):
             yield run.with_execution(data_root=self.data_root, device=self.device)
 
-    def queued(self) -> dict[str, str]:
-        """Return run id → Slurm task, for runs in Slurm's queue."""
-        jobs = slurm.submitted(self.folder)
-        alive = slurm.in_queue(jobs)
-        queued: dict[str, str] = {}
-        read = cache(plans.read_plan)
-        for job in jobs:
-            if job.job in alive:
-                try:
-                    queued |= dict.fromkeys(read(Path(job.plan)).tasks[job.task], job.job)
-                except (RecordError, IndexError) as fault:
-                    print(f"job {job.job}: its runs are unknown; its plan is unreadable ({fault})", file=sys.stderr)
-        return queued
-
     @cached_property
     def view(self) -> status.View:
-        """The present state of the runs."""
-        return status.View(self.results, self.queued(), status.failures(self.folder))
+        """The present state of the runs, also of those in Slurm's queue."""
+        jobs, queued = slurm.submitted(self.folder), dict[str, str]()
+        alive, read = slurm.in_queue(jobs), cache(plans.read_plan)
+        for job in (job for job in jobs if job.job in alive):
+            try:
+                queued |= dict.fromkeys(read(Path(job.plan)).tasks[job.task], job.job)
+            except (RecordError, IndexError) as fault:
+                print(f"job {job.job}: its runs are unknown; its plan is unreadable ({fault})", file=sys.stderr)
+        return status.View(self.results, queued, status.failures(self.folder))
 
     @cached_property
-    def speeds(self) -> status.Speeds:
-        """Speeds from the records of this folder and of the default folders."""
-        places = {self.results, RESULTS, RUNS, SCRATCH / "results"}
-        on_gpu = self.device != "cpu" and bool(visible_gpus())
-        return status.Speeds([Store(place) for place in sorted(places)], on_gpu)
-
     def wanted(self) -> list[Run]:
-        """Return the runs that need training and are not in Slurm's queue."""
+        """The runs that need training and are not in Slurm's queue."""
         wanted = status.runs_to_train(self.runs(), self.view, self.again)
         return [run for run in wanted if run.id not in self.view.queued]
 
-    def left_out(self, runs: list[Run]) -> str:
-        """Return a phrase on the study's runs that are not among ``runs``; empty if there are none."""
-        others = sum(1 for _ in self.runs()) - len(runs)
-        return f" (others with a record or in Slurm's queue: {others})" if others else ""
+    def told(self, what: str) -> str:
+        """Return a phrase on the runs that need training, on the others of the study, and on the time."""
+        others = sum(1 for _ in self.runs()) - len(self.wanted)
+        rest = f" (others with a record or in Slurm's queue: {others})" if others else ""
+        return f"{what}{rest}, {self.time(self.wanted)}"
 
-    def estimate(self, runs: list[Run]) -> str:
-        """Return a phrase on how long runs take on one worker, as far as records tell."""
-        each = [self.speeds.seconds(run.config) for run in runs]
+    def time(self, runs: list[Run]) -> str:
+        """Return a phrase on how long runs take on one worker, as far as the records here and in the folders tell."""
+        places = {self.results, RESULTS, RUNS, SCRATCH / "results"}
+        speeds = status.Speeds(*sorted(places), on_gpu=self.device != "cpu" and bool(visible_gpus()))
+        each = [speeds.seconds(run.config) for run in runs]
         known = [seconds for seconds in each if seconds is not None]
         if not runs:
             return "nothing to do"
@@ -157,15 +140,6 @@ class Sweep:
         """Return a line on each record that does not count."""
         states = ((run.id, self.view.state(run)) for run in self.runs())
         return [f"  {name}: {found.state}: {found.text}" for name, found in states if found.state in status.DOUBTFUL]
-
-    def refuse_uncounted_records(self) -> None:
-        """Refuse a sweep over records that do not count, for ``--strict``.
-
-        Raises:
-            ConfigError: with the list of these records.
-        """
-        if bad := self.doubtful():
-            raise ConfigError("records that do not count (add --again to run them again):\n" + "\n".join(bad))
 
 
 def status_command(sweep: Sweep, given: argparse.Namespace) -> int:
@@ -190,11 +164,11 @@ def status_command(sweep: Sweep, given: argparse.Namespace) -> int:
     if more := len(notes[given.lines :]):
         print(f"  and {more} more; --lines N shows more of them")
     if left:
-        print(f"  left: {sweep.estimate(left)}")
+        print(f"  left: {sweep.time(left)}")
     doubtful = sum(counts[state] for state in status.DOUBTFUL)
     if doubtful:
         print("  type --again refused --again stale to run these again")
-    if sweep.strict and doubtful:
+    if given.strict and doubtful:
         print(f"refused: {doubtful} records do not count (--strict)", file=sys.stderr)
         return 1
     return 1 if left or doubtful else 0
@@ -214,27 +188,25 @@ def table_command(sweep: Sweep, given: argparse.Namespace) -> int:
 
 def plan_of(sweep: Sweep, largest: int) -> plans.Plan | None:
     """Freeze the runs to do into a plan; return None if there are none."""
-    runs = sweep.wanted()
-    if not runs:
+    if not sweep.wanted:
         return None
     try:
-        path = plans.freeze(sweep.folder, sweep.study.name, sweep.results, runs, largest, sweep.needs)
+        path = plans.freeze(sweep.folder, sweep.study.name, sweep.results, sweep.wanted, largest, sweep.needs)
     except OSError as fault:
         raise ConfigError(storage_fault(fault) or str(fault)) from None
     plan = plans.read_plan(path)
-    warn_of_uncounted(run.with_execution(results=str(sweep.results)) for run in runs)
+    warn_of_uncounted(run.with_execution(results=str(sweep.results)) for run in sweep.wanted)
     needs = f"; each needs {sweep.needs}" if str(sweep.needs) else ""
-    those = f"{plan.runs} runs in {len(plan.tasks)} tasks{sweep.left_out(runs)}"
-    print(f"{sweep.study.name}: {those}, {sweep.estimate(runs)}{needs}\n  {path}")
+    told = sweep.told(f"{plan.runs} runs in {len(plan.tasks)} tasks")
+    print(f"{sweep.study.name}: {told}{needs}\n  {path}")
     return plan
 
 
 def dry_run(sweep: Sweep) -> int:
     """Print the runs to do and an estimated time, and start nothing."""
-    runs = sweep.wanted()
-    for run in runs:
+    for run in sweep.wanted:
         print(run.id)
-    print(f"{len(runs)} runs{sweep.left_out(runs)}, {sweep.estimate(runs)}; nothing was started", file=sys.stderr)
+    print(f"{sweep.told(f'{len(sweep.wanted)} runs')}; nothing was started", file=sys.stderr)
     return 0
 
 
@@ -248,12 +220,11 @@ def run_here(plan: plans.Plan, tasks: list[int], cluster: settings.Cluster) -> i
         print_line(f"[{len(outcomes)}/{plan.runs}] task {task}: {len(runs)} runs {' and '.join(sorted(kinds))}")
 
     Supervisor(plan, tasks, cluster, report).run()
-    failed = {name: status for name, status in outcomes.items() if status not in NOT_FAILED}
-    held = [name for name, status in outcomes.items() if status == "held"]
-    diverged = [name for name, status in outcomes.items() if status == "diverged"]
-    for what, names in (("failed", list(failed)), ("held by another sweep", held), ("diverged", diverged)):
+    failed = [name for name, status in outcomes.items() if status not in NOT_FAILED]
+    held, diverged = ([name for name in outcomes if outcomes[name] == status] for status in ("held", "diverged"))
+    for what, names in (("failed", failed), ("held by another sweep", held), ("diverged", diverged)):
         if names:
-            lines = "\n".join(f"  {name}: {failed[name]}" if name in failed else f"  {name}" for name in names)
+            lines = "\n".join(f"  {name}: {outcomes[name]}" if names is failed else f"  {name}" for name in names)
             print(f"{len(names)} of {plan.runs} runs {what}:\n{lines}", file=sys.stderr)
     missing = {name for names in plan.tasks for name in names} - {path.stem for path in Store(plan.results).paths()}
     return 1 if failed or missing else 3 if diverged else 0

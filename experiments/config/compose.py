@@ -72,14 +72,12 @@ def nearest(word: str, legal: list[str]) -> str:
 
 def unknown_key(key: str, config: Mapping[str, Any]) -> str:
     """Return ``unknown key 'x'.`` with a suggestion: a key with the same last part, else the nearest key."""
-    legal = legal_keys(dict(config))
+    legal, said = legal_keys(dict(config)), f"unknown key '{key}'."
     owners: dict[str, list[str]] = {}
     for group, (_, classes) in DESCRIBED.items():
-        for choice, settings in classes.items():
-            for field in settings.model_fields:
+        for choice, field in ((choice, field) for choice, each in classes.items() for field in each.model_fields):
+            if f"{group}.{field}" not in legal:
                 owners.setdefault(f"{group}.{field}", []).append(f"{group}={choice}")
-    owners = {name: choices for name, choices in owners.items() if name not in legal}
-    said = f"unknown key '{key}'."
     if key in owners:
         return f"{said} It is a setting of {' or '.join(owners[key])}"
     last = key.rpartition(".")[2]
@@ -95,20 +93,16 @@ def unknown_key(key: str, config: Mapping[str, Any]) -> str:
 _load = cache(read_yaml)
 
 
-def _merge(into: dict[str, Any], extra: Mapping[str, Any]) -> None:
-    for key, value in extra.items():
-        if isinstance(value, Mapping) and isinstance(into.get(key), dict):
-            _merge(into[key], value)
-        else:
-            into[key] = _copy(value)
+def _merge(into: dict[str, Any], *more: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge blocks into the first, and return it. The others stay as they are: blocks are copied, lists are shared."""
+    for key, value in (item for extra in more for item in extra.items()):
+        known = into.get(key)
+        into[key] = _merge(known if isinstance(known, dict) else {}, value) if isinstance(value, Mapping) else value
+    return into
 
 
 def folders() -> list[Path]:
-    """Return the folders of configuration files: ``conf/``, those of plug-ins, and $NGN_CONF.
-
-    Raises:
-        ConfigError: if a folder is missing, or $NGN_CONF has a file that would replace a choice of the suite.
-    """
+    """Return the folders of settings; a ConfigError if one is missing, or $NGN_CONF has a choice of the suite."""
     own = conf_folder()
     for variable, folder in [("NGN_PLUGINS", folder) for folder in plugin_folders()] + [("NGN_CONF", own)]:
         if folder is not None and not folder.is_dir():
@@ -134,24 +128,13 @@ def options(group: str) -> dict[str, Path]:
     return {path.stem: path for path in sorted(files, key=lambda path: path.stem)}
 
 
-def _copy(value: Any) -> Any:
-    """Copy nested mappings and lists. ``copy.deepcopy`` is too slow for thousands of runs."""
-    if isinstance(value, dict):
-        return {key: _copy(entry) for key, entry in value.items()}
-    return [_copy(entry) for entry in value] if isinstance(value, list) else value
-
-
 def _plugin_of(path: Path) -> Path | None:
     """Return the plug-in that contains a file; None for a file of the suite."""
     return next((folder for folder in plugin_folders() if path.is_relative_to(folder)), None)
 
 
 def require_choice(group: str, choice: str) -> None:
-    """Refuse a choice without a file or without a settings class.
-
-    Raises:
-        ConfigError: with the missing part, or the nearest legal name.
-    """
+    """Refuse a choice without a file or a settings class: a ConfigError with the missing part, or the nearest name."""
     legal, (key, classes) = options(group), DESCRIBED.get(group, ("", {}))
     half = f"{group}={choice} is incomplete (see docs/extending.md)"
     if choice not in legal and choice in classes:
@@ -183,11 +166,7 @@ def usual_gate(task: str, model: str) -> str:
 
 
 def with_defaults(choices: Mapping[str, str]) -> dict[str, str]:
-    """Add the defaults of the other groups, and check every choice.
-
-    Raises:
-        ConfigError: on an unknown group or choice (with the nearest legal name), or a gate that does not fit the task.
-    """
+    """Add the defaults of other groups; a ConfigError on an unknown group or choice, or a gate that does not fit."""
     full = {**DEFAULT_CHOICES, **choices}
     require_choice("task", full["task"])
     # smoke runs use a small built-in model
@@ -204,7 +183,9 @@ def with_defaults(choices: Mapping[str, str]) -> dict[str, str]:
             raise ConfigError(f"unknown group '{group}'.{nearest(group, list(GROUPS))}")
         require_choice(group, choice)
     fitting = GATES_OF_TASK[full["task"]]
-    if full.setdefault("gate", usual_gate(full["task"], full["model"])) not in fitting:
+    if "gate" not in full:
+        full["gate"] = usual_gate(full["task"], full["model"])
+    if full["gate"] not in fitting:
         raise ConfigError(
             f"gate={full['gate']} does not fit task={full['task']}; the gates that fit are: {', '.join(fitting)}"
         )
@@ -222,57 +203,40 @@ def with_defaults(choices: Mapping[str, str]) -> dict[str, str]:
 def _selection(choices: tuple[tuple[str, str], ...]) -> dict[str, Any]:
     chosen = dict(choices)
     base = {key: value for key, value in _load(CONF / "config.yaml").items() if key not in ("defaults", "hydra")}
-    merged: dict[str, Any] = _copy(base)
-    for group in GROUPS:
-        _merge(merged, _load(options(group)[chosen[group]]))
-    return merged
+    return _merge({}, base, *(_load(options(group)[chosen[group]]) for group in GROUPS))
 
 
 def selection(choices: Mapping[str, str]) -> dict[str, Any]:
-    """Return the merged, unchecked configuration of some choices. The caller may change it."""
-    copied: dict[str, Any] = _copy(_selection(tuple(sorted(with_defaults(choices).items()))))
-    return copied
+    """Return the merged, unchecked configuration of some choices. The caller may change its blocks."""
+    return _merge({}, _selection(tuple(sorted(with_defaults(choices).items()))))
 
 
 def set_key(config: dict[str, Any], key: str, value: Any) -> None:
-    """Set an existing dotted key.
-
-    Raises:
-        ConfigError: if there is no such key, with the nearest legal key.
-    """
-    block, *rest = key.split(".")
+    """Set an existing dotted key; a ConfigError with the nearest legal key if there is none."""
+    *blocks, last = key.split(".")
     place: Any = config
-    parts = [block, *rest]
-    for part in parts[:-1]:
+    for part in blocks:
         place = place.get(part) if isinstance(place, dict) else None
-    if not isinstance(place, dict) or parts[-1] not in place:
+    if not isinstance(place, dict) or last not in place:
         raise ConfigError(unknown_key(key, config))
-    if isinstance(place[parts[-1]], dict) and isinstance(value, Mapping):
+    if isinstance(place[last], dict) and isinstance(value, Mapping):
         for name, entry in value.items():
             set_key(config, f"{key}.{name}", entry)
     else:
-        place[parts[-1]] = value
+        place[last] = value
 
 
 def check(nested: Mapping[str, Any]) -> Config:
-    """Return the typed configuration of a merged one.
-
-    Raises:
-        ConfigError: with one line per wrong key; an Incomplete if settings are missing and nothing is wrong.
-    """
+    """Return the typed configuration; a ConfigError with a line for each wrong key, an Incomplete if some only lack."""
     nested = {**with_blocks(with_target(nested)), "seed": {k: v for k, v in dict(nested["seed"]).items() if k != "set"}}
     try:
         return CheckedConfig.model_validate(nested)
     except ValidationError as error:
         kind = Incomplete if all(fault["type"] == "incomplete" for fault in error.errors()) else ConfigError
-        raise kind(explain(error, nested, lambda key: unknown_key(key, nested), _settings_file(nested))) from None
-
-
-def _settings_file(nested: Mapping[str, Any]) -> str:
-    """Return the file with the settings of this task and gate, or its future name if it does not exist."""
-    blocks = [(nested[name], key) for name, key in (("task", "name"), ("gate", "component"))]
-    choice = "-".join(str(block.get(key)) if isinstance(block, Mapping) else "" for block, key in blocks)
-    return str(options("setting").get(choice, f"conf/setting/{choice}.yaml"))
+        blocks = [(nested[name], key) for name, key in (("task", "name"), ("gate", "component"))]
+        choice = "-".join(str(block.get(key)) if isinstance(block, Mapping) else "" for block, key in blocks)
+        file = str(options("setting").get(choice, f"conf/setting/{choice}.yaml"))  # that has the settings, or will
+        raise kind(explain(error, nested, lambda key: unknown_key(key, nested), file)) from None
 
 
 def compose(choices: Mapping[str, str] | None = None, overrides: Mapping[str, Any] | None = None) -> Config:

@@ -130,11 +130,7 @@ _Loader.add_implicit_resolver(
 
 
 def parse_value(text: str) -> Any:
-    """Parse a value of the command line as YAML.
-
-    Raises:
-        ValueError: if it is not YAML, or is nested too deeply.
-    """
+    """Parse a value of the command line as YAML; a ValueError if it is not YAML, or is nested too deeply."""
     try:
         value = yaml.safe_load(text)
         _require_small(value, "the value")
@@ -146,11 +142,7 @@ def parse_value(text: str) -> Any:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Return the settings in a YAML file. As in Hydra, 1e-4 is a number.
-
-    Raises:
-        ConfigError: with the file, the line and the fault.
-    """
+    """Return the settings in a YAML file; 1e-4 is a number. A ConfigError has the file, the line and the fault."""
     try:
         text = read_regular(path, YAML_BYTES).decode()
         content = yaml.load(text, Loader=_Loader)

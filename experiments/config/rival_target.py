@@ -13,8 +13,8 @@ from experiments.methods.rival import Rival
 from experiments.store.records import Store
 
 
-def _record(run_id: str, results: str | None) -> Mapping[str, Any]:
-    """Return the complete record of a learned model, from ``results`` or one of the default folders.
+def _learned(run_id: str, results: str | None) -> tuple[Mapping[str, Any], int]:
+    """Return the complete record of a learned model, from ``results`` or a default folder, and its retained components.
 
     Raises:
         ConfigError: if there is no such record, or it has no learned size.
@@ -25,37 +25,24 @@ def _record(run_id: str, results: str | None) -> Mapping[str, Any]:
         if record is not None:
             if "grown" not in record["phases"] or record["status"] != "complete":
                 raise ConfigError(f"method.like={run_id}: that run learned no size, or its training diverged")
-            return record
+            return record, sum(record["phases"]["grown"]["count"])
     raise ConfigError(f"method.like={run_id}: there is no such record; train that run first, or give method.target=N")
 
 
-def retained(record: Mapping[str, Any]) -> int:
-    """Return the number of components that a learned model retains, over all groups."""
-    return sum(record["phases"]["grown"]["count"])
-
-
 def with_target(nested: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Set ``method.target`` of a merged configuration from ``method.like``, if only the latter is given.
-
-    Raises:
-        ConfigError: if there is no such record.
-    """
+    """Set ``method.target`` from ``method.like``, if only the latter is given; a ConfigError without such a record."""
     method = nested["method"]
     if not isinstance(method, Mapping) or method.get("like") is None or method.get("target") is not None:
         return nested
-    return {**nested, "method": {**method, "target": retained(_record(str(method["like"]), nested.get("results")))}}
+    return {**nested, "method": {**method, "target": _learned(str(method["like"]), nested.get("results"))[1]}}
 
 
 def check_target(config: Config) -> None:
-    """Check that the record ``method.like`` has the same task and model, and the total ``method.target``.
-
-    Raises:
-        ConfigError: if it does not, or if there is no such record.
-    """
+    """Refuse a record ``method.like`` of another task or model, or of another total than ``method.target``."""
     method = config.method
     if not isinstance(method, Rival) or method.like is None:
         return
-    record = _record(method.like, config.results)
+    record, retained = _learned(method.like, config.results)
     for key, wanted in (("task", config.task.name), ("gate", config.gate.component)):
         name = record["config"][key]["component" if key == "gate" else "name"]
         if name != wanted:
@@ -64,8 +51,8 @@ def check_target(config: Config) -> None:
     name, path = (None, None) if ours is None else (ours.name, ours.path)
     if theirs.get("name") != name or (name == "local" and theirs.get("path") != path):
         raise ConfigError(f"method.like={method.like}: that run adapts another model; name a run on the same model")
-    if retained(record) != method.target:
+    if retained != method.target:
         raise ConfigError(
-            f"method.like={method.like}: that run retains {retained(record)} components, not "
+            f"method.like={method.like}: that run retains {retained} components, not "
             f"method.target={method.target}; remove method.target to use its number"
         )

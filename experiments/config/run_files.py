@@ -45,14 +45,9 @@ class Run:
         return RUNS if self.config.profile == "full" and code().clean else SCRATCH / "results"
 
     @cached_property
-    def store(self) -> Store:
-        """The records in the folder :attr:`root`."""
-        return Store(self.root)
-
-    @cached_property
     def path(self) -> Path:
         """The file of the record."""
-        return self.store.path(self.id)
+        return Store(self.root).path(self.id)
 
     def model_file(self, phase: str) -> Path:
         """Return the file of a phase's truncated model, beside the record."""

@@ -12,6 +12,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -22,38 +23,39 @@ from experiments.config.run_files import Run
 from experiments.runs.stack import Stack
 
 log = logging.getLogger(__name__)
-LogRow = dict[str, float]
+Sink = Callable[[int, dict[str, float]], object]
+"""What takes the numbers of a step."""
 
 
-def _csv(run: Run, phase: str, ends: ExitStack) -> Callable[[int, LogRow], object]:
+def _csv(run: Run, phase: str, ends: ExitStack) -> Sink:
     path = run.model_file(phase).with_suffix(".csv")
     path.parent.mkdir(parents=True, exist_ok=True)
     out = ends.enter_context(path.open("w", newline="", buffering=1))
-    writer = csv.writer(out)
 
-    def write(step: int, row: LogRow) -> None:
+    def write(step: int, row: dict[str, float]) -> None:
+        writer = csv.DictWriter(out, ["step", *row])
         if out.tell() == 0:
-            writer.writerow(["step", *row])
-        writer.writerow([step, *row.values()])
+            writer.writeheader()
+        writer.writerow({"step": step, **row})
 
     return write
 
 
-def _tensorboard(run: Run, phase: str, ends: ExitStack) -> Callable[[int, LogRow], object]:
+def _tensorboard(run: Run, phase: str, ends: ExitStack) -> Sink:
     from torch.utils.tensorboard import SummaryWriter
 
     folder = run_files.SCRATCH / "tensorboard" / run.id / phase
     shutil.rmtree(folder, ignore_errors=True)
     writer = ends.enter_context(closing(SummaryWriter(str(folder))))
 
-    def write(step: int, row: LogRow) -> None:
+    def write(step: int, row: dict[str, float]) -> None:
         for name, value in row.items():
             writer.add_scalar(name, value, step)
 
     return write
 
 
-def _wandb(run: Run, phase: str, ends: ExitStack) -> Callable[[int, LogRow], object]:
+def _wandb(run: Run, phase: str, ends: ExitStack) -> Sink:
     import wandb
 
     run_files.SCRATCH.mkdir(parents=True, exist_ok=True)
@@ -65,14 +67,12 @@ def _wandb(run: Run, phase: str, ends: ExitStack) -> Callable[[int, LogRow], obj
     return lambda step, row: board.log(row, step=step)
 
 
-SINKS: dict[str, Callable[[Run, str, ExitStack], Callable[[int, LogRow], object]]] = {
-    "csv": _csv, "tensorboard": _tensorboard, "wandb": _wandb
-}  # fmt: skip
+SINKS = {"csv": _csv, "tensorboard": _tensorboard, "wandb": _wandb}
 
 
 @contextmanager
-def point_logger(stack: Stack, phase: str) -> Iterator[Callable[..., None] | None]:
-    """Yield the function that the trainer calls with each point (its ``on_point``); None without a logger.
+def point_logger(stack: Stack, phase: str) -> Iterator[Callable[..., None]]:
+    """Yield the function that the trainer calls with each point (its ``on_point``).
 
     If a logger fails, there is a warning, and training continues without it.
 
@@ -80,7 +80,7 @@ def point_logger(stack: Stack, phase: str) -> Iterator[Callable[..., None] | Non
         stack: the runs that own the phase; the output carries their names.
     """
     kind, ends = stack.first.logger, ExitStack()
-    sinks: list[Callable[[int, LogRow], object]] = []
+    sinks: list[Sink] = []
 
     def guarded(work: Callable[[], Any]) -> None:
         try:
@@ -93,11 +93,8 @@ def point_logger(stack: Stack, phase: str) -> Iterator[Callable[..., None] | Non
         for sink, *values, sizes in zip(list(sinks), loss.tolist(), task.tolist(), t.tolist(), strict=False):
             row = dict(zip(("loss", "task"), values, strict=True))
             row |= {"t" if len(sizes) == 1 else f"t_{axis}": size for axis, size in enumerate(sizes)}
-            guarded(lambda sink=sink, row=row: sink(step, row))  # type: ignore[misc]
+            guarded(partial(sink, step, row))
 
-    if kind == "none":
-        yield None
-        return
     guarded(lambda: sinks.extend([SINKS[kind](run, phase, ends) for run in stack.runs]))
     try:
         yield point

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -21,8 +20,8 @@ from experiments.core.task import ModuleTask, Task
 from experiments.methods.pruning.cutting import ModuleRun
 from experiments.models.trainer import StudyTrainer
 from experiments.runs.host import peak_mib
-from experiments.runs.result import CURVE_TYPES, SCORES
-from experiments.store.result import CostBlock, Result
+from experiments.runs.result import CURVE_TYPES
+from experiments.store.record import SCORES, BudgetBlock, CostBlock, Result
 from ngn.budget.allocation import BudgetLearner
 from ngn.components.base import OrderedSum
 from ngn.cut.truncation import axes_of, deploy
@@ -39,7 +38,6 @@ MODES: dict[str, Mode] = dict(zip(SCORES, ("hard", "soft", "kept"), strict=True)
 
 def measure_phase(
     trainer: StudyTrainer,
-    learner: Learner,
     task: Task[Any],
     history: History,
     config: Config,
@@ -61,7 +59,7 @@ def measure_phase(
     forms = [form for form in SCORES if form in task.scored and form in config.method.scored]
     scores = {name: trainer.evaluate(task.evaluate, MODES[name]) for name in (SCORES[:1] if fixed else forms)}
     samples = {name: trainer.evaluate(task.sample, MODES[name]) for name in scores if name != "gates_kept"}
-    plan, replicas = trainer.plan, learner.replicas or 1
+    plan, learner, replicas = trainer.plan, trainer.learner, trainer.learner.replicas or 1
     decays = [] if fixed else [config.method.learned_decay(axis.capacity) for axis in axes_of(learner.model)]
     learned = [r for r in decays if r is not None]
     all_learned = bool(learned) and len(learned) == len(decays)
@@ -70,16 +68,17 @@ def measure_phase(
     candidate = sum(p.numel() for p in learner.model.parameters()) // replicas
     results = []
     for r in range(replicas):
-        result = Result(
-            status="complete",
-            count=counts[r],
-            parameters={"candidate": candidate, "deployed": 0},
-            steps=plan.steps,
-            seconds=round(history.seconds, 3),
-            run_steps_per_second=float(f"{plan.steps * replicas / max(history.seconds, 1e-9):.4g}"),
-            peak_memory_mib=round(peak_mib(device), 1),
-            n=dict(task.n) or None,
-        )
+        result: Result = {
+            "status": "complete",
+            "count": counts[r],
+            "parameters": {"candidate": candidate, "deployed": 0},
+            "steps": plan.steps,
+            "seconds": round(history.seconds, 3),
+            "run_steps_per_second": float(f"{plan.steps * replicas / max(history.seconds, 1e-9):.4g}"),
+            "peak_memory_mib": round(peak_mib(device), 1),
+        }
+        if task.n:
+            result["n"] = dict(task.n)
         own: dict[str, Any] = {
             form: {name: float(value.reshape(replicas)[r]) for name, value in by_name.items()}
             for form, by_name in scores.items()
@@ -87,35 +86,34 @@ def measure_phase(
         at = int(history.diverged_at[r])
         if at >= 0 or not all(np.isfinite([*(v for s in own.values() for v in s.values()), *t[r]])):
             # The scores of a diverged model are no results: record only when it diverged.
-            result.status, result.count = "diverged", []
-            result.diverged_at = at if at >= 0 else plan.steps
+            result.update({"status": "diverged", "count": [], "diverged_at": at if at >= 0 else plan.steps})
         else:
             if not fixed:
-                result.t = t[r]
-                result.integer = [is_integer(size) for size in t[r]] if learner.has_boundary else None
-                result.r = None if ratios is None else ratios[r]
+                own["t"] = t[r]
+                own |= {"integer": [is_integer(size) for size in t[r]]} if learner.has_boundary else {}
+                own |= {} if ratios is None else {"r": ratios[r]}
             alone = None if learner.replicas is None else r
             # share_frozen: a pretrained model is not copied.
             deployed = learner.deploy(alone, share_frozen=True, unsettled="allow")
-            result.parameters["deployed"] = sum(p.numel() for p in deployed.parameters())
-            result = replace(result, sizes=config.gate.sizes(counts[r]) or None, **own, **task.describe(deployed))
+            result["parameters"]["deployed"] = sum(p.numel() for p in deployed.parameters())
+            own |= {"sizes": sizes} if (sizes := config.gate.sizes(counts[r])) else {}
+            result.update(cast(Result, own | task.describe(deployed)))
             if isinstance(learner, BudgetLearner):
                 even, evidence = (part.reshape(replicas, -1)[r].tolist() for part in (learner.even, learner.strongest))
-                result.budget = {
+                result["budget"] = {
                     "kind": learner.budget.kind,
                     "limit": float(learner.limit.reshape(-1)[r]),
                     "cost": learner.cost.measured(tuple(counts[r])),
                     "even": [int(n) for n in even],
                     "evidence": [float(f"{z:.4g}") for z in evidence],
                 }
-            result.samples = {
-                name: "\n".join(map(visible, text.split("\n"))) for name, text in samples.items() if text is not None
-            } or None
+            if texts := {name: text.split("\n") for name, text in samples.items() if text is not None}:
+                result["samples"] = {name: "\n".join(map(visible, lines)) for name, lines in texts.items()}
             if keep:
                 if keep[r].is_symlink():  # save would write the file that it leads to, which is not the run's
                     keep[r].unlink()
                 save(deployed, keep[r], frozen=task.keeps_frozen)
-                result.model_sha256 = contents_digest(keep[r])
+                result["model_sha256"] = contents_digest(keep[r])
         results.append(result)
     return results
 
@@ -182,24 +180,25 @@ def of_module(result: Result, learner: Learner, task: ModuleTask[Any], config: C
     """
     work = ModuleRun(config, task)
     small, whole = learner.deploy(unsettled="allow").to(device).eval(), work.module().eval()
-    result.parameters["candidate"] = sum(p.numel() for p in whole.parameters())
+    result["parameters"]["candidate"] = sum(p.numel() for p in whole.parameters())
     x, samples = task.timed_batch()
-    result.cost = forward_cost({"candidate": whole, "deployed": small}, x, samples, device)
+    result["cost"] = forward_cost({"candidate": whole, "deployed": small}, x, samples, device)
     parts = {"batch": x, "16": x[:16], "1": x[:1]}
     with torch.no_grad():
         times = {
             name: in_turns([partial(model, part) for model in (small, whole)], device) for name, part in parts.items()
         }
-    result.cost["ratios"] = {
+    result["cost"]["ratios"] = {
         name: float(f"{statistics.median(one / other for one, other in zip(*both, strict=True)):.4g}")
         for name, both in times.items()
     }
     if work.kind is not None and config.method.cuts:
-        result.budget = {"kind": work.kind, "limit": float(work.within), "cost": float(work.cost(small))}
+        budget: BudgetBlock = {"kind": work.kind, "limit": float(work.within), "cost": float(work.cost(small))}
         if work.kind == "parameters" and task.outside:
-            result.budget["outside"] = task.outside
-        if result.budget["cost"] > result.budget["limit"]:
-            raise RuntimeError(f"method={config.method.name} left {work.kind} above its limit: {result.budget}")
+            budget["outside"] = task.outside
+        if budget["cost"] > budget["limit"]:
+            raise RuntimeError(f"method={config.method.name} left {work.kind} above its limit: {budget}")
+        result["budget"] = budget
 
 
 @torch.no_grad()
@@ -227,12 +226,7 @@ def prefixes_of(r: int, learner: Learner, task: Task[Any]) -> list[float]:
 
 def curves_of(history: History, r: int, fixed: bool) -> dict[str, np.ndarray]:
     """Return the curves of replica ``r``: none if nothing was trained, and no t for a ``fixed`` model."""
-    if not history.curves:
-        return {}
-    curves = {"step": history.curves["step"].astype(CURVE_TYPES["step"])}
-    for name in ("loss", "task", "held") if fixed else ("loss", "task", "t", "held"):
-        if name in history.curves:
-            curves[name] = history.curves[name][:, r].astype(np.float32)
-    if "held" in curves:
-        curves["held_step"] = history.curves["held_step"].astype(CURVE_TYPES["held_step"])
-    return curves
+    names = ("step", "loss", "task", *(() if fixed else ("t",)), "held", "held_step")
+    found = {name: history.curves[name] for name in names if name in history.curves}
+    own = {name: curve if name in CURVE_TYPES else curve[:, r] for name, curve in found.items()}
+    return {name: curve.astype(CURVE_TYPES.get(name, np.float32)) for name, curve in own.items()}

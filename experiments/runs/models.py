@@ -56,9 +56,10 @@ def load_run(
     method = Fixed(name="fixed", count=fixed_size(counts)) if phase == "fixed" else config.method
     try:
         if isinstance(task, ModuleTask):
-            module = shaped(task.module(config.seed.value), load_file(file))
-            return config, task, ngn.load(module, file)
-        return config, task, ngn.load(gated_model(method, Stack.of(config), task), file)
+            model = shaped(task.module(config.seed.value), load_file(file))
+        else:
+            model = gated_model(method, Stack.of(config), task)
+        return config, task, ngn.load(model, file)
     except ValueError as fault:
         raise RecordError(f"{fault}; run it again with save=deployed force=true") from None
 

@@ -18,8 +18,8 @@ from experiments.runs.result import Phase
 from experiments.runs.same import fault_of
 from experiments.runs.stack import Stack
 from experiments.store.provenance import code, conf_digest, machine, packages
-from experiments.store.record import SCHEMA_VERSION, CodeBlock, ExecutionBlock, Record
-from experiments.store.records import RecordError, read_record
+from experiments.store.record import SCHEMA_VERSION, Result
+from experiments.store.records import RecordError, Store, read_record
 from experiments.store.sources import keep_digests, plugins_digest, sources_digest
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def present(run: Run) -> tuple[Run, RunOutcome | Exception | None]:
         return run, None
     anew, path = "add force=true to run it again and replace that file", run.path
     try:
-        if (record := run.store.get(run.id)) is None:
+        if (record := Store(run.root).get(run.id)) is None:
             return run, None
         fault = fault_of(record, run.config, run.root, allow_dirty=True)
     except RecordError as refused:
@@ -100,8 +100,10 @@ def write(
     """
     import torch  # imported here: a command whose runs are all present needs no torch
 
-    run, results = stack.runs[r], {name: phase.results[r] for name, phase in phases.items()}
-    execution: ExecutionBlock = {
+    run = stack.runs[r]
+    results: dict[str, Any] = {name: phase.results[r] for name, phase in phases.items()}
+    order = Result.__annotations__  # of the keys in a record
+    execution = {
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         "engine": "+".join(sorted({phase.engine for phase in phases.values() if phase.engine})),
         "replicas": len(stack),
@@ -114,36 +116,27 @@ def write(
         execution["tag"] = run.config.tag
     if (conf := conf_digest()) is not None:
         execution["conf"] = conf
-    blocks: list[Any] = [
-        info and {"name": info.name, "sha256": info.sha256, "provenance": info.provenance}
-        for info in (task.info, task.base_info)
-    ]
-    made_by: CodeBlock = {
-        "commit": code().commit,
-        "clean": code().clean,
-        "source": code().source,
-        "sources": sources_digest(),
-        "numerics": numerics(run.config),
-    }
+    blocks = {key: vars(info) for key, info in (("data", task.info), ("base", task.base_info)) if info is not None}
+    tree = {"commit": code().commit, "clean": code().clean, "source": code().source}
+    made_by = {**tree, "sources": sources_digest(), "numerics": numerics(run.config)}
     if (plugins := plugins_digest()) is not None:
         made_by["plugins"] = plugins
-    record = Record(
-        schema=SCHEMA_VERSION,
-        run_id=run.id,
-        status="complete" if all(result.complete for result in results.values()) else "diverged",
-        config=scientific(run.config),
-        phases=results,
-        time={"started": started.isoformat(timespec="seconds"), "seconds": round(seconds, 3)},
-        execution=execution,
-        hardware=machine(),
-        packages=packages(),
-        data=blocks[0],
-        base=blocks[1],
-        code=made_by,
-    ).json()
+    record: dict[str, Any] = {
+        "schema": SCHEMA_VERSION,
+        "run_id": run.id,
+        "status": "complete" if all(result["status"] == "complete" for result in results.values()) else "diverged",
+        "config": scientific(run.config),
+        "phases": {name: {key: own[key] for key in order if key in own} for name, own in results.items()},
+        "time": {"started": started.isoformat(timespec="seconds"), "seconds": round(seconds, 3)},
+        "execution": execution,
+        "hardware": machine(),
+        "packages": packages(),
+        **blocks,
+        "code": made_by,
+    }
     curves = {f"{n}.{key}": v for n, phase in phases.items() for key, v in phase.curves[r].items()}
     keep_digests(run.root)
-    new = run.store.write(record, curves, replace=run.config.force)
+    new = Store(run.root).write(record, curves, replace=run.config.force)
     note = "" if new else " (another process had written it first)"
     if not new:
         read_record(run.path)  # raises if the other record is damaged, so that this training's checkpoints are kept

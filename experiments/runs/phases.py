@@ -5,6 +5,7 @@ A phase is grown from low, retrained at the learned size, from high, or continue
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,11 +37,7 @@ from ngn.train.plan import History, TrainPlan
 
 
 def gated_model(method: Method, stack: Stack, task: Task[Any], high: bool = False) -> nn.Module:
-    """Build the model of ``task`` with one capacity of ``method`` for each ordered group.
-
-    Args:
-        high: whether boundaries start at their high end.
-    """
+    """Build the task's model with a capacity for each group; ``high`` starts boundaries at their high end."""
     first, samples = stack.first, task.samples(stack.first.train)
     return task.model(first.gate, stack.seeds, lambda n: method.make(OrderedGroup(stack, n, samples, high)))
 
@@ -119,11 +116,7 @@ def identity_of(stack: Stack, task: Task[Any]) -> dict[str, Any]:
 
 
 def train_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseSetup) -> Phase:
-    """Train one phase of a stack. If it finished before an interruption, return its saved result instead.
-
-    Raises:
-        FileError: if ``setup.start`` holds no usable parameters.
-    """
+    """Train one phase of a stack, or return its saved result; a FileError if ``setup.start`` has no parameters."""
     finished, identity = setup.folder / "finished.json", identity_of(stack, task)
     phase = Phase.load(finished, identity)
     if phase is not None and (setup.end is None or checkpoint.latest(setup.end, identity) is not None):
@@ -151,7 +144,8 @@ def fit_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseS
     batches = task.batches(first.train, stack.seeds)
     alone = first if setup.count is None else fixed_configuration(first, setup.count)
     made = trainer_of(alone, learner, batches, task, plan)
-    with point_logger(setup.of or stack, setup.name) as on_point:
+    logged = nullcontext() if first.logger == "none" else point_logger(setup.of or stack, setup.name)
+    with logged as on_point:
         trainer = made(
             learner,
             batches,
@@ -189,23 +183,21 @@ def _measured(
         return learner_of(stack.take([r]), task, high=setup.name == "from_high").to(device)
 
     keep = [run.model_file(setup.name) for run in (setup.of or stack).runs if run.config.save == "deployed"]
-    results = measure_phase(trainer, learner, task, history, first, fixed, device, keep)
-    if isinstance(task, ModuleTask):
-        for result in results:
-            if result.complete:
-                of_module(result, learner, task, first, device)
-    elif task.timed_samples is not None:
-        for r, result in enumerate(results):
-            if result.complete:
-                result.cost = cost_of(r, learner, task, None if fixed else alone, device)
+    results = measure_phase(trainer, task, history, first, fixed, device, keep)
+    complete = {r: result for r, result in enumerate(results) if result["status"] == "complete"}
+    for r, result in complete.items():
+        if isinstance(task, ModuleTask):
+            of_module(result, learner, task, first, device)
+        elif task.timed_samples is not None:
+            result["cost"] = cost_of(r, learner, task, None if fixed else alone, device)
     if task.component_norms and setup.name == "grown":
         for result, norms in zip(results, norms_of(learner, trainer.batches), strict=True):
-            result.norms = norms
+            if norms is not None:
+                result["norms"] = norms
     if task.prefix_score is not None and setup.name == "grown" and learner.has_boundary:
-        complete = [r for r, result in enumerate(results) if result.complete]
         scored = trainer.evaluate(lambda _: [prefixes_of(r, learner, task) for r in complete])
-        for r, scores in zip(complete, scored, strict=True):
-            results[r].prefixes = scores
+        for result, scores in zip(complete.values(), scored, strict=True):
+            result["prefixes"] = scores
     curves = [curves_of(history, r, fixed) for r in range(len(stack))]
     return Phase(results, curves, history.resumed, trainer.engine)
 

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from experiments.core import checkpoint
-from experiments.store.result import PrunesBackBlock, Result
+from experiments.store.record import PrunesBackBlock, Result
 from ngn.files import remove
 
 log = logging.getLogger(__name__)
 
 CURVE_TYPES: dict[str, type[np.generic]] = {"step": np.int32, "held_step": np.int32}
 """Curve → type, for stored curves that are not float32."""
-SCORES = ("truncated", "soft", "gates_kept")
-"""The three ways to score a learned model: truncated (gates of one), soft gates, and truncated with its gates kept."""
 
 
-@dataclasses.dataclass
+@dataclass
 class Phase:
     """The result of one phase of a stack.
 
@@ -38,13 +36,8 @@ class Phase:
 
     def save(self, path: Path, identity: checkpoint.Identity) -> None:
         """Save a finished phase, so that an interruption of a later phase does not lose it."""
-        content = {
-            "results": [result.json() for result in self.results],
-            "curves": [{name: curve.tolist() for name, curve in curves.items()} for curves in self.curves],
-            "resumed": self.resumed,
-            "engine": self.engine,
-        }
-        checkpoint.write_sealed(path, content, identity)
+        curves = [{name: curve.tolist() for name, curve in curves.items()} for curves in self.curves]
+        checkpoint.write_sealed(path, {**vars(self), "curves": curves}, identity)
 
     @classmethod
     def load(cls, path: Path, identity: checkpoint.Identity) -> Phase | None:
@@ -64,7 +57,7 @@ class Phase:
             {name: np.asarray(curve, dtype=CURVE_TYPES.get(name, np.float32)) for name, curve in stored.items()}
             for stored in content["curves"]
         ]
-        return cls([Result(**result) for result in content["results"]], curves, content["resumed"], content["engine"])
+        return cls(content["results"], curves, content["resumed"], content["engine"])
 
 
 def prunes_back(grown: list[int], high: list[int], t: list[float], starts: list[float]) -> PrunesBackBlock:
@@ -75,10 +68,8 @@ def prunes_back(grown: list[int], high: list[int], t: list[float], starts: list[
     - no: otherwise.
 
     Args:
-        grown: counts per axis of the run grown from low.
-        high: counts per axis of the run started at high capacity.
-        t: final boundaries of the run started at high capacity.
-        starts: its initial boundaries.
+        grown, high: counts per axis of the run grown from low, and of the one started at high capacity.
+        t, starts: final and initial boundaries of the latter.
     """
     returned = all(abs(a - b) <= 1 for a, b in zip(grown, high, strict=True))
     moved = all(boundary < start - 1 for boundary, start in zip(t, starts, strict=True))

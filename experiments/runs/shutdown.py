@@ -10,13 +10,6 @@ import sys
 from experiments.core.interrupt import Interrupted
 
 
-def _job() -> str | None:
-    """The Slurm job of this process, such as ``123_4``; None outside Slurm."""
-    if "SLURM_ARRAY_JOB_ID" in os.environ:
-        return f"{os.environ['SLURM_ARRAY_JOB_ID']}_{os.environ['SLURM_ARRAY_TASK_ID']}"
-    return os.environ.get("SLURM_JOB_ID")
-
-
 def _scontrol(*words: str) -> str:
     try:
         return subprocess.run(["scontrol", *words], capture_output=True, text=True, check=True).stdout
@@ -26,45 +19,32 @@ def _scontrol(*words: str) -> str:
         raise RuntimeError(f"scontrol {' '.join(words)}: {refused.stderr.strip()}") from None
 
 
-def requeue() -> str | None:
-    """Requeue the Slurm job of this process. Return its name, or None outside Slurm.
+def _warned(signum: int, job: str) -> bool:
+    """Return whether Slurm will end a job that is to run again.
 
-    Call it after SIGUSR1 or SIGUSR2, which Slurm sends on request (``--signal``), and if :func:`in_grace`.
-
-    Raises:
-        RuntimeError: if Slurm refuses; the message has its reason.
-    """
-    job = _job()
-    if job is not None:
-        _scontrol("requeue", job)
-    return job
-
-
-def in_grace() -> bool:
-    """Return whether SIGTERM means that Slurm preempts this job after a time of grace.
-
-    Slurm takes a job that ends within this time as done. It requeues a job that it preempts at once by itself, and a
-    cancelled job must stay cancelled.
+    SIGUSR1 or SIGUSR2 are sent on request (``--signal``). SIGTERM means it if Slurm preempts the job after a time of
+    grace: it takes a job that ends within this time as done. It requeues a job that it preempts at once by itself, and
+    a cancelled job must stay cancelled.
 
     Raises:
         RuntimeError: if Slurm does not answer.
     """
-    job = _job()
-    told = _scontrol("show", "job", job).split() if job is not None else []
+    if signum != signal.SIGTERM:
+        return signum in (signal.SIGUSR1, signal.SIGUSR2)
+    told = _scontrol("show", "job", job).split()
     return "JobState=RUNNING" in told and any(word.startswith("PreemptTime=2") for word in told)
 
 
 def shut_down(stopped: KeyboardInterrupt, resume: str) -> int:
-    """Print how to continue, requeue a Slurm job that was warned, and return the exit status.
-
-    Args:
-        resume: the command that continues.
-    """
+    """Print how to continue (``resume``), requeue a Slurm job that was warned, and return the exit status."""
     signum = stopped.signum if isinstance(stopped, Interrupted) else int(signal.SIGINT)
     print(f"\n{Interrupted(signum)}; all progress is saved. To continue:\n  {resume}", file=sys.stderr, flush=True)
+    job = os.environ.get("SLURM_JOB_ID")
+    if "SLURM_ARRAY_JOB_ID" in os.environ:
+        job = f"{os.environ['SLURM_ARRAY_JOB_ID']}_{os.environ['SLURM_ARRAY_TASK_ID']}"
     try:
-        asked = signum in (signal.SIGUSR1, signal.SIGUSR2) or (signum == signal.SIGTERM and in_grace())
-        if asked and (job := requeue()) is not None:
+        if job is not None and _warned(signum, job):
+            _scontrol("requeue", job)
             print(f"requeued Slurm job {job}", file=sys.stderr, flush=True)
     except RuntimeError as refused:  # an interactive job, for example; the command above still works
         print(f"not requeued: {refused}", file=sys.stderr, flush=True)

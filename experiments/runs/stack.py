@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from experiments.config.identity import flatten, scientific
 from experiments.config.run_files import Run, checkpoints_named, runs_of
+from experiments.core import checkpoint
 from experiments.core.config import Config
 from experiments.core.groups import Replicas
 from experiments.models.kernels import WIDEST, training_problem
@@ -32,6 +32,8 @@ SCALARS = (
 )
 """Settings that may differ between the replicas of a stack, besides the ``scalars`` of the method."""
 
+NOTE = "pack.json"
+"""File in a folder of checkpoints that lists the runs of the stack."""
 LARGEST = 10
 """Most replicas in one stack of the torch engine: four to ten fit a CPU's caches, more do not. Also the limit for
 models of depth in the compiled kernel; such a stack takes minutes."""
@@ -80,6 +82,13 @@ class Stack(Replicas[Config]):
         """The folder of the stack's checkpoints."""
         return checkpoints_named(self.id, self.runs[0].root)
 
+    def note(self) -> None:
+        """Write the list of the runs into the folder of checkpoints, before any other file."""
+        if not (self.checkpoints / NOTE).exists():
+            runs = {run.id: scientific(run.config) for run in self.runs}
+            noted = {"results": str(self.runs[0].root.resolve()), "runs": runs}
+            checkpoint.write_sealed(self.checkpoints / NOTE, noted, {})
+
     def take(self, replicas: Sequence[int]) -> Stack:
         """Return the stack of the given replicas."""
         return Stack(tuple(self.runs[r] for r in replicas))
@@ -89,11 +98,6 @@ class Stack(Replicas[Config]):
         return [Stack(self.runs[at : at + largest]) for at in range(0, len(self), largest)]
 
 
-def _own(block: object, name: str) -> Any:
-    """Return what the class of a block itself says on kernels. A subclass may train another model: it says it anew."""
-    return vars(type(block)).get(name)
-
-
 def why_no_kernel(config: Config) -> str | None:
     """Return why no compiled kernel trains this run, or None if one does. A compiler need not be present.
 
@@ -101,12 +105,14 @@ def why_no_kernel(config: Config) -> str | None:
     task, the component and the method name it.
     """
     task, gate, method, train = config.task, config.gate, config.method, config.train
-    kernel = _own(task, "kernel")
+    blocks = ((task, "kernel"), (gate, "kernels"), (method, "in_kernels"))
+    # What the class itself says: a subclass may train another model, so it says it anew.
+    kernel, kernels, in_kernels = (vars(type(block)).get(name) for block, name in blocks)
     if kernel is None:
         return f"there is no compiled kernel for task={task.name}"
-    if kernel not in (_own(gate, "kernels") or ()):
+    if kernel not in (kernels or ()):
         return f"there is no compiled kernel for gate={gate.component}"
-    if not _own(method, "in_kernels"):
+    if not in_kernels:
         return f"the compiled kernels do not support method={method.name}"
     if gate.order not in method.kernel_orders:
         return "the compiled kernels change ordering weights only under a budget: use gate.order=geometric or power"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import gc
 import logging
@@ -18,7 +17,6 @@ import torch
 from experiments.config.schema import branch_of, branch_phase
 from experiments.core import checkpoint
 from experiments.core.blocks import ConfigError
-from experiments.core.config import Config
 from experiments.core.task import Task
 from experiments.methods.fixed import fixed_size, size_name
 from experiments.models.kernels.trainer import KernelTrainer
@@ -27,30 +25,15 @@ from experiments.runs.memory import replicas_that_fit
 from experiments.runs.outcome import RunOutcome
 from experiments.runs.phases import PhaseSetup, learner_of, plan_of, train_phase, trainer_of
 from experiments.runs.result import Phase, prunes_back
-from experiments.runs.sharing import note_stack
 from experiments.runs.stack import Stack, kernel_of, largest_stack
 from experiments.store.provenance import code
-from experiments.store.result import Result
+from experiments.store.record import Result
 from experiments.tasks import make_task
 from ngn.files import FileError, write_atomically
 
 log = logging.getLogger(__name__)
 RECORDED = "recorded"
 """File in a folder of checkpoints: training has ended, and records are being written."""
-
-
-def device_of(config: Config) -> torch.device:
-    """Return the device of a run.
-
-    Raises:
-        ConfigError: for ``device=cuda`` without a CUDA device.
-    """
-    present = torch.cuda.is_available()
-    if config.device == "cuda" and not present:
-        raise ConfigError("device=cuda: torch sees no CUDA device here; use device=cpu, or device=auto")
-    if not present or config.device == "cpu":
-        return torch.device("cpu")
-    return torch.device("cuda")
 
 
 def replicas_on_this_machine(stack: Stack, task: Task[Any], device: torch.device) -> int:
@@ -116,7 +99,10 @@ def train_stack(stack: Stack) -> list[RunOutcome]:
     first, scratch = stack.first, stack.checkpoints
     if first.threads is not None:
         torch.set_num_threads(first.threads)
-    device = device_of(first)
+    present = torch.cuda.is_available()
+    if first.device == "cuda" and not present:
+        raise ConfigError("device=cuda: torch sees no CUDA device here; use device=cpu, or device=auto")
+    device = torch.device("cuda" if present and first.device != "cpu" else "cpu")
     try:
         with host.tuned_for_training(first.train.matmul):
             task = make_task(first, device)
@@ -126,7 +112,7 @@ def train_stack(stack: Stack) -> list[RunOutcome]:
             if first.force and (scratch / RECORDED).exists():
                 checkpoint.remove(scratch)  # checkpoints of a finished training: force=true asks for a new one
             if len(stack) > 1:
-                note_stack(scratch, stack)
+                stack.note()
             phases: dict[str, Phase] = {}
             if (alone := first.method.sizes(first.gate)) is not None:
                 setup = PhaseSetup("fixed", scratch / "fixed", count=alone)
@@ -141,15 +127,15 @@ def train_stack(stack: Stack) -> list[RunOutcome]:
             if "from_high" in phases:
                 starts = [first.gate.high_start(group) for group in range(first.gate.groups)]
                 for grown, high in zip(phases["grown"].results, phases["from_high"].results, strict=True):
-                    if grown.complete and high.complete and high.t is not None:
-                        high.prunes_back = prunes_back(grown.count, high.count, high.t, starts)
+                    if grown["status"] == high["status"] == "complete" and "t" in high:
+                        high["prunes_back"] = prunes_back(grown["count"], high["count"], high["t"], starts)
             for factor in first.continue_with if alone is None else ():
                 key = branch_phase(factor)
                 branches = Stack.of(*(branch_of(run.config, factor) for run in stack.runs))
                 setup = PhaseSetup(key, scratch / key, start=scratch / "end", of=stack)
                 phases[key] = train_phase(branches, task, device, setup)
                 for result, branch in zip(phases[key].results, branches.runs, strict=True):
-                    result.lambda0 = branch.config.schedule.lambda0
+                    result["lambda0"] = branch.config.schedule.lambda0
             seconds = (time.monotonic() - clock) / len(stack)
             if first.force:
                 write_atomically(scratch / RECORDED, b"")
@@ -170,10 +156,10 @@ def _retrain(stack: Stack, task: Task[Any], grown: Phase, device: torch.device, 
     by_count: dict[tuple[int, ...], list[int]] = defaultdict(list)
     resumed, engines = 0, set()
     for r, result in enumerate(grown.results):
-        if not result.complete:
-            results[r] = dataclasses.replace(result)
-            continue
-        by_count[tuple(result.count)].append(r)
+        if result["status"] == "complete":
+            by_count[tuple(result["count"])].append(r)
+        else:
+            results[r] = result.copy()
     for counts, members in sorted(by_count.items()):
         groups = [members] if largest_stack(stack.first) > 1 else [[r] for r in members]
         for group in groups:

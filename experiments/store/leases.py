@@ -37,6 +37,7 @@ class Leases:
     def __init__(self, results: Path) -> None:
         self.store, self.folder = Store(results), results / HIDDEN
         self._held: dict[str, int] = {}
+        self._me = f"process {os.getpid()} on {visible(platform.node())}"
 
     def path(self, name: str) -> Path:
         """Return the path of a run's lease, whether or not it exists."""
@@ -45,7 +46,7 @@ class Leases:
     def owner(self, name: str) -> str | None:
         """Return which process holds a run, in printable characters; None if there is none."""
         if name in self._held:
-            return _me()
+            return self._me
         try:
             file = os.open(self.path(name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:  # nothing is there, or what no process has made
@@ -91,7 +92,7 @@ class Leases:
                 # Its last owner may have removed it before it was locked here. Then another may hold a new file.
                 if os.fstat(file).st_nlink and os.path.samestat(os.fstat(file), path.lstat()):
                     os.ftruncate(file, 0)
-                    os.pwrite(file, _me().encode(), 0)
+                    os.pwrite(file, self._me.encode(), 0)
                     self._held[name] = file
                     return True
             except BlockingIOError:
@@ -111,13 +112,3 @@ class Leases:
         """Remove the lease that a killed process has left."""
         if os.path.lexists(self.path(name)):
             self.release(self.take([name]))
-
-    def __enter__(self) -> Leases:
-        return self
-
-    def __exit__(self, *unused: object) -> None:
-        self.release(list(self._held))
-
-
-def _me() -> str:
-    return f"process {os.getpid()} on {visible(platform.node())}"

@@ -13,6 +13,7 @@ import logging
 import math
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from pydantic import TypeAdapter, ValidationError
 from experiments.core.blocks import refuse_control, visible
 from experiments.core.reading import read_regular
 from experiments.store.curves import MAX_CURVE_POINTS, unpacked
-from experiments.store.record import SCHEMA_VERSION, Record
+from experiments.store.record import BLOCKS, ERRORS, PER_CENT, SCHEMA_VERSION, SCORES, Record
 from ngn.files import FileError, write_atomically
 
 log = logging.getLogger(__name__)
@@ -58,16 +59,19 @@ def digest_of(record: Mapping[str, Any]) -> str:
 
 
 def _refuse_impossible(record: Mapping[str, Any]) -> None:
-    """Refuse what the classes of single keys cannot: null for a key that may be missing, lists of other lengths."""
-    phases: Mapping[str, Mapping[str, Any]] = record["phases"]
-    for where, block in (("", record), *((f"phases.{name}.", phase) for name, phase in phases.items())):
-        if None in block.values():
-            raise ValueError(f"{where}{next(key for key, value in block.items() if value is None)} is null")
-    for name, phase in phases.items():
+    """Refuse what the classes of single keys cannot: lists of other lengths, impossible scores, missing settings."""
+    if lacks := [name for name in BLOCKS if name not in record["config"]]:
+        raise ValueError(f"config: must have {', '.join(lacks)}")
+    for name, phase in record["phases"].items():
         axes = len(phase["count"])
         for key in ("t", "integer", "r"):
             if key in phase and len(phase[key]) != axes:
                 raise ValueError(f"phases.{name}.{key} has {len(phase[key])} entries, but count has {axes}")
+        for form, score, value in ((mode, *each) for mode in SCORES for each in phase.get(mode, {}).items()):
+            if value < 0 and score in ERRORS | PER_CENT:
+                raise ValueError(f"phases.{name}.{form}: {score} must be at least 0")
+            if value > 100 and score in PER_CENT:
+                raise ValueError(f"phases.{name}.{form}: {score} must be at most 100")
         if min(phase.get("prefixes", ()), default=0) < 0 <= min(phase.get("truncated", {}).values(), default=-1):
             raise ValueError(f"phases.{name}.prefixes has a negative score, unlike truncated")
 
@@ -138,11 +142,7 @@ def strict_json(content: str | bytes) -> Any:
 
 
 def parse(content: bytes, where: str) -> dict[str, Any]:
-    """Return the record in the content of a file.
-
-    Raises:
-        RecordError: if it holds no record; the message names ``where`` and the reason.
-    """
+    """Return the record in the content of a file; a RecordError with ``where`` and the reason if it holds none."""
     try:
         record = strict_json(content)
     except (ValueError, RecursionError) as fault:
@@ -172,11 +172,11 @@ def read_record(path: Path) -> dict[str, Any]:
     return checked
 
 
+@dataclass(frozen=True)
 class Store:
-    """The records in one folder."""
+    """The records in the folder ``root``."""
 
-    def __init__(self, root: Path | str) -> None:
-        self.root = Path(root)
+    root: Path
 
     def path(self, run_id: str) -> Path:
         """Return the path of a run's record, whether or not it exists."""
@@ -191,11 +191,7 @@ class Store:
         return sorted(self.root.glob("[!.]*/[!.]*.json"))
 
     def get(self, run_id: str) -> dict[str, Any] | None:
-        """Return the record of a run, or None if there is none.
-
-        Raises:
-            RecordError: if it is damaged.
-        """
+        """Return the record of a run, or None if there is none; a RecordError if it is damaged."""
         path = self.path(run_id)
         return read_record(path) if os.path.lexists(path) else None  # lexists: a dangling link counts as damaged
 
@@ -239,11 +235,7 @@ class Store:
             return write_atomically(path, text.encode(), replace=replace)
 
     def locked(self) -> FileLock:
-        """Return the lock of this folder, which protects writing records and releasing leases.
-
-        Raises:
-            RecordError: if a folder has the name of the lock file.
-        """
+        """Return the lock for writing in this folder; a RecordError if a folder has the name of the lock file."""
         lock = self.root / HIDDEN / ".lock"
         lock.parent.mkdir(parents=True, exist_ok=True)
         if lock.is_dir():

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from experiments.core.paths import ROOT
-from experiments.store import record, result
+from experiments.store import record
 from experiments.store.record import PHASES, Record
 
 MADE = {ROOT / "docs" / "results.md"}  # by a template, a paragraph a line
@@ -43,11 +43,10 @@ SCHEMA = TypeAdapter(Record).json_schema()
 
 def texts() -> Iterator[tuple[tuple[str, str], str]]:
     """Yield ((class, key), the text below the key) of every key of a record."""
-    for module in (record, result):
-        for block in ast.parse(inspect.getsource(module)).body:
-            for key, below in pairwise(getattr(block, "body", ())):
-                if isinstance(key, ast.AnnAssign) and isinstance(below, ast.Expr):
-                    yield (block.name, key.target.id), " ".join(ast.literal_eval(below.value).split())  # type: ignore[attr-defined,union-attr]
+    for block in ast.parse(inspect.getsource(record)).body:
+        for key, below in pairwise(getattr(block, "body", ())):
+            if isinstance(key, ast.AnnAssign) and isinstance(below, ast.Expr):
+                yield (block.name, key.target.id), " ".join(ast.literal_eval(below.value).split())  # type: ignore[attr-defined,union-attr]
 
 
 TEXTS = dict(texts())

@@ -23,7 +23,7 @@ from waiting import until
 from experiments.config import run_files
 from experiments.config.identity import run_id
 from experiments.core import interrupt, paths
-from experiments.runs import phases, sharing
+from experiments.runs import launch, phases
 from experiments.store.records import Store
 
 
@@ -132,7 +132,7 @@ def two_hosts(folder: Path, count: int) -> Count:
         place, log = trial.place, trial.log
 
         def host(name: str, at: int, act: Callable[[], None], trial: Trial = trial, shared: bool = shared) -> None:
-            sharing.POLL = 0.02
+            launch.POLL = 0.02
             Hook(at, act).at_steps()
             outcomes = train(trial.place if shared else trial.place / name, trial.wanted)
             (trial.place / f"{name}.told").write_text(" ".join(outcome.status for outcome in outcomes))

@@ -28,10 +28,6 @@ from experiments.runs.sweeps.worker import note_failure
 from experiments.store.records import Store
 
 COMMAND = (sys.executable, "-m", "experiments.runs.sweeps.worker")
-Reporter = Callable[[int, dict[str, str]], None]
-"""A function that gets (task, run id → status) of every task when it ends."""
-
-
 _UNIT = re.compile(r"^( *)(?:GPU|MIG) .*\(UUID: (\S+)\)", re.MULTILINE)
 """A line of ``nvidia-smi --list-gpus``. Lines of the parts of a divided card are indented below its own line."""
 
@@ -64,13 +60,13 @@ class Supervisor:
         plan: the frozen plan.
         tasks: the numbers of the tasks to run.
         cluster: number of workers, and time limit of a task.
-        report: called with every task that ended.
+        report: called with every task that ended, and run id → status.
     """
 
     plan: plans.Plan
     tasks: Sequence[int]
     cluster: Cluster
-    report: Reporter
+    report: Callable[[int, dict[str, str]], None]
     command: Sequence[str] = COMMAND
 
     def __post_init__(self) -> None:
@@ -79,11 +75,7 @@ class Supervisor:
         self._lock, self._stopping = threading.Lock(), False
 
     def run(self) -> None:
-        """Run every task.
-
-        Raises:
-            experiments.core.interrupt.Interrupted: on a signal, after the workers have saved their state and ended.
-        """
+        """Run every task. A signal raises Interrupted, after the workers have saved their state and ended."""
         cards = visible_gpus()
         count = max(1, min(self.cluster.workers or max(1, len(cards)), len(self.tasks)))
         with interrupt.handled(), ThreadPoolExecutor(count) as threads:
@@ -108,15 +100,13 @@ class Supervisor:
                 with contextlib.suppress(BrokenPipeError):  # it has died: it closed its output, too
                     print(task, "wait" if waits else "", file=worker.stdin, flush=True)
                 line = worker.stdout.readline()
-            if line:
-                runs = json.loads(line)["runs"]
-                if "held" in runs.values() and not waits:
-                    self._put_off.append(task)
-                else:
-                    self._tell(task, runs)
-            else:
+            if not line:
                 self._failed(task, self._end(worker), bool(asked))
                 worker = None
+            elif "held" in (runs := json.loads(line)["runs"]).values() and not waits:
+                self._put_off.append(task)
+            else:
+                self._tell(task, runs)
         if worker is not None:
             self._end(worker)
 
@@ -150,24 +140,20 @@ class Supervisor:
 
     def _end(self, worker: subprocess.Popen[str]) -> int:
         """Wait until a worker without tasks ends; return its exit status."""
-        for pipe in (worker.stdin, worker.stdout):
-            if pipe is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    pipe.close()
-        status = worker.wait()
+        with contextlib.suppress(BrokenPipeError):
+            worker.communicate()  # closes its input
         self._workers.discard(worker)
-        return status
+        return worker.wait()
 
     def _failed(self, task: int, status: int, asked: bool) -> None:
         """Note that a task failed, since its worker ended."""
         if self._stopping:
             return
+        how = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+        reason = f"the worker ended with {how}; see {self.plan.path.parent / 'workers.log'}"
         if asked:
             reason = f"stopped after {self.cluster.task_minutes:g} minutes, the limit task_minutes"
-        else:
-            reason = f"the worker ended with {_exit_text(status)}; see {self.plan.path.parent / 'workers.log'}"
-        store = Store(self.plan.results)
-        names = [name for name in self.plan.tasks[task] if not store.path(name).exists()]
+        names = [name for name in self.plan.tasks[task] if not Store(self.plan.results).path(name).exists()]
         note_failure(self.plan.path, names, reason)
         self._tell(task, dict.fromkeys(names, reason))
 
@@ -176,7 +162,7 @@ class Supervisor:
             self._stopping = True
         workers, grace = list(self._workers), self.cluster.grace_seconds
         for worker in workers:
-            worker.send_signal(signal.SIGTERM)
+            worker.terminate()
         end = time.monotonic() + grace
         for worker in workers:
             try:
@@ -189,20 +175,16 @@ class Supervisor:
 
 @contextlib.contextmanager
 def _limited(worker: subprocess.Popen[str], cluster: Cluster) -> Iterator[list[int]]:
-    """Ask a worker to save and stop if the context exceeds the time limit of a task; kill it after the grace period.
-
-    Yields:
-        a list, which then has an entry.
-    """
+    """Ask a worker to stop after a task's time limit, then kill it. Yield a list, which then has an entry."""
     asked: list[int] = []
     limit = 60 * (cluster.task_minutes or 0)
-    signals = {limit: signal.SIGTERM, limit + cluster.grace_seconds: signal.SIGKILL} if limit else {}
 
     def send(signum: int) -> None:
         asked.append(signum)
         worker.send_signal(signum)
 
-    timers = [threading.Timer(seconds, send, [signum]) for seconds, signum in signals.items()]
+    stops = [(limit, signal.SIGTERM), (limit + cluster.grace_seconds, signal.SIGKILL)] if limit else []
+    timers = [threading.Timer(seconds, send, [signum]) for seconds, signum in stops]
     for timer in timers:
         timer.start()
     try:
@@ -210,7 +192,3 @@ def _limited(worker: subprocess.Popen[str], cluster: Cluster) -> Iterator[list[i
     finally:
         for timer in timers:
             timer.cancel()
-
-
-def _exit_text(status: int) -> str:
-    return f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"

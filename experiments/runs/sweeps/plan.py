@@ -88,12 +88,10 @@ def freeze(folder: Path, study: str, results: Path, runs: Sequence[Run], largest
     with contextlib.suppress(OSError):  # an unreadable plan is not the same
         if earlier and read_regular(earlier[-1], len(content)) == content:
             return earlier[-1]
-    number = max((int(path.stem.rpartition("-")[2]) for path in earlier), default=0)
-    while True:
+    number = max((int(path.stem.rpartition("-")[2]) for path in earlier), default=0) + 1
+    while not write_atomically(path := folder / f"plan-{number:04d}.jsonl", content):
         number += 1
-        path = folder / f"plan-{number:04d}.jsonl"
-        if write_atomically(path, content):
-            return path
+    return path
 
 
 def _plans(folder: Path) -> list[Path]:
@@ -101,54 +99,40 @@ def _plans(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("plan-*.jsonl") if path.stem.rpartition("-")[2].isdecimal())
 
 
-def read_plan(path: Path) -> Plan:
-    """Read a plan, without its configurations.
-
-    Raises:
-        RecordError: if the file is not a readable plan.
-    """
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[TextIO]:
+    """Open a plan; a RecordError if the file, or what the context reads in it, is not readable."""
     try:
-        with _opened(path) as lines:
-            head: dict[str, Any] = json.loads(lines.readline(MAX_LINE_BYTES))
+        with os.fdopen(open_regular(path, MAX_PLAN_BYTES), errors="replace") as lines:
+            yield lines
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as fault:
+        said = str(fault).partition("\n")[0]
+        raise RecordError(f"{path}: is not a readable plan ({said}); write a new plan with scripts/sweep.py") from None
+
+
+def read_plan(path: Path) -> Plan:
+    """Read a plan, without its configurations; a RecordError if it is not readable."""
+    with _opened(path) as lines:
+        head: dict[str, Any] = json.loads(lines.readline(MAX_LINE_BYTES))
         if head["format"] != FORMAT:
             raise ValueError(f"it has format {head['format']!r}; this code reads format {FORMAT}")
         tasks = tuple(tuple(task) for task in head["tasks"])
         needs = Needs.model_validate(head.get("needs", {}))  # earlier plans have none
         return Plan(path, str(head["study"]), Path(head["results"]), tasks, needs)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as fault:
-        raise RecordError(f"{path}: is not a readable plan ({fault}); write a new one with scripts/sweep.py") from None
 
 
 def runs_of_tasks(path: Path, tasks: Iterable[int] | None = None) -> Iterator[tuple[int, list[Run]]]:
-    """Yield (number, runs) of some tasks of a plan, by default all. One task at a time is in memory.
-
-    Raises:
-        RecordError: if a task is missing or cannot be read.
-    """
+    """Yield (number, runs) of some tasks, by default all, one at a time; a RecordError if one is unreadable."""
     wanted = None if tasks is None else set(tasks)
     missing = set(wanted or ())
-    try:
-        with _opened(path) as lines:
-            lines.readline(MAX_LINE_BYTES)
-            for number, line in enumerate(iter(lambda: lines.readline(MAX_LINE_BYTES), "")):
-                if wanted is None or number in wanted:
-                    missing.discard(number)
-                    yield number, _runs_in(line, f"{path}: task {number}")
-    except OSError as fault:
-        raise RecordError(f"{path}: is not a readable plan ({fault.strerror}); write a new plan") from None
-    if missing:
-        raise RecordError(f"{path}: task {min(missing)} is missing; write a new plan")
-
-
-def _runs_in(line: str, where: str) -> list[Run]:
-    try:
-        runs = [Run.of(CheckedConfig.model_validate(content)) for content in json.loads(line)]
-        if not runs:
-            raise ValueError("it has no runs")
-    except (ValueError, TypeError, RecursionError) as fault:
-        raise RecordError(f"{where} cannot be read ({str(fault).splitlines()[0]}); write a new plan") from None
-    return runs
-
-
-def _opened(path: Path) -> TextIO:
-    return os.fdopen(open_regular(path, MAX_PLAN_BYTES), errors="replace")
+    with _opened(path) as lines:
+        lines.readline(MAX_LINE_BYTES)
+        for number, line in enumerate(iter(lambda: lines.readline(MAX_LINE_BYTES), "")):
+            if wanted is None or number in wanted:
+                missing.discard(number)
+                runs = [Run.of(CheckedConfig.model_validate(content)) for content in json.loads(line)]
+                if not runs:
+                    raise ValueError(f"task {number} has no runs")
+                yield number, runs
+        if missing:
+            raise ValueError(f"task {min(missing)} is missing")

@@ -54,11 +54,7 @@ class Cluster(Closed):
 
 
 def load_cluster(name: str, changes: Sequence[str] = ()) -> Cluster:
-    """Load the settings of a name or a file, with ``key=value`` changes.
-
-    Raises:
-        ConfigError: with the fault and the nearest legal name.
-    """
+    """Load the settings of a name or a file, with ``key=value`` changes; a ConfigError with the nearest legal name."""
     if name not in CLUSTERS and not Path(name).is_file():
         known = list(CLUSTERS)
         raise ConfigError(f"no cluster '{name}'.{nearest(name, known)} Use {', '.join(known)}, or a YAML file")

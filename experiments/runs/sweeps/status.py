@@ -9,6 +9,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -51,21 +52,6 @@ class State:
     """Whether its record has a digest of its contents; older ones have none."""
 
 
-def _sample(folder: Path) -> Iterator[Path]:
-    """Yield a few records of each kind of run id, spread evenly from first to last."""
-    alike: dict[str, list[Path]] = defaultdict(list)
-    for path in sorted(folder.glob("*.json")):
-        alike[path.stem.rsplit("-s", 1)[0]].append(path)
-    for paths in alike.values():
-        yield from paths[:: -(-len(paths) // SAMPLE)]
-
-
-def _kind(config: Mapping[str, Any], phases: int) -> Kind:
-    model, commits = (config.get("model") or {}).get("name"), config["schedule"].get("commit") is not None
-    alike = (config["task"]["name"], config["gate"]["component"], model, config["method"]["name"])
-    return (*alike, config["profile"], commits, phases)
-
-
 class Sample(NamedTuple):
     """A recorded run.
 
@@ -86,47 +72,53 @@ class Sample(NamedTuple):
     together: int
     peak: float
 
-    @classmethod
-    def of(cls, record: Mapping[str, Any], task: TaskSettings) -> Sample:
-        """Read a record.
 
-        Raises:
-            ValidationError: if it has other settings of training than this code.
-        """
+def _kind(config: Mapping[str, Any], phases: int) -> Kind:
+    model, commits = (config.get("model") or {}).get("name"), config["schedule"].get("commit") is not None
+    alike = (config["task"]["name"], config["gate"]["component"], model, config["method"]["name"])
+    return (*alike, config["profile"], commits, phases)
+
+
+def _samples(folder: Path, task: TaskSettings) -> Iterator[tuple[Kind, Sample]]:
+    """Read a few records of each kind of run id, spread evenly from first to last."""
+    alike: dict[str, list[Path]] = defaultdict(list)
+    for path in sorted(folder.glob("*.json")):
+        alike[path.stem.rsplit("-s", 1)[0]].append(path)
+    for path in (path for paths in alike.values() for path in paths[:: -(-len(paths) // SAMPLE)]):
+        try:
+            record = read_record(path)
+            steps = Train.model_validate(record["config"]["train"]).steps_on(task.usual_samples)
+        except (RecordError, ValidationError):  # the state of its run reports a damaged record
+            continue
         phases, how = record["phases"].values(), record["execution"]
         trained = sum(phase["seconds"] for phase in phases) / how["replicas"]
         took = max(trained, record["time"]["seconds"])  # a resumed run's time covers only its last part
-        steps = Train.model_validate(record["config"]["train"]).steps_on(task.usual_samples)
         engines, cpu = frozenset(how["engine"].split("+")), record["hardware"].get("cpu", "cpu")
         peak = max(phase.get("peak_memory_mib") or 0.0 for phase in phases)
-        return cls(took / steps / len(phases), engines, how["device"], cpu, how["replicas"], peak)
+        if engines <= ENGINES:
+            each = took / steps / len(phases)
+            yield _kind(record["config"], len(phases)), Sample(each, engines, how["device"], cpu, how["replicas"], peak)
 
 
 class Speeds:
-    """Estimates of time and memory of a run alone on a worker, from records of its kind.
+    """Estimates of time and memory of a run alone on a worker, from records of its kind in some folders.
 
     The time is from the records made most alike: on a GPU or not, then with this machine's processor or not.
     """
 
-    def __init__(self, stores: Iterable[Store], on_gpu: bool = False) -> None:
-        self.on_gpu = on_gpu
-        self.roots = [store.root for store in stores]
+    def __init__(self, *folders: Path, on_gpu: bool = False) -> None:
+        self.folders, self.on_gpu = folders, on_gpu
         self._samples: dict[str, dict[Kind, list[Sample]]] = {}
 
     def samples(self, config: Config, alike: int) -> list[list[Sample]]:
         """Return samples of each kind whose first ``alike`` entries are those of a run."""
-        if config.task.name not in self._samples:
-            kinds = self._samples[config.task.name] = defaultdict(list)
-            for path in (path for root in self.roots for path in _sample(root / config.task.name)):
-                try:
-                    record = read_record(path)
-                    sample = Sample.of(record, config.task)
-                except (RecordError, ValidationError):
-                    continue  # the state of its run reports a damaged record
-                if sample.engines <= ENGINES:
-                    kinds[_kind(record["config"], len(record["phases"]))].append(sample)
-        kind = _kind(scientific(config), config.trainings)
-        return [found for each, found in self._samples[config.task.name].items() if each[:alike] == kind[:alike]]
+        task = config.task
+        if task.name not in self._samples:
+            kinds = self._samples[task.name] = defaultdict(list)
+            for kind, sample in chain.from_iterable(_samples(folder / task.name, task) for folder in self.folders):
+                kinds[kind].append(sample)
+        wanted = _kind(scientific(config), config.trainings)[:alike]
+        return [found for kind, found in self._samples[task.name].items() if kind[:alike] == wanted]
 
     def memory(self, config: Config) -> float | None:
         """Return the peak memory of the process in MiB, or None if no record tells."""
@@ -134,7 +126,6 @@ class Speeds:
 
     def seconds(self, config: Config) -> float | None:
         """Return the seconds that a run takes, or None if no record tells."""
-
         for entries in range(7, 2, -1):
             if near := self.samples(config, entries):
                 steps = config.train.steps_on(config.task.usual_samples)

@@ -17,10 +17,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from experiments.config.run_files import Run
 from experiments.core import interrupt
 from experiments.core.blocks import ConfigError
-from experiments.core.needs import Needs
 from experiments.runs.shutdown import shut_down
 from experiments.runs.sweeps import plan as plans
 from experiments.store.records import RecordError
@@ -60,8 +58,7 @@ def run_task(plan: Path, number: int, patience: float | None = PATIENCE) -> dict
     Raises:
         RecordError: if the plan cannot be read at all.
     """
-    from experiments.runs.launch import share
-    from experiments.runs.sharing import HeldElsewhere
+    from experiments.runs.launch import HeldElsewhere, share
 
     try:
         ((_, runs),) = plans.runs_of_tasks(plan, [number])
@@ -69,11 +66,14 @@ def run_task(plan: Path, number: int, patience: float | None = PATIENCE) -> dict
         print(damaged, file=sys.stderr, flush=True)
         return dict.fromkeys(plans.read_plan(plan).tasks[number], str(damaged))
     names = [run.id for run in runs]
-    lacking = _lacking(plans.read_plan(plan).needs, runs)
-    if lacking is not None:
-        note_failure(plan, names, lacking)
-        print(f"task {number}: {lacking}", file=sys.stderr, flush=True)
-        return dict.fromkeys(names, lacking)
+    needs = plans.read_plan(plan).needs
+    if needs.gpus and any(run.config.device != "cpu" for run in runs):
+        from experiments.runs.memory import card_sizes  # imports torch
+
+        if (lacking := needs.lacking(card_sizes())) is not None:
+            note_failure(plan, names, lacking)
+            print(f"task {number}: {lacking}", file=sys.stderr, flush=True)
+            return dict.fromkeys(names, lacking)
     try:
         done = share(runs, patience)
     except HeldElsewhere as held:
@@ -94,15 +94,6 @@ def run_task(plan: Path, number: int, patience: float | None = PATIENCE) -> dict
                 traceback.print_exception(error)
             print(f"task {number}: {statuses[name]}", file=sys.stderr, flush=True)
     return statuses
-
-
-def _lacking(needs: Needs, runs: list[Run]) -> str | None:
-    """Say what this machine lacks for runs of a study; None if nothing. Runs with ``device=cpu`` need no GPU."""
-    if not needs.gpus or all(run.config.device == "cpu" for run in runs):
-        return None
-    from experiments.runs.memory import card_sizes  # imports torch
-
-    return needs.lacking(card_sizes())
 
 
 def slurm_task(plan: str, number: int) -> dict[str, str]:

@@ -175,14 +175,9 @@ def test_the_record_holds_its_digest_and_hydra_shows_its_choices(own_conf, tmp_p
         ("task=cora seed=0..9 train.ste", ["train.steps="]),
         ("ex", ["experiment="]),
         ("experiment=s", ["experiment=search", "experiment=sizes", "experiment=starts"]),
-        ("task=cora save=", ["save=none", "save=deployed"]),
-        ("engine=fu", ["engine=fused"]),
-        ("gate=", ["gate=mlp"]),
-        ("task=mnist gate=", ["gate=conv", "gate=mlp"]),
-        ("task=mnist,cifar10 gate=c", ["gate=conv"]),
     ],
 )
-def test_completion_offers_presets_words_and_the_gates_that_fit(typed, offered, monkeypatch, capsys):
+def test_completion_is_hydras_after_any_words_of_the_suite(typed, offered, monkeypatch, capsys):
     monkeypatch.setenv("COMP_LINE", f"python run.py {typed}")
     with contextlib.suppress(SystemExit):  # what Hydra itself completes returns
         app.main(["-sc", "query=bash"])

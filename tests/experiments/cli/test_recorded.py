@@ -5,7 +5,7 @@ import json
 import pytest
 from record_samples import grown, record, sealed
 
-from experiments.cli import app, forecast, recorded
+from experiments.cli import app, recorded
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.run_files import Run
@@ -18,8 +18,7 @@ from experiments.studies import macros
 @pytest.fixture
 def committed(tmp_path, monkeypatch):
     """A folder of committed records, and no git that could say what has changed since."""
-    for module in (forecast, recorded):
-        monkeypatch.setattr(module, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(recorded, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(recorded, "changed_since", lambda commit: ["ngn/gate.py", "run.py", "a.py", "b.py"])
     monkeypatch.setattr(paths, "SCRATCH", tmp_path / "scratch")
     return Store(tmp_path / "results")
@@ -38,22 +37,22 @@ def made(store, seed, t=6.0, mse=1e-3, seconds=60.0, **changes):
 def test_the_time_of_runs_follows_from_records_of_their_kind_and_from_their_steps(committed):
     done = made(committed, 0, **{"train.steps": 1000})
     longer = compose({}, {"seed.value": 7, "phases": ["grown"], "train.steps": 5000})
-    assert forecast.forecast([Run.of(longer)] * 3) == (
+    assert recorded.forecast([Run.of(longer)] * 3) == (
         "3 runs to train: about 5.0 min each, 15.0 min in all\n"
-        "  by records of this task and method: up to 20 at a time, on Some CPU"
+        "  by records of this task and method: up to 20 at a time, on Some CPU\n"
     )
     other = Run.of(compose({"task": "cora"}))
-    assert "2 runs to train: about 5.0 min each, 5.0 min in all; of 1 run no record tells" in forecast.forecast(
+    assert "2 runs to train: about 5.0 min each, 5.0 min in all; of 1 run no record tells" in recorded.forecast(
         [Run.of(longer), other]
     )
-    assert forecast.forecast([other]) == "", "nothing is guessed"
-    assert forecast.forecast([Run.of(compose({}, {"train.steps": 10, "phases": ["grown"]}))]) == "", "too short to tell"
-    assert forecast.forecast([Run.of(compose({"method": "ste"}))]) == "", "of another method"
+    assert recorded.forecast([other]) == "", "nothing is guessed"
+    assert recorded.forecast([Run.of(compose({}, {"train.steps": 10, "phases": ["grown"]}))]) == "", "too short to tell"
+    assert recorded.forecast([Run.of(compose({"method": "ste"}))]) == "", "of another method"
     for typed in ({"engine": "fused"}, {"device": "cuda"}):
-        assert forecast.forecast([Run.of(longer.model_copy(update=typed))]) == "", f"of another {typed}"
+        assert recorded.forecast([Run.of(longer.model_copy(update=typed))]) == "", f"of another {typed}"
     path = committed.path(done.id)
     path.write_text(json.dumps(sealed(json.loads(path.read_text().replace('"torch"', '"fused-step"')))))
-    assert forecast.forecast([Run.of(longer)]) == "", "of an engine that is gone"
+    assert recorded.forecast([Run.of(longer)]) == "", "of an engine that is gone"
 
 
 def shown(line, capsys):

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.cli import app, forecast, machine, session
+from experiments.cli import app, machine, recorded, session
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.run_files import Run
@@ -41,7 +41,7 @@ def command(monkeypatch, tmp_path):
     monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
     monkeypatch.setenv("NGN_SCRATCH", "")  # main sets it; monkeypatch restores it after the test
     monkeypatch.setattr(paths, "SCRATCH", tmp_path / "project" / "scratch")
-    monkeypatch.setattr(forecast, "RESULTS", tmp_path / "no records")
+    monkeypatch.setattr(recorded, "RESULTS", tmp_path / "no records")
     monkeypatch.chdir(tmp_path)
 
     def run(line, engine=_outcome):
@@ -64,7 +64,7 @@ def command(monkeypatch, tmp_path):
 
 
 def test_the_time_is_told_first_and_only_if_something_is_trained(command, capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(app, "forecast", lambda runs: f"{len(runs)} runs: long")
+    monkeypatch.setattr(recorded, "forecast", lambda runs: f"{len(runs)} runs: long\n")
 
     told = []
 

@@ -116,17 +116,17 @@ def test_weights_larger_than_memory_are_refused_before_training() -> None:
     line, large = ["task=gsm8k", "gate=prune", "gate.target=ffn", "model=llama3_8b"], 2**40
     (job,) = expand(rewrite(line))
     with pytest.raises(ConfigError, match=r"training needs at least 128\.5 GB, but the GPU has 83\.0 GB; use train\."):
-        machine._pretrained(job.run.config, [85_000_000_000], large)
+        machine._pretrained(job.run.config, job.run.config.model, [85_000_000_000], large)
     with pytest.raises(ConfigError, match=r"loading needs at least 16\.1 GB, but this machine has 8\.0 GB"):
-        machine._pretrained(job.run.config, [2**40], 8_000_000_000)
+        machine._pretrained(job.run.config, job.run.config.model, [2**40], 8_000_000_000)
     (job,) = expand(rewrite([*line, "train.optimizer=adamw8bit"]))
-    machine._pretrained(job.run.config, [85_000_000_000], large)
+    machine._pretrained(job.run.config, job.run.config.model, [85_000_000_000], large)
     with pytest.raises(ConfigError, match=r"the GPU has 40\.0 GB; use gate\.backbone=frozen"):
-        machine._pretrained(job.run.config, [42_000_000_000], large)
+        machine._pretrained(job.run.config, job.run.config.model, [42_000_000_000], large)
     (job,) = expand(rewrite(["task=gsm8k", "gate=lora", "model=llama3_8b"]))
-    machine._pretrained(job.run.config, [19_000_000_000], large)
+    machine._pretrained(job.run.config, job.run.config.model, [19_000_000_000], large)
     with pytest.raises(ConfigError, match=r"training needs at least 16\.1 GB, but the GPU has 15\.0 GB"):
-        machine._pretrained(job.run.config, [17_000_000_000], large)
+        machine._pretrained(job.run.config, job.run.config.model, [17_000_000_000], large)
 
 
 def test_a_missing_package_is_named_before_training(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.run_files import runs_of
-from experiments.runs import launch, outcome, phases, sharing, training
+from experiments.runs import launch, outcome, phases, training
 from experiments.runs.sweeps import plan as plans
 from experiments.runs.sweeps import worker
 from experiments.store import leases
@@ -25,62 +25,65 @@ def smoke(tmp_path, seeds, **changes):
 
 
 def test_one_process_holds_a_run_until_it_releases_it(tmp_path):
-    with Leases(tmp_path) as one, Leases(tmp_path) as other:
-        assert one.take(["a", "b"]) == ["a", "b"]
-        assert other.take(["b", "c"]) == ["c"]
-        assert other.owner("a") == one.owner("a") == f"process {os.getpid()} on {platform.node()}"
-        one.release(["b"])
-        assert other.take(["b"]) == ["b"]
-        one.release(["b"])
-        assert one.owner("b") is not None, "only its holder releases a run"
+    one, other = Leases(tmp_path), Leases(tmp_path)
+    assert one.take(["a", "b"]) == ["a", "b"]
+    assert other.take(["b", "c"]) == ["c"]
+    assert other.owner("a") == one.owner("a") == f"process {os.getpid()} on {platform.node()}"
+    one.release(["b"])
+    assert other.take(["b"]) == ["b"]
+    one.release(["b"])
+    assert one.owner("b") is not None, "only its holder releases a run"
+    one.release(["a"])
+    other.release(["b", "c"])
     assert not list(tmp_path.rglob("*.lease"))
 
 
 def test_a_killed_process_frees_its_runs_at_once_and_a_suspended_one_keeps_them(tmp_path):
-    with Leases(tmp_path) as leases:
-        pid = faulty.start(lambda: (Leases(tmp_path).take(["a"]), faulty.send(signal.SIGSTOP)()))
-        os.waitpid(pid, os.WUNTRACED)
-        leases.clear("a")
-        assert (leases.take(["a"]), leases.owner("a")) == ([], f"process {pid} on {platform.node()}")
-        os.kill(pid, signal.SIGKILL)
-        faulty.wait(pid)
-        assert (leases.path("a").exists(), leases.owner("a"), leases.take(["a"])) == (True, None, ["a"])
-        leases.clear("a")
-        assert leases.owner("a") is not None
-        leases.path("b").write_text("process 1 on a machine that has stopped")
-        leases.clear("b")
-        assert not leases.path("b").exists()
+    leases = Leases(tmp_path)
+    pid = faulty.start(lambda: (Leases(tmp_path).take(["a"]), faulty.send(signal.SIGSTOP)()))
+    os.waitpid(pid, os.WUNTRACED)
+    leases.clear("a")
+    assert (leases.take(["a"]), leases.owner("a")) == ([], f"process {pid} on {platform.node()}")
+    os.kill(pid, signal.SIGKILL)
+    faulty.wait(pid)
+    assert (leases.path("a").exists(), leases.owner("a"), leases.take(["a"])) == (True, None, ["a"])
+    leases.clear("a")
+    assert leases.owner("a") is not None
+    leases.path("b").write_text("process 1 on a machine that has stopped")
+    leases.clear("b")
+    assert not leases.path("b").exists()
 
 
 def test_a_lease_that_is_removed_while_another_process_opens_it_is_taken_anew(tmp_path, monkeypatch):
-    with Leases(tmp_path) as one, Leases(tmp_path) as other, Leases(tmp_path) as third:
-        one.take(["a"])
-        real = leases.fcntl.flock
+    one, other, third = Leases(tmp_path), Leases(tmp_path), Leases(tmp_path)
+    one.take(["a"])
+    real = leases.fcntl.flock
 
-        def late(*given):
-            monkeypatch.setattr(leases.fcntl, "flock", real)
-            one.release(["a"])
-            real(*given)
+    def late(*given):
+        monkeypatch.setattr(leases.fcntl, "flock", real)
+        one.release(["a"])
+        real(*given)
 
-        monkeypatch.setattr(leases.fcntl, "flock", late)
-        assert other.take(["a"]) == ["a"]
-        assert other.path("a").exists()
-        assert third.take(["a"]) == []
+    monkeypatch.setattr(leases.fcntl, "flock", late)
+    assert other.take(["a"]) == ["a"]
+    assert other.path("a").exists()
+    assert third.take(["a"]) == []
 
 
 def test_runs_of_a_living_process_are_not_taken(tmp_path, monkeypatch):
-    monkeypatch.setattr(sharing, "POLL", 0.01)
+    monkeypatch.setattr(launch, "POLL", 0.01)
     configs = smoke(tmp_path, range(3))
-    with Leases(tmp_path / "results") as other:
-        other.take([run_id(configs[1])])
-        with pytest.raises(sharing.HeldElsewhere, match=f"process {os.getpid()}"):
-            launch.launch(configs, patience=0.05)
-        done = [Store(tmp_path / "results").get(run_id(config)) is not None for config in configs]
-        assert done == [True, False, True], "the free part of the stack is trained"
+    other = Leases(tmp_path / "results")
+    other.take([run_id(configs[1])])
+    with pytest.raises(launch.HeldElsewhere, match=f"process {os.getpid()}"):
+        launch.launch(configs, patience=0.05)
+    done = [Store(tmp_path / "results").get(run_id(config)) is not None for config in configs]
+    assert done == [True, False, True], "the free part of the stack is trained"
+    other.release([run_id(configs[1])])
     path = plans.freeze(tmp_path / "plans", "x", tmp_path / "results", runs_of(configs), 10)
-    with Leases(tmp_path / "results") as other:
-        other.take([run_id(configs[1])])
-        assert worker.run_task(path, 0, patience=0.05)[run_id(configs[1])] == "held"
+    other.take([run_id(configs[1])])
+    assert worker.run_task(path, 0, patience=0.05)[run_id(configs[1])] == "held"
+    other.release([run_id(configs[1])])
     assert worker.run_task(path, 0)[run_id(configs[1])] == "complete"
 
 

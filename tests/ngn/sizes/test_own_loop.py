@@ -79,15 +79,16 @@ def looped(learner, optimizer, steps, known=True):
 
 def test_the_optimiser_of_the_weights_may_hold_the_boundaries():
     """With weight decay or without them: the learner moves them, and a state of it has all that this needs."""
-    learners = [ngn.learn_sizes(network(), {"": ngn.Width(12)}, example=X, lambda0=1.0) for _ in range(4)]
-    for each, params in zip(learners, ("parameters", "body_parameters", "body_parameters"), strict=False):
+    learners = [ngn.learn_sizes(network(), {"": ngn.Width(12)}, example=X, lambda0=1.0) for _ in range(5)]
+    holding = ("parameters", "body_parameters", "body_parameters", "parameters")
+    for number, (each, params) in enumerate(zip(learners, holding, strict=False)):
         optimizer = torch.optim.AdamW(getattr(each, params)(), lr=1e-2, weight_decay=0.1)
-        looped(each, optimizer, range(20), known=each is not learners[2])
+        looped(each, optimizer, range(20), known=number < 2)
         if each is learners[0]:
-            learners[3].load_state_dict(each.state_dict())
+            learners[4].load_state_dict(each.state_dict())
         looped(each, torch.optim.SGD(each.parameters(), 0.0, weight_decay=0.1), range(20, 30))
-    learners[3].resume(20, 0.5)
-    looped(learners[3], torch.optim.SGD(learners[3].parameters(), 0.0), range(20, 30))
+    learners[4].resume(20, 0.5)
+    looped(learners[4], torch.optim.SGD(learners[4].parameters(), 0.0), range(20, 30))
     assert 2 < float(learners[0].size()) < 12
     assert all(torch.equal(each.size(), learners[0].size()) for each in learners[1:])
 
@@ -193,7 +194,7 @@ def test_the_report_says_what_changes(capsys, monkeypatch):
         "t: the boundary between kept and cut components",
     ]
     timed = []
-    monkeypatch.setattr(ngn.learner.sized, "latencies_of", lambda *given: timed.extend(given[:2]) or (1.0, 1.0))
+    monkeypatch.setattr(ngn.sized, "latencies_of", lambda *given: timed.extend(given[:2]) or (1.0, 1.0))
     small = learner.deploy()
     assert "medians, this machine" in str(learner.report(latency=X, deployed=small))
     whole, after = timed

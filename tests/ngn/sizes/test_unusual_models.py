@@ -10,6 +10,7 @@ import pytest
 import torch
 from sizable import Forward, Layers, Plus, chain, cut_exactly
 from torch import nn
+from torch.nn.utils import prune
 from torch.nn.utils.parametrizations import orthogonal, spectral_norm, weight_norm
 
 import ngn
@@ -83,9 +84,16 @@ def old_weight_norm() -> nn.Module:
     return model
 
 
+def pruned() -> nn.Module:
+    model = chain(8, 12, 8)
+    prune.l1_unstructured(model[2], "weight", 0.3)  # a hook computes the weight from another and a mask
+    return model
+
+
 MLP = {"mlp": "16 slices"}, {"mlp": ngn.Width(16)}
 CUT = {
     "an old weight norm": (old_weight_norm, X, {"model": "6 slices"}, {"": ngn.Width(6)}),
+    "a map with a mask": (pruned, X, {"model": "6 slices"}, {"": ngn.Width(6)}),
     "complex numbers": (lambda: around(lambda h: torch.view_as_complex(h.unflatten(-1, (4, 2)))), X, *MLP),
     "rows without numbers, as where every key is masked": (
         lambda: around(lambda h: torch.cat([h, torch.full_like(h, torch.nan)])),

@@ -78,6 +78,14 @@ def filled(h):
     return sum(out.chunk(2, 1))
 
 
+class Reshaped(nn.Conv2d):
+    """A convolution of somebody else, that reads an attribute which the cut sets in every convolution."""
+
+    def forward(self, x):
+        weight = self.weight.reshape(self.out_channels, -1).reshape_as(self.weight)
+        return nn.functional.conv2d(x, weight, self.bias, groups=self.groups)
+
+
 class Standardised(nn.Conv2d):
     """A convolution whose weights have mean 0 and variance 1 over the inputs of each unit."""
 
@@ -138,6 +146,14 @@ def test_regions_of_images_keep_channels():
     assert difference(learner.model, learner.axes, IMAGES, lambda axis: 3) is None
 
 
+def test_a_sparse_input_is_compared_as_it_is():
+    graph = Forward(
+        lambda own, a, x: own.down(torch.sparse.mm(a, own.up(x)).relu()), up=nn.Linear(4, 9), down=nn.Linear(9, 2)
+    )
+    learner = ngn.learn_sizes(graph, example=(torch.eye(2).to_sparse(), ROWS))
+    assert {axis.name: axis.K for axis in learner.axes} == {"up": 9}
+
+
 def scaled(persistent: bool) -> nn.Module:
     """Units times a buffer that a file of the model holds, or not."""
     maps = {"first": nn.Linear(4, 8), "last": nn.Linear(8, 2)}
@@ -177,6 +193,14 @@ def pooled() -> nn.Module:
     return nn.Sequential(*parts).to(memory_format=torch.channels_last)
 
 
+def unpooled() -> nn.Module:
+    def forward(own, x):
+        h, places = nn.functional.max_pool2d(own.up(x), 2, return_indices=True)
+        return own.down(nn.functional.max_unpool2d(own.inner(h), places, 2))
+
+    return Forward(forward, up=nn.Conv2d(3, 6, 2), inner=nn.Conv2d(6, 6, 1), down=nn.Conv2d(6, 2, 1))
+
+
 def weight_normed() -> nn.Module:
     return convs(nn.Conv2d(3, 8, 3), nn.utils.parametrizations.weight_norm(nn.Conv2d(8, 6, 3)))
 
@@ -211,6 +235,13 @@ CUT = {
     "a standardised weight": (standardised, IMAGES, {"2": "6 channels"}),
     "a buffer": (lambda: scaled(True), ROWS, {"first": "8 units"}),
     "repeated keys, in turn": (queries, WORDS, {"q": "2 heads"}),
+    "an attribute that the cut sets in any convolution": (
+        lambda: convs(Reshaped(3, 6, 3)), IMAGES, {"0": "6 channels"},
+    ),
+    "pooling undone": (unpooled, IMAGES, {"up": "6 channels"}),
+    "bags of embeddings": (
+        lambda: nn.Sequential(nn.EmbeddingBag(9, 6), nn.Linear(6, 2)), WORDS.argsort(-1)[0], {"0": "6 units"},
+    ),
     "channels last": (pooled, IMAGES.to(memory_format=torch.channels_last), {"0": "8 channels"}),
     "sizes that meet in one activation": (mixer, ROWS, {"place": "16 units", "tokens": "12 units"}),
 }  # fmt: skip

@@ -75,6 +75,6 @@ def test_worker_and_status_name_a_damaged_plan(complete, tmp_path, monkeypatch, 
 
 def test_a_folder_in_place_of_the_lock_is_named_before_training(tmp_path):
     (tmp_path / ".leases" / ".lock").mkdir(parents=True)
-    with Leases(tmp_path) as leases, pytest.raises(RecordError, match=r"\.lock: is a folder, .*; remove the folder"):
-        leases.take(["a"])
+    with pytest.raises(RecordError, match=r"\.lock: is a folder, .*; remove the folder"):
+        Leases(tmp_path).take(["a"])
     assert [path.name for path in (tmp_path / ".leases").iterdir()] == [".lock"]

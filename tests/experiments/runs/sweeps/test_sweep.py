@@ -94,10 +94,11 @@ def test_status_distinguishes_all_states(tiny, capsys):
     (tiny.folder / "failures").mkdir(parents=True)
     told = {"run_id": names[3], "error": "ValueError: out of luck", "where": "node1"}
     (tiny.folder / "failures" / "x.json").write_text(json.dumps(told))
-    with Leases(tiny.results) as leases:
-        leases.take([names[4]])
-        assert tiny("status") == 1
-        shown = capsys.readouterr().out
+    leases = Leases(tiny.results)
+    leases.take([names[4]])
+    assert tiny("status") == 1
+    shown = capsys.readouterr().out
+    leases.release([names[4]])
     assert "1 of 6 runs done" in shown
     for state in ("running", "failed", "missing", "stale", "refused"):
         assert f"      1 {state}" in shown, state
@@ -188,7 +189,7 @@ def test_estimates_include_all_time_of_a_similar_run(tmp_path, replicas, trained
     made = record(config, dict.fromkeys(config.phases, each))
     made["time"]["seconds"], made["execution"]["replicas"] = lasted, replicas
     Store(tmp_path).write(made)
-    speeds = status.Speeds([Store(tmp_path)])
+    speeds = status.Speeds(tmp_path)
     assert speeds.seconds(config) == pytest.approx(alone)
     longer = compose({"task": "mnist", "gate": "conv"}, {"train.epochs": 2 * config.train.epochs})
     assert speeds.seconds(longer) == pytest.approx(2 * alone)
