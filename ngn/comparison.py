@@ -28,7 +28,7 @@ def varied(example: Any, strength: float = 0.1, longer: bool = False) -> Any:
     samples = next((len(part) for part in tensors if part.dim()), 0)
 
     def vary(part: Any) -> Any:
-        if not isinstance(part, Tensor):
+        if not isinstance(part, Tensor) or part.layout is not torch.strided:
             return part
         part = part.detach()
         if part.is_meta:

@@ -71,7 +71,7 @@ def outputs(module: nn.Module, width: int = 1, start: int = 0, fold: bool = Fals
     [('weight', 0, 2), ('bias', 0, 2)]
     """
     names = ("weight", "bias", "running_mean", "running_var")
-    dim = 1 if isinstance(module, nn.Embedding) or inputs_first(module) else 0
+    dim = 1 if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) or inputs_first(module) else 0
     cuts = []
     for name in names:
         value = getattr(module, name, None)

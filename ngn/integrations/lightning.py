@@ -14,18 +14,17 @@ from ngn.integrations import BoundaryOptimizer
 
 
 class SizesCallback(BoundaryOptimizer, Callback):
-    """Learn the sizes of ``learner.model``, part of a ``LightningModule``. ::
+    """Learn the sizes of a model, whose learner is part of a ``LightningModule``. ::
 
         class Classifier(lightning.pytorch.LightningModule):
             def __init__(self):
                 super().__init__()
-                self.model = network()
+                self.learner = ngn.learn_sizes(network(), {"conv*": ngn.Channels(8)}, example=images, lambda0=1e-2)
             ...
 
         module = Classifier()
-        learner = ngn.learn_sizes(module.model, {"conv*": ngn.Channels(8)}, example=images, lambda0=1e-2)
-        lightning.pytorch.Trainer(max_epochs=10, callbacks=[SizesCallback(learner)]).fit(module, loader)
-        small = learner.deploy()
+        lightning.pytorch.Trainer(max_epochs=10, callbacks=[SizesCallback(module.learner)]).fit(module, loader)
+        small = module.learner.deploy()
 
     The callback adds the penalty to the gradients; the shown loss is without it. The boundaries have their own
     optimiser. The callback logs the mean t and, under a budget, the cost.

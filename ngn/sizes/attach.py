@@ -12,6 +12,7 @@ from torch.nn.parameter import is_lazy
 from ngn.axis import OrderedAxis
 from ngn.budget import BUDGET_COMMIT, Budget
 from ngn.budget.allocation import BudgetLearner
+from ngn.cut.modules import guard_folders
 from ngn.cut.truncation import axes_of
 from ngn.cuts import kind_of
 from ngn.learner import Learner
@@ -172,6 +173,7 @@ def learn_sizes(
             budget = replace(budget, example=given)
         found = _attach(model, sizes, maker, example, also, settle)
         learner = Learner(model) if budget is None else BudgetLearner(model, budget)
+    guard_folders(model)
     learner.found, learner.also = found, also
     learner.watch.closely = capacity is None
     if capacity is None:  # other capacities may have recorded results, which should stay, to the last bit

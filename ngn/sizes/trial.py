@@ -58,9 +58,7 @@ def failed_trials(
     with untouched(model) as written, having(axes, called=lambda axis: False):
         with written:
             enter(model, training=False)
-        failed, calls = _failed(model, axes, example, also), calls_of(example, also)
-        needed = {axis.capacity: axis.capacity.least for axis in axes}
-        _warn_of_untried(model, [axis for axis in axes if axis not in failed], calls)
+        calls = calls_of(example, also)
         for call in calls:
             fault, values = in_training(model, model, call)
             with _at(axes, lambda axis: axis.K):  # without the parameters of sizes
@@ -72,6 +70,9 @@ def failed_trials(
                     "adds a parameter to the layer that reads it. Does the model pair parameters by their order? Pair "
                     "them by name"
                 )
+        failed = _failed(model, axes, example, also)
+        needed = {axis.capacity: axis.capacity.least for axis in axes}
+        _warn_of_untried(model, [axis for axis in axes if axis not in failed], calls)
     for capacity, least in needed.items():
         capacity.least = least
     return failed
