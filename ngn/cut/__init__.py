@@ -44,7 +44,7 @@ def distinct(axis: OrderedAxis) -> dict[tuple[int, int, int], Cut]:
     return found
 
 
-def _plans_of(choices: Mapping[OrderedAxis, Choice]) -> dict[int, tuple[Cut, TensorCuts]]:
+def plans_of(choices: Mapping[OrderedAxis, Choice]) -> dict[int, tuple[Cut, TensorCuts]]:
     """The parts of each tensor or list of layers, by its id, with a cut that names it."""
     plans: dict[int, tuple[Cut, TensorCuts]] = {}
     for axis, choice in choices.items():
@@ -110,7 +110,7 @@ def cut_copy(
     tensors = _tensors_of(model.modules())
     parametrised: list[nn.Module] = []
     lost: list[nn.Module] = []
-    for key, (named, parts) in _plans_of(cut).items():
+    for key, (named, parts) in plans_of(cut).items():
         value, folds = owned(named), [choice for part, choice in parts if part.fold]
         if folds and sum(value is other for other in tensors) > 1:
             raise ValueError(
@@ -186,7 +186,7 @@ def _cut(
     model: nn.Module, choices: Mapping[OrderedAxis, Choice], optimizers: Sequence[Optimizer] = (), merge: bool = False
 ) -> None:
     """Cut ``model`` in place."""
-    plans, each = _plans_of(choices), cutters(model, choices, merge)
+    plans, each = plans_of(choices), cutters(model, choices, merge)
 
     def start(cut: Cut) -> int:
         """Where ``cut`` will start."""
@@ -225,7 +225,7 @@ def cutters(
     """For each tensor that is cut, by its id, what cuts tensors of its shape and leaves all else as it is."""
 
     stacked = _stacked_tensors(model)
-    tensors = {key: (owned(cut), parts) for key, (cut, parts) in _plans_of(choices).items()}
+    tensors = {key: (owned(cut), parts) for key, (cut, parts) in plans_of(choices).items()}
     return {
         key: functools.partial(cut_tensor, parts=parts, shape=value.shape, lead=int(key in stacked), merge=merge)
         for key, (value, parts) in tensors.items()

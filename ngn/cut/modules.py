@@ -19,7 +19,6 @@ from ngn.checks import value_of
 from ngn.components.low_rank import Bottleneck
 from ngn.cuts import is_conv1d
 from ngn.methods.base import Capacity
-from ngn.methods.batch import GateBatch
 
 WHOLE, LAYERS = "_ngn_whole", "_ngn_layers"
 """Where :func:`noted` puts its notes, and where a list of layers has its length before a cut, and what is left."""
@@ -243,7 +242,10 @@ class TrainingHook(functools.partial[Any]):
 
 
 def remove_idle_axes(model: nn.Module) -> None:
-    """Remove the axes called by hooks, and these hooks, if no coefficients are left to multiply by."""
+    """Remove the axes called by hooks, and these hooks, if no coefficients are left to multiply by.
+
+    Likewise hooks of objects that are ``of_training``.
+    """
 
     axes = [part for part in model.modules() if isinstance(part, OrderedAxis) and part.hooked]
     idle = {id(axis) for axis in axes if axis.capacity is None and axis.scale is None}
@@ -251,11 +253,11 @@ def remove_idle_axes(model: nn.Module) -> None:
         for key, loading in [*module._load_state_dict_pre_hooks.items()]:
             if isinstance(getattr(loading, "hook", None), TrainingHook):
                 del module._load_state_dict_pre_hooks[key]
-        for hooks in (module._forward_pre_hooks, module._forward_hooks):
+        for hooks in (module._forward_pre_hooks, module._forward_hooks, module._state_dict_pre_hooks):
             for key, hook in [*hooks.items()]:
                 method = hook.func if isinstance(hook, functools.partial) else hook
                 caller = getattr(method, "__self__", None)
-                if id(caller) in idle or isinstance(caller, GateBatch):
+                if id(caller) in idle or getattr(caller, "of_training", False):
                     del hooks[key]
                     for kinds in (
                         module._forward_hooks_with_kwargs,

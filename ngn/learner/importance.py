@@ -128,6 +128,25 @@ def _taylor(model: nn.Module, axes: Sequence[HookedAxis], batches: Iterable[Any]
     return [torch.full((axis.places,), torch.nan, device=device) if t is None else t for axis, t in pairs]
 
 
+def slopes_of(axis: OrderedAxis) -> Tensor | None:
+    """dL/dc of each component, float64 [K], from the gradients of the weights that read it: Σ w dL/dw over these.
+
+    None if one of them has no gradient.
+    """
+    consumers = axis.consumers if isinstance(axis, HookedAxis) else ()
+    read = {(each.holder, each.name, each.dim) for each in consumers}
+    cuts = [c for c in axis.cuts if ((c.module, c.name, c.dim) in read if read else c.fold) and owned(c) is not None]
+    distinct = {(id(owned(cut)), cut.dim, cut.start): cut for cut in cuts}
+    total = torch.zeros(axis.places, dtype=torch.float64)
+    for cut in distinct.values():
+        weight = owned(cut)
+        if not isinstance(weight, Tensor) or weight.grad is None or divided(weight):
+            return None
+        total = total.to(weight.device) + by_place(cut, weight.detach() * weight.grad, axis.places).flatten(1).sum(1)
+    ranks = torch.arange(axis.places) // axis.per if axis.ranks is None else axis.ranks
+    return total.new_zeros(axis.K).index_add(0, ranks.to(total.device), total) if distinct else None
+
+
 def _run(model: nn.Module, batch: Any, loss: Loss | None) -> Any:
     """The loss of a batch; without ``loss`` the output of the model."""
     if loss is not None:

@@ -165,6 +165,8 @@ class GateBatch:
         gates: the capacities of its axes: single models with a preset K.
     """
 
+    of_training = True
+
     def __init__(self, model: nn.Module, gates: Sequence[BoundaryGate]) -> None:
         self.gates = [*gates]
         self.results: dict[BoundaryGate, Computed] = {}

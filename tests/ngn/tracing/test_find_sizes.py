@@ -78,6 +78,14 @@ def filled(h):
     return sum(out.chunk(2, 1))
 
 
+class Reshaped(nn.Conv2d):
+    """A convolution of somebody else, that reads an attribute which the cut sets in every convolution."""
+
+    def forward(self, x):
+        weight = self.weight.reshape(self.out_channels, -1).reshape_as(self.weight)
+        return nn.functional.conv2d(x, weight, self.bias, groups=self.groups)
+
+
 class Standardised(nn.Conv2d):
     """A convolution whose weights have mean 0 and variance 1 over the inputs of each unit."""
 
