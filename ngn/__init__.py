@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # for editors and type checkers
     from ngn.axis import OrderedAxis as OrderedAxis
     from ngn.budget import Budget as Budget
+    from ngn.budget import Front as Front
     from ngn.components.base import Bank as Bank
     from ngn.components.base import OrderedSum as OrderedSum
     from ngn.integrations.peft import to_peft as to_peft
@@ -41,7 +42,7 @@ _NAMES = {
     "ngn.sizes.named": "Width Heads Channels",
     "ngn.sizes.rank": "Rank",
     "ngn.sizes.depth": "Depth",
-    "ngn.budget": "Budget",
+    "ngn.budget": "Budget Front",
     "ngn.learner": "Learner",
     "ngn.train.fit": "fit",
     "ngn.train.plan": "TrainPlan",

@@ -21,6 +21,8 @@ from ngn.cut.truncation import without_tensors
 from ngn.cuts import Choice, is_stack, owned
 from ngn.differences import check_deployed, own_sizes, resize
 from ngn.files import FileError
+from ngn.front import FrontLearner
+from ngn.front.family import FRONT, member_of, said_of, take_family
 from ngn.learner import Learner
 from ngn.tensor_files import read_checked, tensors_digest, tensors_of, write_checked
 from ngn.tracing.found import listed
@@ -32,6 +34,8 @@ AS_TRAINED = "Build the model, and call ngn.learn_sizes, as for the training"
 
 def save(model: nn.Module, path: str | Path, frozen: bool = True) -> None:
     """Write the parameters and buffers of a deployed model as safetensors, a tied tensor once.
+
+    Of a learner of a front, the file holds the whole family: :func:`load` cuts its members.
 
     The file is complete or absent, and holds a SHA-256 of its content, which :func:`load` checks. If ``path`` is a
     link, the file that it leads to is written.
@@ -49,29 +53,35 @@ def save(model: nn.Module, path: str | Path, frozen: bool = True) -> None:
     >>> with tempfile.NamedTemporaryFile() as file:
     ...     ngn.save(torch.nn.Linear(3, 2), file.name)
     """
+    said: dict[str, str] = {}
+    family: dict[str, Tensor] = {}
+    if isinstance(model, FrontLearner):
+        model, family, said[FRONT] = said_of(model)
     check_deployed(model, "save")
     tensors = tensors_of(model)
     if others := [name for name, value in tensors.items() if not isinstance(value, Tensor)]:
         raise ValueError(f"a file holds tensors only, and {listed(others)} is none: leave it out of get_extra_state()")
     left_out = {name: value for name, value in tensors.items() if not frozen and is_frozen(value)}
     kept = {name: value for name, value in tensors.items() if name not in left_out}
-    said = {FROZEN: _digest(left_out)} if left_out else {}
+    said |= {FROZEN: _digest(left_out)} if left_out else {}
     first = {id(value): name for name, value in tensors.items()}
     every = model.state_dict(keep_vars=True).items()
     if tied := {name: held for name, value in every if (held := first.get(id(value), name)) != name and held in kept}:
         said[TIED] = json.dumps(tied, sort_keys=True)
     if sizes := own_sizes(model):
         said[SIZES] = json.dumps(sizes, sort_keys=True)
-    write_checked(path, kept, said)
+    write_checked(path, kept | family, said)
 
 
-def load(model: nn.Module, path: str | Path) -> nn.Module:
+def load(model: nn.Module, path: str | Path, budget: str | float | None = None) -> nn.Module:
     """Load a deployed model from a file of :func:`save`.
 
     Args:
         model: the plain model. A file that does not say what was cut needs it with learned sizes, as for the training,
             with at least as many components on every axis; or its learner. It is not modified. Tensors that the file
             holds may be on the meta device; buffers that it does not hold may not.
+        budget: of a front, the cost of the member to cut, or a share of the whole model's such as "40%". None: the
+            whole model.
 
     Returns:
         A copy of ``model`` in eval mode with the sizes and values of the file. It shares the frozen parameters that the
@@ -95,12 +105,17 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
     if isinstance(model, Learner):
         model = model.model
     stored, said = read_checked(path)
+    family = take_family(stored)
+    if budget is not None and FRONT not in said:
+        raise ValueError(f"{path} holds one model and no front: leave budget= out")
     tied = json.loads(said.get(TIED, "{}"))
     stored |= {name: stored[held] for name, held in tied.items()}
     axes = [module for module in model.modules() if isinstance(module, OrderedAxis) and module.cuts]
-    plain = SIZES in said and not axes
+    if axes and FRONT in said:
+        raise ValueError(f"{path} holds a front: pass the plain model, before ngn.learn_sizes")
+    plain = (SIZES in said or FRONT in said) and not axes
     if plain:
-        result = _resized(model, said[SIZES], stored, path)
+        result = _resized(model, said.get(SIZES, "{}"), stored, path)
     else:
         stacks = [axis for axis in axes if any(is_stack(owned(cut)) for cut in axis.cuts)]
         if stacks and len(stacks) < len(axes):  # cut layers first: the kept ones have new numbers in the file
@@ -149,7 +164,7 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
             "the CPU, or under accelerate.init_empty_weights()"
         )
     update_adapters(result, deployed=True)
-    return result
+    return member_of(result, family, said[FRONT], budget, path) if FRONT in said else result
 
 
 def _resized(model: nn.Module, said: str, stored: Mapping[str, Tensor], path: str | Path) -> nn.Module:

@@ -1,4 +1,4 @@
-"""A budget: a limit on the cost of the deployed model, which it never exceeds (``ngn/budget/allocation.py``)."""
+"""A budget: a limit on the cost of the deployed model (``ngn/budget/allocation.py``). A front: all costs at once."""
 
 from __future__ import annotations
 
@@ -29,26 +29,8 @@ def share(text: str, whole: str) -> float:
 
 
 @dataclass(frozen=True)
-class Budget:
-    """Limit the cost of the deployed model: give ``parameters``, ``macs`` or ``milliseconds``.
-
-    Attributes:
-        parameters: parameters of the deployed model.
-        macs: multiply-adds in the matrix products and convolutions of one forward pass on ``example``.
-        milliseconds: shortest wall time of that pass on this machine, as busy as it is now.
-        example: an input of one model; a tuple for several arguments, a dictionary for named ones. Default: that of
-            ``learn_sizes``.
-        round_to: counts are multiples of it, or all components.
-        significance: standard errors by which the benefit of a component has to differ from that of the others before
-            a size parts from the even allocation. ``math.inf`` keeps it even.
-
-    Raises:
-        ValueError: if there is not exactly one limit, or a number is out of range.
-
-    >>> import ngn
-    >>> ngn.Budget(parameters="60%").kind
-    'parameters'
-    """
+class Limits:
+    """What a :class:`Budget` and a :class:`Front` say: a cost, and how to measure it and keep to it."""
 
     parameters: Limit | None = None
     macs: Limit | None = None
@@ -58,12 +40,13 @@ class Budget:
     significance: float = 3.0
 
     def __post_init__(self) -> None:
+        what = type(self).__name__.lower()
         given = [name for name in ("parameters", "macs", "milliseconds") if getattr(self, name) is not None]
         if len(given) != 1:
-            raise ValueError(f"a budget takes one of parameters, macs and milliseconds, not {given or 'nothing'}")
+            raise ValueError(f"a {what} takes one of parameters, macs and milliseconds, not {given or 'nothing'}")
         if self.round_to < 1 or not self.significance > 0:
             raise ValueError(
-                "a budget needs round_to of 1 or more and a positive significance, "
+                f"a {what} needs round_to of 1 or more and a positive significance, "
                 f"not {self.round_to} and {self.significance}"
             )
 
@@ -87,6 +70,72 @@ class Budget:
         if self.kind != "milliseconds" and bool((value < 1).any()):
             raise ValueError(f"a budget of {given} {self.kind} is below 1: write a share as in '60%'")
         return value
+
+
+@dataclass(frozen=True)
+class Budget(Limits):
+    """Limit the cost of the deployed model: give ``parameters``, ``macs`` or ``milliseconds``.
+
+    Attributes:
+        parameters: parameters of the deployed model.
+        macs: multiply-adds in the matrix products and convolutions of one forward pass on ``example``.
+        milliseconds: shortest wall time of that pass on this machine, as busy as it is now.
+        example: an input of one model; a tuple for several arguments, a dictionary for named ones. Default: that of
+            ``learn_sizes``.
+        round_to: counts are multiples of it, or all components.
+        significance: standard errors by which the benefit of a component has to differ from that of the others before
+            a size parts from the even allocation. ``math.inf`` keeps it even.
+
+    Raises:
+        ValueError: if there is not exactly one limit, or a number is out of range.
+
+    >>> import ngn
+    >>> ngn.Budget(parameters="60%").kind
+    'parameters'
+    """
+
+
+@dataclass(frozen=True)
+class Front(Limits):
+    """Train all sizes of a model at once: give the cost of the smallest one in place of a budget.
+
+    Attributes:
+        parameters, macs, milliseconds: the cost of the smallest member; one of them, as for :class:`Budget`. The
+            largest member is the whole model.
+        example, round_to: see :class:`Budget`.
+        significance: standard errors by which held-out data must prefer sizes by scores to even ones;
+            ``math.inf`` keeps them even.
+        members: how many sizes training draws from, with evenly spaced costs. Sizes between them can be cut, too.
+        ends: how often more than the others the smallest and the largest are drawn; 1 is twice as often.
+        seed: of the order in which members are drawn.
+
+    Raises:
+        ValueError: if there is not exactly one cost, or a number is out of range.
+
+    >>> import torch, ngn
+    >>> model = torch.nn.Sequential(torch.nn.Linear(2, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
+    >>> x = torch.randn(64, 2)
+    >>> learner = ngn.learn_sizes(model, example=x, budget=ngn.Front(parameters="25%", members=4))
+    >>> plan = ngn.TrainPlan(steps=40)
+    >>> _ = ngn.fit(learner, x, x.prod(1, keepdim=True), torch.nn.functional.mse_loss, plan, progress="never")
+    >>> print(learner.front())
+    parameters   share   0
+            13   20.0%   3
+            29   44.6%   7
+            45   69.2%  11
+            65  100.0%  16
+    >>> learner.deploy(budget="50%")[0]
+    Linear(in_features=2, out_features=7, bias=True)
+    """
+
+    members: int = 8
+    ends: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.members < 2 or self.ends < 0:
+            raise ValueError(f"a front needs 2 members or more, and ends of 0 or more, not {self.members}, {self.ends}")
 
 
 @dataclass(frozen=True)

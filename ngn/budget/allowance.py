@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from ngn.budget import BUDGET_COMMIT, Budget, Reach
+from ngn.budget import BUDGET_COMMIT, Budget, Limits, Reach
 from ngn.budget.cost import NOISY, Cost, refuse_changing
 from ngn.budget.rounding import largest
 from ngn.learner.sized import SizedModel
@@ -22,7 +22,7 @@ STEP = 0.98
 
 
 class Allowance:
-    """The counts that ``budget`` allows the sizes of ``sized``, whose gates it gives one commit.
+    """The counts that ``budget`` allows the sizes of ``sized``; the gates of a :class:`Budget` get one commit.
 
     Attributes:
         cost, limit: the cost, and the limit on it of each model, float64 [*R].
@@ -33,18 +33,11 @@ class Allowance:
         ValueError: if the budget cannot be kept to (:class:`~ngn.budget.allocation.BudgetLearner`).
     """
 
-    def __init__(self, sized: SizedModel, budget: Budget) -> None:
+    def __init__(self, sized: SizedModel, budget: Limits) -> None:
         self.sized, self.budget = sized, budget
         self.gates: list[CountGate] = sized.gates  # type: ignore[assignment]
-        if not all(gate.has_boundary for gate in self.gates):
-            raise ValueError(
-                "a budget needs boundaries that move: give every axis an ngn.CountGate, or leave capacity= out"
-            )
-        sized.commit_at(BUDGET_COMMIT)
-        if len(commits := sorted({gate.commit or 1.0 for gate in self.gates})) > 1:
-            raise ValueError(
-                f"a budget fixes all sizes together: give all gates one commit, not {' and '.join(map(str, commits))}"
-            )
+        if isinstance(budget, Budget):
+            self._fix_together()
         self.growing = any(gate.growing for gate in self.gates)
         if self.growing and isinstance(getattr(budget, budget.kind), str):
             raise ValueError("without a preset K there is no largest model: give the budget as a number, not a share")
@@ -69,6 +62,22 @@ class Allowance:
             )
         if noise:
             warnings.warn(f"Sizes under this budget are uncertain. {noise}", stacklevel=4)
+
+    def _fix_together(self) -> None:
+        """Give all gates one commit.
+
+        Raises:
+            ValueError: if they are no boundaries, or have several.
+        """
+        if not all(gate.has_boundary for gate in self.gates):
+            raise ValueError(
+                "a budget needs boundaries that move: give every axis an ngn.CountGate, or leave capacity= out"
+            )
+        self.sized.commit_at(BUDGET_COMMIT)
+        if len(commits := sorted({gate.commit or 1.0 for gate in self.gates})) > 1:
+            raise ValueError(
+                f"a budget fixes all sizes together: give all gates one commit, not {' and '.join(map(str, commits))}"
+            )
 
     def most(self, device: torch.device | None = None, before_cuts: bool = False) -> Tensor:
         """The largest continuous count of each axis, float64 [G]; infinite where components are allocated."""

@@ -21,6 +21,7 @@ from ngn.checks import is_frozen
 from ngn.components.low_rank import Bottleneck, replace
 from ngn.cut.copying import duplicate
 from ngn.cut.modules import (
+    guard_folders,
     keep_layers,
     noted,
     remove_idle_axes,
@@ -43,7 +44,7 @@ def distinct(axis: OrderedAxis) -> dict[tuple[int, int, int], Cut]:
     return found
 
 
-def _plans_of(choices: Mapping[OrderedAxis, Choice]) -> dict[int, tuple[Cut, TensorCuts]]:
+def plans_of(choices: Mapping[OrderedAxis, Choice]) -> dict[int, tuple[Cut, TensorCuts]]:
     """The parts of each tensor or list of layers, by its id, with a cut that names it."""
     plans: dict[int, tuple[Cut, TensorCuts]] = {}
     for axis, choice in choices.items():
@@ -109,7 +110,7 @@ def cut_copy(
     tensors = _tensors_of(model.modules())
     parametrised: list[nn.Module] = []
     lost: list[nn.Module] = []
-    for key, (named, parts) in _plans_of(cut).items():
+    for key, (named, parts) in plans_of(cut).items():
         value, folds = owned(named), [choice for part, choice in parts if part.fold]
         if folds and sum(value is other for other in tensors) > 1:
             raise ValueError(
@@ -147,6 +148,7 @@ def cut_copy(
     for axis, choice in choices.items():
         memo[id(axis)].closed(choice.scale)
     remove_idle_axes(small)
+    guard_folders(small, False)
     update_adapters(small, deployed=True)
     for path, part in reversed([*small.named_modules()]):
         if isinstance(part, Bottleneck) and part.axis.K == 0:
@@ -184,7 +186,7 @@ def _cut(
     model: nn.Module, choices: Mapping[OrderedAxis, Choice], optimizers: Sequence[Optimizer] = (), merge: bool = False
 ) -> None:
     """Cut ``model`` in place."""
-    plans, each = _plans_of(choices), cutters(model, choices, merge)
+    plans, each = plans_of(choices), cutters(model, choices, merge)
 
     def start(cut: Cut) -> int:
         """Where ``cut`` will start."""
@@ -222,14 +224,10 @@ def cutters(
 ) -> dict[int, Callable[[Any], Any]]:
     """For each tensor that is cut, by its id, what cuts tensors of its shape and leaves all else as it is."""
 
-    def smaller(held: Any, shape: torch.Size, parts: TensorCuts, lead: int) -> Any:
-        fits = isinstance(held, Tensor) and held.shape == shape
-        return cut_tensor(held, parts, lead, merge) if fits else held
-
     stacked = _stacked_tensors(model)
-    tensors = {key: (owned(cut), parts) for key, (cut, parts) in _plans_of(choices).items()}
+    tensors = {key: (owned(cut), parts) for key, (cut, parts) in plans_of(choices).items()}
     return {
-        key: functools.partial(smaller, shape=value.shape, parts=parts, lead=int(key in stacked))
+        key: functools.partial(cut_tensor, parts=parts, shape=value.shape, lead=int(key in stacked), merge=merge)
         for key, (value, parts) in tensors.items()
         if not is_stack(value)
     }

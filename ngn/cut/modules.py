@@ -19,7 +19,6 @@ from ngn.checks import value_of
 from ngn.components.low_rank import Bottleneck
 from ngn.cuts import is_conv1d
 from ngn.methods.base import Capacity
-from ngn.methods.batch import GateBatch
 
 WHOLE, LAYERS = "_ngn_whole", "_ngn_layers"
 """Where :func:`noted` puts its notes, and where a list of layers has its length before a cut, and what is left."""
@@ -78,7 +77,7 @@ def update_attributes(module: nn.Module, name: str, dim: int) -> None:
         module.out_features, module.in_features = module.weight.shape
     elif is_conv1d(module):
         module.nx, module.nf = module.weight.shape  # type: ignore[assignment,misc]
-    elif isinstance(module, nn.Embedding):
+    elif isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
         module.num_embeddings, module.embedding_dim = module.weight.shape
     elif isinstance(module, _ConvNd):
         if 0 in shape:
@@ -174,8 +173,8 @@ def _cut_beside(model: nn.Module) -> str | None:
     scaled = any(isinstance(part, OrderedAxis) and part.scale is not None for part in model.modules())
     if not scaled and all(id(part) in ranks for part in cut_parts(model)):
         return None
-    alone = 'found.only("**.lora_A.*"), and of that .without("**.base_layer") if it still has base layers'
-    return f"other sizes than ranks of LoRA were learned, too. To learn the ranks alone, take {alone}"
+    alone = '.without("**.base_layer").only("**.lora_A.*")'
+    return f"other sizes than ranks of LoRA were learned, too. To learn the ranks alone, take found{alone}"
 
 
 def _name_ranks(config: Any, adapter: str, layers: Mapping[str, Any]) -> str | None:
@@ -202,6 +201,25 @@ def _name_ranks(config: Any, adapter: str, layers: Mapping[str, Any]) -> str | N
     return f"init_lora_weights={config.init_lora_weights!r} changes the base by as many components as the rank had"
 
 
+def guard_folders(model: nn.Module, guarded: bool = True) -> None:
+    """Let ``save_pretrained`` in ``model`` refuse as long as others would read masked components as open ones."""
+    for module in model.modules():
+        if guarded and hasattr(module, "save_pretrained"):
+            vars(module)["save_pretrained"] = functools.partial(_whole_folder, module)
+        else:
+            vars(module).pop("save_pretrained", None)
+
+
+def _whole_folder(module: Any, *args: object, **options: object) -> Any:
+    axes = [part for part in module.modules() if isinstance(part, OrderedAxis) and part.capacity is not None]
+    if masked := [axis.name for axis in axes if int(axis.capacity.count().amax()) < axis.K]:
+        raise ValueError(
+            f"sizes are still learned, and others would read the folder without masks: {', '.join(masked[:4])}. Write "
+            "that of learner.deploy(), or keep learner.state_dict() as a checkpoint"
+        )
+    return type(module).save_pretrained(module, *args, **options)
+
+
 def _no_folder(fault: str, *args: object, **options: object) -> NoReturn:
     raise ValueError(f"stock peft could not load this adapter: {fault}. ngn.save keeps the whole model")
 
@@ -224,20 +242,22 @@ class TrainingHook(functools.partial[Any]):
 
 
 def remove_idle_axes(model: nn.Module) -> None:
-    """Remove the axes called by hooks, and these hooks, if no coefficients are left to multiply by."""
+    """Remove the axes called by hooks, and these hooks, if no coefficients are left to multiply by.
 
-    def idle(part: Any) -> bool:
-        return isinstance(part, OrderedAxis) and part.hooked and part.capacity is None and part.scale is None
+    Likewise hooks of objects that are ``of_training``.
+    """
 
+    axes = [part for part in model.modules() if isinstance(part, OrderedAxis) and part.hooked]
+    idle = {id(axis) for axis in axes if axis.capacity is None and axis.scale is None}
     for module in [*model.modules()]:
         for key, loading in [*module._load_state_dict_pre_hooks.items()]:
             if isinstance(getattr(loading, "hook", None), TrainingHook):
                 del module._load_state_dict_pre_hooks[key]
-        for hooks in (module._forward_pre_hooks, module._forward_hooks):
+        for hooks in (module._forward_pre_hooks, module._forward_hooks, module._state_dict_pre_hooks):
             for key, hook in [*hooks.items()]:
                 method = hook.func if isinstance(hook, functools.partial) else hook
                 caller = getattr(method, "__self__", None)
-                if idle(caller) or isinstance(caller, GateBatch):
+                if id(caller) in idle or getattr(caller, "of_training", False):
                     del hooks[key]
                     for kinds in (
                         module._forward_hooks_with_kwargs,
@@ -246,5 +266,5 @@ def remove_idle_axes(model: nn.Module) -> None:
                     ):
                         kinds.pop(key, None)
         for name, child in [*module._modules.items()]:
-            if idle(child):
+            if id(child) in idle:
                 del module._modules[name]

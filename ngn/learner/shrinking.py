@@ -142,7 +142,7 @@ class InPlaceCut:
             axes = axes_in(held)
             if len(axes) != len(self._wanted):
                 raise ValueError(f"a {type(held).__name__} has {len(axes)} sizes, the model {len(self._wanted)}")
-            cut_in_place(held, _choices(dict(zip(axes, self._wanted, strict=True))))
+            cut_in_place(held, choices_of(dict(zip(axes, self._wanted, strict=True))))
             return
         now: dict[nn.Module, list[str]] = {}
         for path, module in self._model.named_modules(remove_duplicate=False):
@@ -194,17 +194,11 @@ def shrink(
 
     Returns:
         Whether anything was cut.
-
-    >>> import torch, ngn
-    >>> model = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
-    >>> axes, weight = ngn.learn_sizes(model, {"": ngn.Width(8)}, example=torch.ones(1, 3)).axes, model[0].weight
-    >>> shrink(model, axes, [5]), model[0], model[0].weight is weight
-    (True, Linear(in_features=3, out_features=5, bias=True), True)
     """
     present = axes_of(model)
     numbers = dict(zip(axes, counts, strict=True))
     wanted = [max(1, min(axis.K, numbers.get(axis, axis.K))) for axis in present]
-    choices = _choices(dict(zip(present, wanted, strict=True)))
+    choices = choices_of(dict(zip(present, wanted, strict=True)))
     if not choices:
         return False
     if present[0].whole is None:
@@ -218,7 +212,7 @@ def shrink(
     return True
 
 
-def _choices(counts: Mapping[OrderedAxis, int]) -> dict[OrderedAxis, Choice]:
+def choices_of(counts: Mapping[OrderedAxis, int]) -> dict[OrderedAxis, Choice]:
     """What to keep of the axes that can be cut."""
     fewer = {axis: n for axis, n in counts.items() if n < axis.K and why_whole(axis, n) is None}
     spans: dict[tuple[int, int], set[tuple[int, int, OrderedAxis]]] = {}

@@ -75,3 +75,41 @@ class Retained(FixedCount):
     def size(self) -> Tensor:
         """The count."""
         return self.count().double()
+
+
+class Opened(Retained):
+    """Open the first components, as many as :meth:`open` says, in every mode: the size of a member of a front.
+
+    A module in ``eval()`` mode has all components, unless ``forced``.
+
+    >>> rank = Opened(3)
+    >>> rank.open(2)
+    >>> rank.coefficients("soft").tolist(), int(rank.count()), int(rank.eval().count())
+    ([1.0, 1.0, 0.0], 2, 3)
+    """
+
+    forced = False
+    """Whether the count also applies in ``eval()`` mode."""
+    sliced = False
+    """Whether the tensors have no closed components in this pass, so that there is nothing to multiply."""
+    whole = True
+
+    def __init__(self, K: int) -> None:
+        super().__init__(K)
+        self.register_buffer("left", torch.tensor(K), persistent=False)
+
+    def open(self, count: int, forced: bool = False) -> None:
+        """Open the first ``count`` components."""
+        self.left.fill_(count)
+        self.whole, self.forced = count == self.K, forced
+
+    @property
+    def all_open(self) -> bool:  # type: ignore[override]
+        """Whether no component is closed by a coefficient."""
+        return self.sliced or self.whole or not (self.training or self.forced)
+
+    def gates(self, mode: Mode) -> Tensor:
+        return torch.ones_like(self.w) if self.all_open else prefix(self.left, self.K).to(torch.float64)
+
+    def count(self) -> Tensor:
+        return self.left.clone() if self.training or self.forced else torch.full_like(self.left, self.K)

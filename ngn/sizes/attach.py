@@ -10,15 +10,18 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from ngn.axis import OrderedAxis
-from ngn.budget import BUDGET_COMMIT, Budget
+from ngn.budget import BUDGET_COMMIT, Budget, Front, Limits
 from ngn.budget.allocation import BudgetLearner
+from ngn.cut.modules import guard_folders
 from ngn.cut.truncation import axes_of
 from ngn.cuts import kind_of
+from ngn.front import FrontLearner
 from ngn.learner import Learner
 from ngn.learner.hooked import HookedAxis, divided
 from ngn.learner.importance import Importance, check, sort
 from ngn.methods.base import Capacity
 from ngn.methods.batch import GateBatch
+from ngn.methods.fixed import Opened
 from ngn.methods.ngn import CountGate
 from ngn.sizes.base import Maker, Size, refuse_unknown, usual_gate
 from ngn.sizes.bounds import Bound, bound
@@ -33,7 +36,7 @@ def learn_sizes(
     model: nn.Module,
     sizes: Mapping[str, Size | None] | FoundSizes | None = None,
     *,
-    budget: Budget | None = None,
+    budget: Budget | Front | None = None,
     at_least: Bound = None,
     at_most: Bound = None,
     example: Any = None,
@@ -60,7 +63,8 @@ def learn_sizes(
             ``ngn.Channels``, ``ngn.Rank``, ``ngn.Depth``, or None for modules that other patterns are to leave out.
             ``*`` matches anything within one part of a name, ``**`` any number of parts, "" the model. Every matched
             module learns its own size; modules that can only be cut together share one.
-        budget: limit on what the deployed model costs, instead of a price: :mod:`ngn.budget.allocation`.
+        budget: limit on what the deployed model costs, instead of a price: :mod:`ngn.budget.allocation`. A
+            :class:`~ngn.budget.Front` trains all sizes: :mod:`ngn.front`.
         at_least, at_most: bounds of every size, in its components: a number, a share of all such as "25%", or a pattern
             over names of sizes → one of both. A size with fewer components than ``at_least`` keeps them all.
         example: an input: a tuple for several arguments, a dictionary for keyword arguments. Default: that of the
@@ -111,7 +115,7 @@ def learn_sizes(
             raise TypeError(f"{pattern!r}: {size!r} is not a size; give one such as ngn.Width(16)")
     if isinstance(capacity, (type, nn.Module)):
         raise TypeError("capacity= takes a function of a name and K, such as lambda name, K: ngn.CountGate(K)")
-    if not (budget is None or isinstance(budget, Budget)):
+    if not (budget is None or isinstance(budget, Limits)):
         raise TypeError(f"budget={budget!r} is not a budget; give one such as ngn.Budget(parameters='60%')")
     if by_importance is not None:
         check(by_importance, calibration)
@@ -127,6 +131,11 @@ def learn_sizes(
     if also is None:
         also = next((each.also for each in (sizes, example) if isinstance(each, FoundSizes)), {})
     common = gate if budget is None else {"commit": BUDGET_COMMIT} | gate
+    usual = capacity is None
+    if isinstance(budget, Front):
+        if gate or not usual:
+            raise ValueError(f"a front has no gates to learn: leave {'=, '.join(gate) or 'capacity'}= out")
+        capacity = lambda name, K: Opened(K)  # noqa: E731
 
     one: dict[Size, Capacity] = {}
 
@@ -171,14 +180,19 @@ def learn_sizes(
             given = example.example if isinstance(example, FoundSizes) else example
             budget = replace(budget, example=given)
         found = _attach(model, sizes, maker, example, also, settle)
-        learner = Learner(model) if budget is None else BudgetLearner(model, budget)
+        if budget is None:
+            learner = Learner(model)
+        else:
+            learner = FrontLearner(model, budget) if isinstance(budget, Front) else BudgetLearner(model, budget)
+    guard_folders(model)
     learner.found, learner.also = found, also
-    learner.watch.closely = capacity is None
-    if capacity is None:  # other capacities may have recorded results, which should stay, to the last bit
+    learner.watch.closely = usual
+    if usual:  # other capacities may have recorded results, which should stay, to the last bit
         for axis in learner.axes:
             if isinstance(axis, HookedAxis):
                 axis.in_weights = True
-        GateBatch(model, [gate for gate in learner.gates if isinstance(gate, CountGate)])
+        if gates := [gate for gate in learner.gates if isinstance(gate, CountGate)]:
+            GateBatch(model, gates)
     return learner
 
 

@@ -14,9 +14,10 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from ngn.budget.allocation import BudgetLearner
 from ngn.budget.evidence import PARTS
+from ngn.front import FrontLearner
 from ngn.learner import Learner
 from ngn.learner.importance import BATCHES, Importance
-from ngn.losses import as_loss, is_pair, named, told
+from ngn.losses import as_loss, named, told
 from ngn.methods.ngn import COMMIT
 from ngn.train.batches import Batches, FullBatches, HeldOutParts, IteratedBatches, ShuffledBatches, Split, rows_of
 from ngn.train.plan import History, TrainPlan
@@ -54,7 +55,8 @@ def fit(
         commit: fraction of training from which boundaries are integers and the truncated model is trained. It applies
             to gates without a commit of their own (``learn_sizes`` sets one). None changes no gate.
         held_out: under a budget, data on which benefits of components are judged, so that no size grows to memorise
-            noise: a pair of tensors (inputs, targets), or batches. None: training data.
+            noise: a pair of tensors (inputs, targets), or batches. None: training data. Of a front, data that decide
+            whether sizes by scores are better than even ones. None: they stay even.
         by_importance: sort the units before the first step by this score, "taylor" or "wanda" from the first 32 batches
             (:mod:`ngn.learner.importance`). A resumed training keeps its order.
         batch: of tensors, the rows of a batch; they are shuffled in each epoch, by the seed of ``torch.manual_seed``.
@@ -97,12 +99,13 @@ def fit(
             stacklevel=2,
         )
     settings.setdefault("shrink", settings.get("model") is None)
-    if held_out is not None and not isinstance(learner, BudgetLearner):
+    if held_out is not None and not isinstance(learner, BudgetLearner | FrontLearner):
         raise ValueError("held_out= judges sizes under a budget: call learn_sizes(..., budget=...), or leave it out")
     batches = _batches(inputs, targets, batch)
     judged = None
     if held_out is not None:
-        pair = is_pair(held_out) and (targets is not None or _are_tensors(held_out))
+        two = isinstance(held_out, tuple | list) and len(held_out) == 2
+        pair = two and (targets is not None or _are_tensors(held_out))
         judged = HeldOutParts(Split(*held_out), PARTS) if pair else _batches(held_out, None, None)
     called = settings.get("model")
     whole = as_loss(loss, learner if called is None else called, lambda: batches.at(0))

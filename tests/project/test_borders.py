@@ -25,6 +25,7 @@ EXCEPTIONS = {
     "transformers": "ngn.integrations.transformers",  # likewise
     "peft": "ngn.integrations.peft",  # likewise; ngn.to_peft imports it when it is asked for
     "rich": "ngn.train.progress",  # for the bar on a terminal alone
+    "matplotlib": "ngn.front.path",  # for the picture of a front, when it is asked for
 }
 """Further package → the one file of the library that imports it, and why it may."""
 WITH_TORCH = r"experiments\.((models|tasks|runs)\b|methods\.\w+\.\w+$)"
