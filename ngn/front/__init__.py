@@ -256,7 +256,7 @@ class FrontLearner(Learner):
 
     def deploy(  # type: ignore[override]
         self,
-        budget: str | float = "100%",
+        budget: str | float | None = None,
         calibration: Any = None,
         example: Any = None,
         share_frozen: bool = False,
@@ -266,7 +266,7 @@ class FrontLearner(Learner):
         """Return the largest model of the front within ``budget``, a plain module.
 
         Args:
-            budget: a cost, or a share of the whole model such as "40%".
+            budget: a cost, or a share of the whole model such as "40%"; None for the whole model.
             calibration: batches of inputs, from which running statistics of normalisations are measured anew; the
                 first 20 are read. Of a batch that is a list, as a ``DataLoader`` makes of pairs, the first entry is
                 the input. None: those of the next larger member that was trained.
@@ -275,7 +275,7 @@ class FrontLearner(Learner):
         Raises:
             TypeError, ValueError: as :meth:`Learner.deploy`, and if no member has such a cost.
         """
-        point = place_of(budget, self.points()[1], self.budget.kind)
+        point = place_of("100%" if budget is None else budget, self.points()[1], self.budget.kind)
         with self.slices.opened(*self._chosen(point)), self.slices.with_statistics():
             small = super().deploy(None, example, share_frozen, unsettled, verbose)
         return small if calibration is None else measure_again(small, calibration)

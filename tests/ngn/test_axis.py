@@ -15,6 +15,7 @@ from experiments.models.mlp import MLPBank
 from ngn.axis import OrderedAxis
 from ngn.comparison import check_equal
 from ngn.components.base import OrderedSum
+from ngn.cut.truncation import deploy
 from ngn.cuts import inputs, outputs
 from ngn.methods.ngn import CountGate
 
@@ -46,14 +47,14 @@ def test_what_an_axis_cannot_be_is_refused():
     with pytest.raises(ValueError, match="not part of the model"):
         ngn.Learner(nn.Sequential(up, OrderedAxis(CountGate(K), [*outputs(up, 2), *inputs(down, 2)])))
     with pytest.raises(ValueError, match="needs 12"):
-        ngn.deploy(nn.Sequential(up, OrderedAxis(CountGate(K), outputs(up, 3))))
+        deploy(nn.Sequential(up, OrderedAxis(CountGate(K), outputs(up, 3))))
     axis = OrderedAxis(CountGate(K, t0=1.2), [*outputs(up, 2), *inputs(down, 2)])
     with pytest.raises(ValueError, match=r"weight_norm.*parametrizations"):
-        ngn.deploy(nn.Sequential(nn.utils.weight_norm(up), nn.Tanh(), axis, down))
+        deploy(nn.Sequential(nn.utils.weight_norm(up), nn.Tanh(), axis, down))
     head.weight = embed.weight
     axis = OrderedAxis(CountGate(K, t0=1.2), [*outputs(embed, 2), *inputs(head, 2, fold=True)])
     with pytest.raises(ValueError, match="tied"):
-        ngn.deploy(nn.Sequential(embed, axis, head))
+        deploy(nn.Sequential(embed, axis, head))
     with pytest.raises(ValueError, match="use OrderedSum"):
         OrderedAxis(CountGate(None), outputs(up))
     with pytest.raises(ValueError, match="a name of its own"):

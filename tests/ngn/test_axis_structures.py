@@ -7,6 +7,7 @@ from learners import ALONE, LEARNERS
 from modes import hard_output
 
 import ngn
+from ngn.cut.truncation import deploy
 
 BANKED = ("decay-normalised", "decay-free")  # normalisation needs a bank
 PLAIN = {name: lambda made=made: made(None) for name, made in LEARNERS.items() if name not in BANKED} | ALONE
@@ -48,14 +49,14 @@ def test_without_components_the_rest_of_the_model_is_left(name):
     model = model_of(name, ngn.CountGate(K, t0=0.3, delta=-0.5))
     if name == "channels":
         with pytest.raises(ValueError, match="cannot compute a convolution without channels"):
-            ngn.deploy(model)
+            deploy(model)
         return
     wanted = plain(name, model, X, torch.zeros(K, dtype=torch.float64))
-    torch.testing.assert_close(ngn.deploy(model)(X), wanted, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(deploy(model)(X), wanted, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_with_all_gates_open_and_weights_of_one_it_is_the_original(name):
     original, model = model_of(name, None), model_of(name, ngn.CountGate(K, **UNTRUNCATED))
     torch.testing.assert_close(model(X), original(X), rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(ngn.deploy(model)(X), original(X), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(deploy(model)(X), original(X), rtol=1e-12, atol=1e-12)

@@ -8,6 +8,7 @@ from torch import nn
 
 import ngn
 from ngn.budget.allocation import BudgetLearner
+from ngn.cut.truncation import deploy
 from ngn.train.trainer import Trainer
 
 EACH = 16 + 16 + 256 + 16 + 16
@@ -122,7 +123,7 @@ def test_an_average_that_averages_buffers_is_within_the_budget(decay):
         learner.set_progress(step / 20)
         average.update_parameters(learner.model)
         whole.update_parameters(learner)
-    kept = [len(ngn.deploy(model).layers) for model in (learner.model, average.module, whole.module.model)]
+    kept = [len(deploy(model).layers) for model in (learner.model, average.module, whole.module.model)]
     assert kept == [11, 11, 11]
 
 

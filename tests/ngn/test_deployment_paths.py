@@ -7,6 +7,7 @@ from learners import LEARNERS
 from structures import STRUCTURES, awake
 
 import ngn
+from ngn.cut.truncation import deploy
 
 LONGER = torch.cat([X, X.flip(-1)])
 """An input with more samples than the programs are exported with."""
@@ -78,7 +79,7 @@ def test_programs_of_torch_and_onnx_compute_the_same(delta, tmp_path):
     unshaped = ("channels", "heads", "head-bank")
     names = [name for name in MODELS if delta > 0 or name not in unshaped]
     models = [model_of(name, ngn.CountGate(K, t0=0.2, delta=delta)) for name in names]
-    small = ngn.deploy(torch.nn.Sequential(*models)).float()
+    small = deploy(torch.nn.Sequential(*models)).float()
     for name in ("a.pt2", "a.onnx"):
         ngn.export(small, tmp_path / name, X.float())
     y = torch.export.load(tmp_path / "a.pt2").module()(LONGER.float())
@@ -90,7 +91,7 @@ def test_programs_of_torch_and_onnx_compute_the_same(delta, tmp_path):
 
 def test_impossible_exports_are_refused(tmp_path, monkeypatch):
     model = model_of("neurons", ngn.CountGate(K, t0=1.2))
-    small = ngn.deploy(model)
+    small = deploy(model)
     for write, *rest in ((ngn.export, X), (ngn.save,)):
         with pytest.raises(TypeError, match=r"(export|save)\(learner\.deploy\(\)"):
             write(ngn.Learner(model), tmp_path / "a.pt2", *rest)

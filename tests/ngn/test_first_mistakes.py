@@ -8,6 +8,7 @@ from torch import nn
 
 import ngn
 from experiments.models.mlp import MLPBank
+from ngn.cut.truncation import deploy
 from ngn.integrations import BoundaryOptimizer
 from ngn.methods.fixed import FixedCount
 from ngn.methods.orders import Order
@@ -101,7 +102,7 @@ MISTAKES = {
     "unsettled must be 'warn' or 'allow', not 'ignore'": lambda: learner_at(1.0).deploy(unsettled="ignore"),
     "choose one with replica=0, 1, ...": lambda: learner_at(1.0, seeds=[0, 1], replicas=2).deploy(),
     "leave replica= out": lambda: learner_at(1.0).deploy(replica=1),
-    "most must be at least 1, not 0": lambda: ngn.deploy(learner_at(1.0).model, most=0),
+    "most must be at least 1, not 0": lambda: deploy(learner_at(1.0).model, most=0),
     "load takes a model, then a file; the model is a str": lambda: ngn.load("small.safetensors", MLP),
     "is no file of safetensors, or is damaged": lambda: ngn.load(MLP, __file__),
     "ngn.fit(learner, Tensor, Tensor, 'mse', TrainPlan): after the data, fit needs a loss": lambda: fit(

@@ -16,6 +16,7 @@ from torch.nn.utils import parametrizations
 from traceable import DenseNet, Inception, UNet, example_of, network
 
 import ngn
+from ngn.cut.truncation import deploy
 from ngn.cuts import outputs
 from ngn.gate import softplus_inverse
 from ngn.learner.shrinking import shrink
@@ -167,7 +168,7 @@ def test_shrink_cuts_axes_of_any_model():
     assert shrink(model, axes, [3])
     assert shrink(model, axes, [2])  # the starts of the parts of a fused map have moved
     other = model_of("heads", ngn.CountGate(K, t0=1.0, r=1.0))
-    torch.testing.assert_close(model(X), ngn.deploy(other)(X), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(model(X), deploy(other)(X), rtol=1e-4, atol=1e-6)
 
 
 def test_a_copy_of_a_learner_has_none_of_its_callbacks():

@@ -6,6 +6,7 @@ from torch import nn
 
 import ngn
 from ngn.components.low_rank import LowRankLinear, attach_low_rank, merge
+from ngn.cut.truncation import deploy
 from ngn.methods.fixed import FixedCount
 from ngn.streams import generator
 
@@ -80,7 +81,7 @@ def test_of_none_the_frozen_module_itself_is_left():
     assert zero
     for name in zero:
         assert type(small.get_submodule(name)) is type(plain.get_submodule(name))
-    nothing = ngn.deploy(adapted([0.1] * 4), share_frozen=True)
+    nothing = deploy(adapted([0.1] * 4), share_frozen=True)
     assert str(nothing) == str(plain)
 
 
@@ -166,4 +167,4 @@ def test_merged_maps_are_stock_and_give_what_maps_and_terms_gave(dtype, near):
     assert merged.state_dict().keys() == Backbone().state_dict().keys()
     assert merged.layers[0].q.weight.dtype == dtype
     alone = LowRankLinear(nn.Linear(6, 3), ngn.CountGate(4, t0=1.8), seed=0, name="q")
-    assert type(merge(ngn.deploy(alone))) is nn.Linear
+    assert type(merge(deploy(alone))) is nn.Linear
