@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -257,15 +257,7 @@ class FrontLearner(Learner):
                 rows.append(cost | scored | {"sizes": dict(zip(sizes, counts[place], strict=True))})
         return Members(self.budget.kind, rows)
 
-    def deploy(  # type: ignore[override]
-        self,
-        budget: str | float = "100%",
-        calibration: Any = None,
-        example: Any = None,
-        share_frozen: bool = False,
-        unsettled: Literal["warn", "allow"] = "warn",
-        verbose: bool = False,
-    ) -> nn.Module:
+    def deploy(self, budget: str | float = "100%", calibration: Any = None, **settings: Any) -> nn.Module:  # type: ignore[override]
         """Return the largest model of the front within ``budget``, a plain module.
 
         Args:
@@ -273,14 +265,14 @@ class FrontLearner(Learner):
             calibration: batches of inputs, from which running statistics of normalisations are measured anew; the
                 first 20 are read. Of a batch that is a list, as a ``DataLoader`` makes of pairs, the first entry is
                 the input. None: those of the next larger member that was trained.
-            example, share_frozen, unsettled, verbose: see :meth:`Learner.deploy`.
+            settings: ``example``, ``share_frozen``, ``unsettled``, ``verbose``; see :meth:`Learner.deploy`.
 
         Raises:
             TypeError, ValueError: as :meth:`Learner.deploy`, and if no member has such a cost.
         """
         point = place_of(budget, self.points()[1], self.budget.kind)
         with self.slices.opened(*self._chosen(point)), self.slices.with_statistics():
-            small = super().deploy(None, example, share_frozen, unsettled, verbose)
+            small = super().deploy(**settings)
         return small if calibration is None else measure_again(small, calibration)
 
     def whole(self) -> nn.Module:
