@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -235,6 +235,13 @@ def calls_of(example: Any, also: Mapping[str, Sequence[Any]]) -> list[tuple[str,
         raise TypeError(f"also= takes a dictionary, method -> list of inputs: also={{'forward': [x]}}, not a {kind}")
     further = [(method, given) for method, several in also.items() for given in several]
     return [("forward", example), *further]
+
+
+def summed(value: Tensor) -> Tensor:
+    """``value``, summed in place over the processes of a distributed training."""
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.all_reduce(value)
+    return value
 
 
 FAULTS = (RuntimeError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError)

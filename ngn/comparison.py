@@ -28,7 +28,7 @@ def varied(example: Any, strength: float = 0.1, longer: bool = False) -> Any:
     samples = next((len(part) for part in tensors if part.dim()), 0)
 
     def vary(part: Any) -> Any:
-        if not isinstance(part, Tensor):
+        if not isinstance(part, Tensor) or part.layout is not torch.strided:
             return part
         part = part.detach()
         if part.is_meta:
@@ -168,7 +168,7 @@ def compare(
     differing = [apart(want, got) for want, got in zip(wanted, outputs, strict=True)]
     if any(worst is not None for worst in differing):
         bounds = rounding_bounds(deployed, lambda: outputs_on(deployed, example, method))
-        differing = [beyond(worst, bound) for worst, bound in zip(differing, bounds, strict=True)]
+        differing = [apart(*each) for each in zip(wanted, outputs, bounds, strict=True)]
     for worst in differing:
         if worst is not None:
             raise DifferentError(
@@ -195,15 +195,14 @@ def in_training(model: nn.Module, part: nn.Module, call: tuple[str, Any]) -> tup
         return None, [value.detach().clone() for value in own if isinstance(value, nn.Parameter)]
 
 
-def apart(want: Tensor, got: Tensor) -> float | None:
-    """The difference of two tensors relative to the largest of ``want``; None if rounding explains it."""
+def apart(want: Tensor, got: Tensor, bound: float = 0.0) -> float | None:
+    """The difference of two tensors relative to the largest of ``want``; None if rounding explains it.
+
+    Args:
+        bound: that of :func:`rounding_bounds`.
+    """
     worst = _relative(want, got)
-    return None if worst <= _tolerance(want.dtype) else worst
-
-
-def beyond(worst: float | None, bound: float) -> float | None:
-    """A difference of :func:`apart`, unless a bound of :func:`rounding_bounds` explains it."""
-    return None if worst is None or worst <= bound else worst
+    return None if worst <= max(bound, _tolerance(want.dtype)) else worst
 
 
 @torch.no_grad()

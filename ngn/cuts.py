@@ -71,7 +71,7 @@ def outputs(module: nn.Module, width: int = 1, start: int = 0, fold: bool = Fals
     [('weight', 0, 2), ('bias', 0, 2)]
     """
     names = ("weight", "bias", "running_mean", "running_var")
-    dim = 1 if isinstance(module, nn.Embedding) or inputs_first(module) else 0
+    dim = 1 if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) or inputs_first(module) else 0
     cuts = []
     for name in names:
         value = getattr(module, name, None)
@@ -182,8 +182,13 @@ TensorCuts = list[tuple[Cut, Choice]]
 """The cuts of one tensor, each with the choice of its axis."""
 
 
-def cut_tensor(value: Tensor, parts: TensorCuts, lead: int = 0, merge: bool = True) -> Tensor:
-    """Cut ``value`` along every dimension that ``parts`` name; they count from behind the first ``lead`` dimensions."""
+def cut_tensor(value: Any, parts: TensorCuts, shape: torch.Size, lead: int, merge: bool) -> Any:
+    """Cut a tensor of this ``shape`` along every dimension that ``parts`` name; all else stays as it is.
+
+    Dimensions count from behind the first ``lead`` ones.
+    """
+    if not isinstance(value, Tensor) or value.shape != shape:
+        return value
     for dim in range(lead, value.dim()):
         if not (here := along(dim, value, parts, lead)):
             continue

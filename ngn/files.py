@@ -39,21 +39,15 @@ def _machine_digest() -> str:
     return hashlib.sha256(machine.encode()).hexdigest()[:12]
 
 
-def start_tick(pid: int) -> str | None:
-    """The clock tick at which a process of this machine started; "" if unknown, None if it is dead."""
+def _is_dead(pid: int) -> bool:
+    """Whether no process of this machine has this number, but for one that has ended and that nobody waits for."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in "ZX"
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    except (FileNotFoundError, ProcessLookupError):
-        if Path("/proc/self/stat").exists():
-            return None
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return None
-        except PermissionError:
-            return ""
-        return ""
-    return None if fields[0] in "ZX" else fields[19]
+        os.kill(pid, 0)
+    except OSError as fault:
+        return isinstance(fault, ProcessLookupError)
+    return False
 
 
 def temporary_path(path: Path) -> Path:
@@ -67,7 +61,7 @@ def remove_stale_files(folder: Path) -> None:
     ours = re.compile(rf"\..*\.{_machine_digest()}-(\d+)-[0-9a-f]{{8}}\.part", re.DOTALL)
     for name in os.listdir(folder) if folder.is_dir() else ():
         found = ours.fullmatch(name)
-        if found is not None and start_tick(int(found[1])) is None:
+        if found is not None and _is_dead(int(found[1])):
             with contextlib.suppress(OSError):  # another process sweeps at the same time, or the folder is read-only
                 remove(folder / name)
 

@@ -30,10 +30,6 @@ class Supervised:
 
     Raises:
         TypeError: if a batch is not a pair. Errors of the criterion get a note that says how it was called.
-
-    >>> import torch
-    >>> Supervised(mean_squared_error)(torch.nn.Identity(), (torch.ones(2, 1), torch.zeros(2, 1)))
-    tensor(1.)
     """
 
     criterion: Criterion
@@ -54,7 +50,7 @@ class Supervised:
 
     def check(self, batch: Any) -> None:
         """Raise a TypeError if ``batch`` is not a pair."""
-        if not is_pair(batch):
+        if not isinstance(batch, tuple | list) or len(batch) != 2:
             raise TypeError(
                 f"{named(self.criterion)}(output, target) needs batches of two, (input, target), but a batch is "
                 f"{told(batch)}: write a loss(model, batch) that calls the model itself, or pass loss=None if the "
@@ -132,11 +128,6 @@ def as_loss(loss: Callable[[Any, Any], Tensor] | None, model: nn.Module, first: 
 
 class _ModelCalled(BaseException):
     """Ends a trial call of a loss at its first call of the model."""
-
-
-def is_pair(batch: Any) -> bool:
-    """Whether a batch is (input, target)."""
-    return isinstance(batch, tuple | list) and len(batch) == 2
 
 
 def named(loss: Any) -> str:

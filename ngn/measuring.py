@@ -100,20 +100,19 @@ def in_turns(forwards: Sequence[Callable[[], Any]], device: torch.device) -> lis
     The calls take turns, so that other load on the machine meets all of them alike.
     """
 
-    def timed(forward: Callable[[], Any]) -> float:
-        began = perf_counter()
-        forward()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        return (perf_counter() - began) * 1e3
-
     for forward in forwards:
-        timed(forward)
+        forward()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
     times: list[list[float]] = [[] for _ in forwards]
     total, rounds = 0.0, 0
     while rounds < PASSES[0] or (total < 1e3 * SECONDS * len(forwards) and rounds < PASSES[1]):
         for own, forward in zip(times, forwards, strict=True):
-            own.append(timed(forward))
+            began = perf_counter()
+            forward()
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            own.append((perf_counter() - began) * 1e3)
             total += own[-1]
         rounds += 1
     return times

@@ -95,9 +95,6 @@ def warmed_up(shape: Shape, progress: float, warmup: float) -> float:
     """The value of a shape that follows a linear warm-up over the first fraction ``warmup`` of training, in [0, 1).
 
     (p / warmup) shape(0) for p < warmup; then shape((p - warmup) / (1 - warmup)).
-
-    >>> [warmed_up(POWER_DECAY, p, warmup=0.2) for p in (0.0, 0.1, 0.2, 0.6, 1.0)]
-    [0.0, 0.5, 1.0, 0.5, 0.0]
     """
     if progress < warmup:
         return progress / warmup * shape_at(shape, 0.0)

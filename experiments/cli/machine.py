@@ -24,11 +24,7 @@ LOCAL_LAUNCHERS = tuple(f"hydra/launcher={name}" for name in ("pack", "basic", "
 
 
 def check(runs: Sequence[Run], tokens: Sequence[str]) -> None:
-    """Refuse runs that this machine cannot train. Those of other launchers start elsewhere, and are not checked.
-
-    Raises:
-        ConfigError: if a device, a compiler, memory, data or a size of a model are missing.
-    """
+    """Refuse what this machine cannot train, with a ConfigError. Runs of other launchers start elsewhere."""
     if any(token.startswith("hydra/launcher=") and token not in LOCAL_LAUNCHERS for token in tokens):
         return
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

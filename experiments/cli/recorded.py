@@ -21,9 +21,9 @@ from experiments.config.run_files import Run
 from experiments.core.config import Config
 from experiments.core.paths import RESULTS
 from experiments.runs.outcome import relative, summary
-from experiments.runs.same import data_differences, named
+from experiments.runs.same import data_differences
 from experiments.runs.sweeps.status import Sample, Speeds, duration_text
-from experiments.store.provenance import changed_since
+from experiments.store.provenance import changed_since, named
 from experiments.store.records import RecordError, Store
 from experiments.store.sources import sources_digest
 

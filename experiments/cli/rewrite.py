@@ -88,15 +88,6 @@ def expand_experiment(overrides: Sequence[str]) -> list[str]:
     return [token for token in tokens_of(known[names[0]]) if key_of(token) not in taken] + typed
 
 
-def _named_set(name: str) -> str:
-    """Return the seeds in the file of a set, which has the form ``seed: {set: 0..9}``."""
-    path = options("seed")[name]
-    block = read_yaml(path).get("seed")
-    if not isinstance(block, dict) or "set" not in block:
-        raise ConfigError(f"{path}: write a set of seeds as `seed: {{set: 0..9}}`")
-    return str(block["set"])
-
-
 def seeds_of(text: str) -> list[int]:
     """Return the seeds of ``seed=<text>``, in the written order.
 
@@ -105,9 +96,13 @@ def seeds_of(text: str) -> list[int]:
     Raises:
         ConfigError: on other text, on negative and repeated seeds, and on more than LARGEST_RANGE.
     """
-    sets, seeds = options("seed"), list[int]()
-    numbers = ",".join(_named_set(part.strip()) if part.strip() in sets else part for part in text.split(","))
-    for word in map(str, values(parse(f"seed={numbers}"))):
+    sets, seeds, parts = options("seed"), list[int](), text.split(",")
+    for at, path in ((at, sets[part.strip()]) for at, part in enumerate(parts) if part.strip() in sets):
+        block = read_yaml(path).get("seed")
+        if not isinstance(block, dict) or "set" not in block:
+            raise ConfigError(f"{path}: write a set of seeds as `seed: {{set: 0..9}}`")
+        parts[at] = str(block["set"])
+    for word in map(str, values(parse(f"seed={','.join(parts)}"))):
         span = re.fullmatch(r"(-?\d+)(?:\.\.(-?\d+))?", word)
         if span is None:
             raise ConfigError(
@@ -185,11 +180,7 @@ def rewrite(overrides: Sequence[str]) -> list[str]:
 
 
 def completion_line(line: str) -> str:
-    """Rewrite a command line under completion, so that Hydra can compose the words before the last one.
-
-    Seeds are removed, since they do not change the completions. If a word is not understood yet, the line stays as it
-    is.
-    """
+    """Rewrite a line under completion, if it is understood, so that Hydra can compose all words but the last."""
     words = line.split()
     last = [] if line.endswith(" ") or not words else [words.pop()]
     program = [word for word in words if "=" not in word]

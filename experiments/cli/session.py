@@ -178,11 +178,7 @@ class Session:
             return float("nan")
 
     def summary(self) -> None:
-        """Print the end of a command's output.
-
-        It has a table of a multirun, the committed and published numbers of the same runs, and the runs that failed or
-        diverged.
-        """
+        """Print the end of a command: its table, committed and published numbers, and what failed or diverged."""
         here = [outcome.path for outcome in self.done] if self.done or self.failed else None
         made = [path for path in here or [job.run.path for job in self.jobs] if path.is_file()]
         if made and (len(self.jobs) > 1 or any(job.run.config.profile == "full" for job in self.jobs)):

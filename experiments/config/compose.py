@@ -102,11 +102,7 @@ def _merge(into: dict[str, Any], *more: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def folders() -> list[Path]:
-    """Return the folders of configuration files: ``conf/``, those of plug-ins, and $NGN_CONF.
-
-    Raises:
-        ConfigError: if a folder is missing, or $NGN_CONF has a file that would replace a choice of the suite.
-    """
+    """Return the folders of settings; a ConfigError if one is missing, or $NGN_CONF has a choice of the suite."""
     own = conf_folder()
     for variable, folder in [("NGN_PLUGINS", folder) for folder in plugin_folders()] + [("NGN_CONF", own)]:
         if folder is not None and not folder.is_dir():
@@ -187,7 +183,9 @@ def with_defaults(choices: Mapping[str, str]) -> dict[str, str]:
             raise ConfigError(f"unknown group '{group}'.{nearest(group, list(GROUPS))}")
         require_choice(group, choice)
     fitting = GATES_OF_TASK[full["task"]]
-    if full.setdefault("gate", usual_gate(full["task"], full["model"])) not in fitting:
+    if "gate" not in full:
+        full["gate"] = usual_gate(full["task"], full["model"])
+    if full["gate"] not in fitting:
         raise ConfigError(
             f"gate={full['gate']} does not fit task={full['task']}; the gates that fit are: {', '.join(fitting)}"
         )

@@ -115,10 +115,7 @@ def identity_keys(config: Config) -> dict[str, Any]:
 
 
 def run_id(config: Config) -> str:
-    """Return ``<task>-<component>-<method><count>-s<seed>-<hash>``, which is safe as a file name.
-
-    It takes 0.2 ms, so a ``Run`` stores it.
-    """
+    """Return ``<task>-<component>-<method><count>-s<seed>-<hash>``, safe as a file name; it takes 0.2 ms."""
     return name_with(config, config.seed.value, canonical(identity_keys(config)))
 
 

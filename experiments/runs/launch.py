@@ -17,21 +17,18 @@ from pathlib import Path
 from typing import Any
 
 from experiments.config import run_files
-from experiments.config.identity import scientific
 from experiments.config.run_files import Run, runs_of
 from experiments.config.schema import CheckedConfig
 from experiments.core import checkpoint
 from experiments.core.config import Config
 from experiments.runs.outcome import RunOutcome, present
-from experiments.runs.stack import Stack, stacks_of
+from experiments.runs.stack import NOTE, Stack, stacks_of
 from experiments.store.leases import Leases
 from experiments.store.records import Store
 from experiments.store.sources import KEPT
 from ngn.files import remove_stale_files
 
 log = logging.getLogger(__name__)
-NOTE = "pack.json"
-"""File in a folder of checkpoints that lists the runs of the stack."""
 POLL, MAX_POLL = 0.5, 10.0
 """Seconds between two checks of runs that other processes train: at first, and at most. Each pause is half as long
 again as the one before, until this process trains a run itself."""
@@ -58,14 +55,6 @@ class Work:
     def part(self, names: Sequence[str]) -> Work:
         """Return the work on a new stack of these runs alone."""
         return Work(Stack(tuple(run for run in self.stack.runs if run.id in names)), names)
-
-
-def note_stack(folder: Path, stack: Stack) -> None:
-    """Write the list of a stack's runs into its folder of checkpoints, before any other file."""
-    if not (folder / NOTE).exists():
-        root = stack.runs[0].root.resolve()
-        note = {"results": str(root), "runs": {run.id: scientific(run.config) for run in stack.runs}}
-        checkpoint.write_sealed(folder / NOTE, note, {})
 
 
 def remove_leftovers(present: Iterable[str], results: Path) -> None:

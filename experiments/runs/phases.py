@@ -37,11 +37,7 @@ from ngn.train.plan import History, TrainPlan
 
 
 def gated_model(method: Method, stack: Stack, task: Task[Any], high: bool = False) -> nn.Module:
-    """Build the model of ``task`` with one capacity of ``method`` for each ordered group.
-
-    Args:
-        high: whether boundaries start at their high end.
-    """
+    """Build the task's model with a capacity for each group; ``high`` starts boundaries at their high end."""
     first, samples = stack.first, task.samples(stack.first.train)
     return task.model(first.gate, stack.seeds, lambda n: method.make(OrderedGroup(stack, n, samples, high)))
 

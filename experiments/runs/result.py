@@ -68,10 +68,8 @@ def prunes_back(grown: list[int], high: list[int], t: list[float], starts: list[
     - no: otherwise.
 
     Args:
-        grown: counts per axis of the run grown from low.
-        high: counts per axis of the run started at high capacity.
-        t: final boundaries of the run started at high capacity.
-        starts: its initial boundaries.
+        grown, high: counts per axis of the run grown from low, and of the one started at high capacity.
+        t, starts: final and initial boundaries of the latter.
     """
     returned = all(abs(a - b) <= 1 for a, b in zip(grown, high, strict=True))
     moved = all(boundary < start - 1 for boundary, start in zip(t, starts, strict=True))

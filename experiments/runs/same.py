@@ -14,7 +14,7 @@ from experiments.core.paths import RESULTS
 from experiments.core.pretrained import BaseModel
 from experiments.data import data_root, sets
 from experiments.data.errors import MissingData
-from experiments.store.provenance import changed_since, code
+from experiments.store.provenance import changed_since, code, named
 from experiments.store.sources import changed_files, combined_digest, plugins_digest, sources_digest
 
 
@@ -84,11 +84,6 @@ def _sources(then: Mapping[str, Any], results: Path) -> list[str]:
         files = changed_since(then["commit"])
     what = "sources" if sources != sources_digest() else "plug-ins"
     return [f"by other {what} ({named(files)})" if files else f"by other {what}"]
-
-
-def named(files: list[str]) -> str:
-    """Return the first three names, and how many more there are."""
-    return ", ".join(files[:3]) + (f" and {len(files) - 3} more" if len(files) > 3 else "")
 
 
 def data_differences(record: Mapping[str, Any], config: Config) -> list[str]:

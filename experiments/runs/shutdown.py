@@ -36,11 +36,7 @@ def _warned(signum: int, job: str) -> bool:
 
 
 def shut_down(stopped: KeyboardInterrupt, resume: str) -> int:
-    """Print how to continue, requeue a Slurm job that was warned, and return the exit status.
-
-    Args:
-        resume: the command that continues.
-    """
+    """Print how to continue (``resume``), requeue a Slurm job that was warned, and return the exit status."""
     signum = stopped.signum if isinstance(stopped, Interrupted) else int(signal.SIGINT)
     print(f"\n{Interrupted(signum)}; all progress is saved. To continue:\n  {resume}", file=sys.stderr, flush=True)
     job = os.environ.get("SLURM_JOB_ID")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from experiments.config.identity import flatten, scientific
 from experiments.config.run_files import Run, checkpoints_named, runs_of
+from experiments.core import checkpoint
 from experiments.core.config import Config
 from experiments.core.groups import Replicas
 from experiments.models.kernels import WIDEST, training_problem
@@ -31,6 +32,8 @@ SCALARS = (
 )
 """Settings that may differ between the replicas of a stack, besides the ``scalars`` of the method."""
 
+NOTE = "pack.json"
+"""File in a folder of checkpoints that lists the runs of the stack."""
 LARGEST = 10
 """Most replicas in one stack of the torch engine: four to ten fit a CPU's caches, more do not. Also the limit for
 models of depth in the compiled kernel; such a stack takes minutes."""
@@ -78,6 +81,13 @@ class Stack(Replicas[Config]):
     def checkpoints(self) -> Path:
         """The folder of the stack's checkpoints."""
         return checkpoints_named(self.id, self.runs[0].root)
+
+    def note(self) -> None:
+        """Write the list of the runs into the folder of checkpoints, before any other file."""
+        if not (self.checkpoints / NOTE).exists():
+            runs = {run.id: scientific(run.config) for run in self.runs}
+            noted = {"results": str(self.runs[0].root.resolve()), "runs": runs}
+            checkpoint.write_sealed(self.checkpoints / NOTE, noted, {})
 
     def take(self, replicas: Sequence[int]) -> Stack:
         """Return the stack of the given replicas."""

@@ -17,12 +17,10 @@ import torch
 from experiments.config.schema import branch_of, branch_phase
 from experiments.core import checkpoint
 from experiments.core.blocks import ConfigError
-from experiments.core.config import Config
 from experiments.core.task import Task
 from experiments.methods.fixed import fixed_size, size_name
 from experiments.models.kernels.trainer import KernelTrainer
 from experiments.runs import host, outcome
-from experiments.runs.launch import note_stack
 from experiments.runs.memory import replicas_that_fit
 from experiments.runs.outcome import RunOutcome
 from experiments.runs.phases import PhaseSetup, learner_of, plan_of, train_phase, trainer_of
@@ -36,14 +34,6 @@ from ngn.files import FileError, write_atomically
 log = logging.getLogger(__name__)
 RECORDED = "recorded"
 """File in a folder of checkpoints: training has ended, and records are being written."""
-
-
-def device_of(config: Config) -> torch.device:
-    """Return the device of a run; a ConfigError for ``device=cuda`` without a CUDA device."""
-    present = torch.cuda.is_available()
-    if config.device == "cuda" and not present:
-        raise ConfigError("device=cuda: torch sees no CUDA device here; use device=cpu, or device=auto")
-    return torch.device("cuda" if present and config.device != "cpu" else "cpu")
 
 
 def replicas_on_this_machine(stack: Stack, task: Task[Any], device: torch.device) -> int:
@@ -109,7 +99,10 @@ def train_stack(stack: Stack) -> list[RunOutcome]:
     first, scratch = stack.first, stack.checkpoints
     if first.threads is not None:
         torch.set_num_threads(first.threads)
-    device = device_of(first)
+    present = torch.cuda.is_available()
+    if first.device == "cuda" and not present:
+        raise ConfigError("device=cuda: torch sees no CUDA device here; use device=cpu, or device=auto")
+    device = torch.device("cuda" if present and first.device != "cpu" else "cpu")
     try:
         with host.tuned_for_training(first.train.matmul):
             task = make_task(first, device)
@@ -119,7 +112,7 @@ def train_stack(stack: Stack) -> list[RunOutcome]:
             if first.force and (scratch / RECORDED).exists():
                 checkpoint.remove(scratch)  # checkpoints of a finished training: force=true asks for a new one
             if len(stack) > 1:
-                note_stack(scratch, stack)
+                stack.note()
             phases: dict[str, Phase] = {}
             if (alone := first.method.sizes(first.gate)) is not None:
                 setup = PhaseSetup("fixed", scratch / "fixed", count=alone)

@@ -12,6 +12,7 @@ import importlib.metadata
 import os
 import platform
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -76,6 +77,11 @@ def code() -> Code:
     return Code(commit and commit.strip(), clean, "git", tuple(line[3:] for line in (status or "").splitlines()))
 
 
+def named(files: Sequence[str]) -> str:
+    """Return the first three names, and how many more there are."""
+    return ", ".join(files[:3]) + (f" and {len(files) - 3} more" if len(files) > 3 else "")
+
+
 def why_not_counted() -> str | None:
     """Return why no table of the paper will count runs of the present code, and what to do; None if they count."""
     now = code()
@@ -85,8 +91,7 @@ def why_not_counted() -> str | None:
         return "runs with plug-ins ($NGN_PLUGINS) belong to no commit; scripts/table.py shows their records"
     if now.source == "none":
         return "this copy of the sources names no commit; use a git clone"
-    files = ", ".join(now.changed[:3]) + (f" and {len(now.changed) - 3} more" if len(now.changed) > 3 else "")
-    return f"the sources have uncommitted changes ({files}); commit them first"
+    return f"the sources have uncommitted changes ({named(now.changed)}); commit them first"
 
 
 @functools.lru_cache(maxsize=1)

@@ -142,11 +142,11 @@ def _exact(evidence: Evidence) -> Outcome:
 def _fit(evidence: Evidence) -> Outcome:
     """A commit leaves the baseline's truncated error as it is (within a factor of 1.5 from the same seed, in the
     median), and at least halves it where truncation costs most: without α, and at β = 4."""
-    rows = ("baseline", "baseline", 1 / 1.5, 1.5), ("no_alpha", "α = 0", 0.0, 0.5), ("beta4", "β = 4", 0.0, 0.5)
+    rows = ("baseline", "baseline", (1 / 1.5, 1.5)), ("no_alpha", "α = 0", (0.0, 0.5)), ("beta4", "β = 4", (0.0, 0.5))
     return Outcome(
         [
             Estimate(f"truncated MSE over that without a commit, {said}", median(_committed(evidence, key)), *ends)
-            for key, said, *ends in rows
+            for key, said, ends in rows
         ]
     )
 

@@ -10,12 +10,8 @@
 
 Boundaries follow the limit together. They part from one another only where an importance differs from the mean by more
 than z_min standard errors, at constant total cost and at a bounded rate. Without such evidence every a_g stays 0,
-and the result is the even allocation. Held-out data, where given, must confirm it, and decide
-how sizes of few components are rounded. No price enters a gradient: Adam would divide it by its own size, so that all
-boundaries would fall alike, whatever their components are worth.
-
-A gate spans WIDTH of its count (beta = 2 / max(1, WIDTH n_g)), so that the slope at the boundary is that of several
-components. Over the last part of the way gates sharpen.
+and the result is the even allocation. Held-out data, where given, must confirm it, and decide how few components are
+rounded. No price enters a gradient: Adam would divide it by its own size, so that all boundaries would fall alike.
 
 Shrinking first and widening by one factor is MorphNet's way (Gordon et al., arXiv 1711.06798). Differentiable sparsity
 allocation (Ning et al., arXiv 2004.02164) exchanges sizes by their gradients at a constant budget.
@@ -25,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -33,7 +30,7 @@ from torch import Tensor, nn
 from ngn.budget import Budget
 from ngn.budget.allowance import Allowance
 from ngn.budget.evidence import BoundaryEvidence, Confirmation
-from ngn.budget.placing import COARSE, leaning, loss_and_gain, losses_at, placed, reach
+from ngn.budget.placing import COARSE, leaning, loss_and_gain, losses_at, place_counts, reach
 from ngn.learner import Learner
 from ngn.learner.report import SizeReport
 from ngn.learner.watching import refuse_diverged
@@ -77,21 +74,6 @@ class BudgetLearner(Learner):
     Raises:
         ValueError: if the budget is below the smallest model (the message gives its cost). Also for a share without a
             preset K, and for axes with other capacities or different commits.
-
-    >>> import torch, ngn
-    >>> from ngn.budget.allocation import BudgetLearner
-    >>> from ngn.components.low_rank import LowRankLinear
-    >>> layer = LowRankLinear(torch.nn.Linear(1, 1), ngn.CountGate(8, t0=6.0), seed=0, name="map")
-    >>> learner = BudgetLearner(layer, ngn.Budget(parameters=10))
-    >>> print(learner.reach)
-                  parameters  of the largest
-    smallest               4          22.2 %
-    requested             10          55.6 %
-    largest               18         100.0 %
-    >>> x = torch.linspace(-1, 1, 32)[:, None]
-    >>> _ = ngn.fit(learner, x, x.sin(), torch.nn.functional.mse_loss, ngn.TrainPlan(steps=50), progress="never")
-    >>> sum(p.numel() for p in learner.deploy().parameters())
-    10
     """
 
     gates: list[CountGate]  # type: ignore[assignment]
@@ -112,9 +94,8 @@ class BudgetLearner(Learner):
 
     def __init__(self, model: nn.Module, budget: Budget) -> None:
         super().__init__(model)
-        allowance = self.allowance = Allowance(self, budget)
-        self.budget, self.cost, self.reach, self.growing = budget, allowance.cost, allowance.reach, allowance.growing
-        self.limit = allowance.limit
+        self.budget, self.allowance = budget, (allowed := Allowance(self, budget))
+        self.cost, self.reach, self.growing, self.limit = allowed.cost, allowed.reach, allowed.growing, allowed.limit
         self._costs: tuple[Tensor, tuple[Tensor, Tensor]] | None = None
         counts = self._given()
         none, never = torch.zeros_like(counts), torch.zeros((), dtype=torch.float64)
@@ -163,15 +144,14 @@ class BudgetLearner(Learner):
             cost, slopes = self.costs()
             self._cost_slopes = slopes.clamp(min=1e-9 * self.cost.full)
             self.above += passed * (cost > self.limit.to(self.above.device))
-            self._place()
+            place_counts(self.allowance, self.sizes, float(self.moved))
 
     def _begin(self) -> None:
         self.sizes.copy_(self._given())
         self.start.copy_(self.sizes)
-        for value in (self.lead, self.strongest, self.above, self.moved, self.tried_at):
-            value.zero_()
         self.tried.fill_(-1.0)
-        for value in (*self.evidence.buffers(), *self.confirmation.buffers()):
+        begun = (self.lead, self.strongest, self.above, self.moved, self.tried_at)
+        for value in (*begun, *self.evidence.buffers(), *self.confirmation.buffers()):
             value.zero_()
 
     def _exchange(self, passed: float, now: float) -> None:
@@ -190,19 +170,10 @@ class BudgetLearner(Learner):
         return torch.where(self.confirmation.confirms(self.budget.significance).unsqueeze(-1), z, 0.0) if judged else z
 
     def scaled(self, limit: Tensor, even: bool = False, now: float = 1.0) -> Tensor:
-        """The counts f e_g exp(a_g) with cost ``limit``, [*R]: float64 [*R, G]; a_g = 0 if ``even``.
-
-        Without ``even`` no size is larger than what was not cut yet.
-        """
+        """The counts f e_g exp(a_g) with cost ``limit``, [*R]: float64 [*R, G]; if ``even``, a = 0, as before cuts."""
         most = self.allowance.most(self.sizes.device, before_cuts=even)
         most = most.minimum(most.new_tensor([gate.ceiling(now * (gate.commit or 1.0)) for gate in self.gates]))
         return self.allowance.at_cost(limit, self.start, None if even else self.lead, most)
-
-    @torch.no_grad()
-    def _place(self) -> None:
-        """Move the boundaries to the sizes, and set the sharpness of the gates."""
-        most = self.allowance.most(self.sizes.device, before_cuts=True)
-        placed(self.gates, self.sizes, most, float(self.moved))
 
     def wanted_components(self) -> list[int] | None:
         """As in :class:`~ngn.learner.Learner`; on the way, the components whose gates are not closed."""
@@ -211,9 +182,8 @@ class BudgetLearner(Learner):
         sizes = torch.maximum(self.sizes, self.scaled(self.limit.to(self.sizes.device)))  # growth has them before it
         step = self.budget.round_to
         most = (reach(sizes).reshape(-1, len(self.gates)).amax(0) / step).ceil().int().tolist()
-        return [
-            min(axis.K, most[size] * step) for axis, size in zip(self.axes, self.cost.size_of.tolist(), strict=True)
-        ]
+        each = zip(self.axes, self.cost.size_of.tolist(), strict=True)
+        return [min(axis.K, most[size] * step) for axis, size in each]
 
     def penalty(self) -> Tensor:
         """0, [*R]: the budget takes the place of a price."""
@@ -254,18 +224,15 @@ class BudgetLearner(Learner):
         shape = self.tried.fill_(-1.0).shape
         if not bool(few.any()):
             return
-        best = self.allowance.best_roundings(
-            sizes, few, lambda counts: losses_at(self.gates, counts.reshape(shape), loss)
-        )
+        losses = partial(losses_at, self.allowance, loss, shape)
+        best = self.allowance.best_roundings(sizes, few, losses)
         self.tried.copy_(torch.where(few, best, -1.0).reshape(self.tried.shape))
-        self._place()
+        place_counts(self.allowance, self.sizes, float(self.moved))
 
     def after_backward(self, step: int) -> None:
         """Read and clear the slopes of the task loss in the boundaries: the optimiser does not move boundaries."""
-        if self._read or self.gates[0].committed:
-            return
         gradients = [gate.tau.grad for gate in self.gates]
-        if all(gradient is None for gradient in gradients):
+        if self._read or self.gates[0].committed or all(gradient is None for gradient in gradients):
             return
         if float(self.progress) > 0.0:
             self._read = self.watch.gradients_read = True

@@ -49,14 +49,6 @@ class Cost:
         model, axes: a model and its G ordered axes. A stack has one cost, as its replicas have one structure.
         kind: "parameters", "macs" or "milliseconds".
         example: an input of one model, for the last two; a tuple for several arguments, a dictionary for named ones.
-
-    >>> import torch, ngn
-    >>> from ngn.cuts import inputs, outputs
-    >>> up, down = torch.nn.Linear(3, 8), torch.nn.Linear(8, 2)
-    >>> axis = ngn.OrderedAxis(ngn.CountGate(8), [*outputs(up), *inputs(down)])
-    >>> cost = Cost(torch.nn.Sequential(up, axis, down), [axis], "parameters")
-    >>> cost.measured((3,)), [part.tolist() for part in cost(torch.tensor([3.5]))]
-    (20.0, [23.0, [6.0]])
     """
 
     spread = 0.0

@@ -1,14 +1,19 @@
-"""Where the boundaries of continuous counts lie, how sharp their gates are, and what held-out losses say of them."""
+"""Where the boundaries of continuous counts lie, how sharp their gates are, and what held-out losses say of them.
+
+A gate spans WIDTH of its count (beta = 2 / max(1, WIDTH n_g)), so that the slope at the boundary is that of several
+components. Over the last part of the way gates sharpen.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 import torch
-from torch import Tensor, distributed
+from torch import Tensor
 
 from ngn.budget import Budget
-from ngn.budget.allowance import TRIALS
+from ngn.budget.allowance import TRIALS, Allowance
+from ngn.checks import summed
 from ngn.methods.batch import benefits, place
 from ngn.methods.ngn import NOMINAL_ZERO, CountGate
 
@@ -30,17 +35,13 @@ def reach(n: Tensor) -> Tensor:
     return n + OPEN * (WIDTH * n).clamp(min=1.0)
 
 
-def placed(gates: Sequence[CountGate], n: Tensor, most: Tensor, fraction: float) -> None:
-    """Move the boundaries to counts ``n``, [*R, G], of at most ``most``, and set the sharpness of the gates.
-
-    Args:
-        fraction: of the time before the commit.
-    """
+def place_counts(allowance: Allowance, n: Tensor, fraction: float) -> None:
+    """Move the boundaries to counts ``n``, [*R, G], at this ``fraction`` of the time before the commit."""
     sharp = max(0.0, min(1.0, (1.0 - fraction) / (1.0 - SHARPEN)))
     width = ((WIDTH * n).clamp(min=1.0) * sharp).clamp(min=NARROWEST)
-    full = (n / most - NEARLY_FULL).clamp(min=0.0) / (1.0 - NEARLY_FULL)
-    t = n - n.new_tensor([gate.smallest_count for gate in gates]) + OPEN * width * full
-    place(gates, t.clamp(min=NOMINAL_ZERO), 2.0 / width)
+    full = (n / allowance.most(n.device, before_cuts=True) - NEARLY_FULL).clamp(min=0.0) / (1.0 - NEARLY_FULL)
+    t = n - n.new_tensor([gate.smallest_count for gate in allowance.gates]) + OPEN * width * full
+    place(allowance.gates, t.clamp(min=NOMINAL_ZERO), 2.0 / width)
 
 
 def leaning(sizes: Tensor, z: Tensor, budget: Budget) -> Tensor:
@@ -49,10 +50,10 @@ def leaning(sizes: Tensor, z: Tensor, budget: Budget) -> Tensor:
     return torch.where(sizes < COARSE, (sizes + lean).clamp(min=0.5), sizes)
 
 
-def losses_at(gates: Sequence[CountGate], counts: Tensor, loss: Callable[[int], Tensor]) -> Tensor:
-    """The loss on held-out parts with the gates at ``counts``, [*R, G]: float64 [TRIALS, R]."""
-    t = counts - counts.new_tensor([gate.smallest_count for gate in gates])
-    place(gates, t.clamp(min=NOMINAL_ZERO), torch.full_like(t, 2.0 / NARROWEST))
+def losses_at(allowance: Allowance, loss: Callable[[int], Tensor], shape: torch.Size, counts: Tensor) -> Tensor:
+    """The loss on held-out parts with the gates at ``counts``, of ``shape`` [*R, G]: float64 [TRIALS, R]."""
+    t = (counts - counts.new_tensor([gate.smallest_count for gate in allowance.gates])).reshape(shape)
+    place(allowance.gates, t.clamp(min=NOMINAL_ZERO), torch.full_like(t, 2.0 / NARROWEST))
     return summed(torch.stack([loss(part).detach().to(t).reshape(-1) for part in range(TRIALS)]))
 
 
@@ -62,10 +63,3 @@ def loss_and_gain(gates: Sequence[CountGate], sizes: Tensor, value: Tensor) -> t
     slope_of = dict(zip(taus, torch.autograd.grad(value.sum(), taus, allow_unused=True), strict=True))
     gain = (sizes * benefits(gates, [slope_of.get(gate.tau) for gate in gates])).sum(-1)
     return summed(value.detach().clone()), summed(gain)
-
-
-def summed(value: Tensor) -> Tensor:
-    """``value``, summed in place over the processes of a distributed training."""
-    if distributed.is_available() and distributed.is_initialized():
-        distributed.all_reduce(value)
-    return value

@@ -36,10 +36,6 @@ def largest(
         sizes: positive sizes, one per axis.
         allowed: ascending counts of each axis.
         estimate, measured: cost of counts; ``measured`` is exact and slow.
-
-    >>> total = lambda counts: sum(counts)
-    >>> largest([8.0] * 4, [range(1, 17)] * 4, total, total, 16)
-    (4, 4, 4, 4)
     """
     nearest = [min(range(len(a)), key=lambda i: (abs(a[i] - s), a[i])) for s, a in zip(sizes, allowed, strict=True)]
     few = [next((i for i, n in enumerate(a[:FEW]) if n >= sizes[g]), nearest[g]) for g, a in enumerate(allowed)]

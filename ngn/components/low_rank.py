@@ -31,22 +31,10 @@ class Bottleneck(nn.Module):
         base: the given module, the same object. Freeze it if it should not be trained.
         down, up: [K width, in] and [out, K width]; ``up`` starts at zero.
         axis: the axis of the K components, ``width`` entries each.
-
-    >>> import torch, ngn
-    >>> from ngn.components.low_rank import LowRankLinear
-    >>> from ngn.components.low_rank import Bottleneck
-    >>> issubclass(LowRankLinear, Bottleneck)
-    True
     """
 
     def __init__(
-        self,
-        base: nn.Module,
-        sizes: tuple[int, int],
-        capacity: Capacity,
-        seed: int,
-        name: str,
-        width: int = 1,
+        self, base: nn.Module, sizes: tuple[int, int], capacity: Capacity, seed: int, name: str, width: int = 1
     ) -> None:
         super().__init__()
         self.base = base

@@ -21,6 +21,7 @@ from ngn.checks import is_frozen
 from ngn.components.low_rank import Bottleneck, replace
 from ngn.cut.copying import duplicate
 from ngn.cut.modules import (
+    guard_folders,
     keep_layers,
     noted,
     remove_idle_axes,
@@ -147,6 +148,7 @@ def cut_copy(
     for axis, choice in choices.items():
         memo[id(axis)].closed(choice.scale)
     remove_idle_axes(small)
+    guard_folders(small, False)
     update_adapters(small, deployed=True)
     for path, part in reversed([*small.named_modules()]):
         if isinstance(part, Bottleneck) and part.axis.K == 0:
@@ -222,14 +224,10 @@ def cutters(
 ) -> dict[int, Callable[[Any], Any]]:
     """For each tensor that is cut, by its id, what cuts tensors of its shape and leaves all else as it is."""
 
-    def smaller(held: Any, shape: torch.Size, parts: TensorCuts, lead: int) -> Any:
-        fits = isinstance(held, Tensor) and held.shape == shape
-        return cut_tensor(held, parts, lead, merge) if fits else held
-
     stacked = _stacked_tensors(model)
     tensors = {key: (owned(cut), parts) for key, (cut, parts) in plans_of(choices).items()}
     return {
-        key: functools.partial(smaller, shape=value.shape, parts=parts, lead=int(key in stacked))
+        key: functools.partial(cut_tensor, parts=parts, shape=value.shape, lead=int(key in stacked), merge=merge)
         for key, (value, parts) in tensors.items()
         if not is_stack(value)
     }

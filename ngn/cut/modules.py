@@ -77,7 +77,7 @@ def update_attributes(module: nn.Module, name: str, dim: int) -> None:
         module.out_features, module.in_features = module.weight.shape
     elif is_conv1d(module):
         module.nx, module.nf = module.weight.shape  # type: ignore[assignment,misc]
-    elif isinstance(module, nn.Embedding):
+    elif isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
         module.num_embeddings, module.embedding_dim = module.weight.shape
     elif isinstance(module, _ConvNd):
         if 0 in shape:
@@ -173,8 +173,8 @@ def _cut_beside(model: nn.Module) -> str | None:
     scaled = any(isinstance(part, OrderedAxis) and part.scale is not None for part in model.modules())
     if not scaled and all(id(part) in ranks for part in cut_parts(model)):
         return None
-    alone = 'found.only("**.lora_A.*"), and of that .without("**.base_layer") if it still has base layers'
-    return f"other sizes than ranks of LoRA were learned, too. To learn the ranks alone, take {alone}"
+    alone = '.without("**.base_layer").only("**.lora_A.*")'
+    return f"other sizes than ranks of LoRA were learned, too. To learn the ranks alone, take found{alone}"
 
 
 def _name_ranks(config: Any, adapter: str, layers: Mapping[str, Any]) -> str | None:
@@ -199,6 +199,25 @@ def _name_ranks(config: Any, adapter: str, layers: Mapping[str, Any]) -> str | N
     if config.init_lora_weights in (True, False, "gaussian", "eva"):
         return None
     return f"init_lora_weights={config.init_lora_weights!r} changes the base by as many components as the rank had"
+
+
+def guard_folders(model: nn.Module, guarded: bool = True) -> None:
+    """Let ``save_pretrained`` in ``model`` refuse as long as others would read masked components as open ones."""
+    for module in model.modules():
+        if guarded and hasattr(module, "save_pretrained"):
+            vars(module)["save_pretrained"] = functools.partial(_whole_folder, module)
+        else:
+            vars(module).pop("save_pretrained", None)
+
+
+def _whole_folder(module: Any, *args: object, **options: object) -> Any:
+    axes = [part for part in module.modules() if isinstance(part, OrderedAxis) and part.capacity is not None]
+    if masked := [axis.name for axis in axes if int(axis.capacity.count().amax()) < axis.K]:
+        raise ValueError(
+            f"sizes are still learned, and others would read the folder without masks: {', '.join(masked[:4])}. Write "
+            "that of learner.deploy(), or keep learner.state_dict() as a checkpoint"
+        )
+    return type(module).save_pretrained(module, *args, **options)
 
 
 def _no_folder(fault: str, *args: object, **options: object) -> NoReturn:
@@ -228,9 +247,8 @@ def remove_idle_axes(model: nn.Module) -> None:
     Likewise hooks of objects that are ``of_training``.
     """
 
-    def idle(part: Any) -> bool:
-        return isinstance(part, OrderedAxis) and part.hooked and part.capacity is None and part.scale is None
-
+    axes = [part for part in model.modules() if isinstance(part, OrderedAxis) and part.hooked]
+    idle = {id(axis) for axis in axes if axis.capacity is None and axis.scale is None}
     for module in [*model.modules()]:
         for key, loading in [*module._load_state_dict_pre_hooks.items()]:
             if isinstance(getattr(loading, "hook", None), TrainingHook):
@@ -239,7 +257,7 @@ def remove_idle_axes(model: nn.Module) -> None:
             for key, hook in [*hooks.items()]:
                 method = hook.func if isinstance(hook, functools.partial) else hook
                 caller = getattr(method, "__self__", None)
-                if idle(caller) or getattr(caller, "of_training", False):
+                if id(caller) in idle or getattr(caller, "of_training", False):
                     del hooks[key]
                     for kinds in (
                         module._forward_hooks_with_kwargs,
@@ -248,5 +266,5 @@ def remove_idle_axes(model: nn.Module) -> None:
                     ):
                         kinds.pop(key, None)
         for name, child in [*module._modules.items()]:
-            if idle(child):
+            if id(child) in idle:
                 del module._modules[name]

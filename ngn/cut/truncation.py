@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -16,10 +15,7 @@ from ngn.cuts import Choice, Cut, Stacked
 
 
 def deploy(
-    model: nn.Module,
-    replica: int | None = None,
-    share_frozen: bool = False,
-    most: int | None = None,
+    model: nn.Module, replica: int | None = None, share_frozen: bool = False, most: int | None = None
 ) -> nn.Module:
     """Return a copy of ``model`` in eval mode with only the retained components of every axis and no capacity.
 
@@ -100,8 +96,8 @@ def axes_of(model: nn.Module) -> list[OrderedAxis]:
     paths = {id(module): path for path, module in model.named_modules()}
     axes = []
     for path, module in model.named_modules():
-        for name, value in _attributes(module):
-            if any(id(lost) not in paths and _has_axis(lost) for lost in _held(value)):
+        for name, lost in _held(module):
+            if id(lost) not in paths and _has_axis(lost):
                 raise ValueError(
                     f"{path or 'the model'}: .{name} holds an ordered axis that is not a submodule, so it would be "
                     "neither trained nor saved; use nn.ModuleList"
@@ -124,23 +120,19 @@ def _replaced(model: nn.Module, cut: Cut) -> bool:
     return value is None or any(value is other for other in each)
 
 
-def _attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
-    """Yield the plain attributes of a module that may hold modules."""
-    compiled = hasattr(type(module), "_opt_mod_attributes")  # torch.compile(module) makes its functions again in a copy
-    for name, value in vars(module).items() if not compiled else ():
-        plain = isinstance(value, (bool, int, float, str, Tensor)) or (isinstance(value, dict) and not value)
-        # _compiled_call_impl comes from module.compile(); deepcopy drops it
-        if name not in ("_modules", "_parameters", "_buffers", "_compiled_call_impl") and not plain:
+def _held(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Yield the modules in plain attributes of ``module``, and in lists, tuples, sets and dictionaries there."""
+    if hasattr(type(module), "_opt_mod_attributes"):  # torch.compile(module) makes its functions again in a copy
+        return
+    tables = ("_modules", "_parameters", "_buffers", "_compiled_call_impl")  # the last is of module.compile()
+    work, seen = [each for each in vars(module).items() if each[0] not in tables], set[int]()
+    while work:
+        name, value = work.pop()
+        if isinstance(value, nn.Module):
             yield name, value
-
-
-def _held(value: Any) -> Iterator[nn.Module]:
-    """Yield the modules in plain lists, tuples, sets and dictionaries."""
-    if isinstance(value, nn.Module):
-        yield value
-    elif isinstance(value, (list, tuple, set, frozenset, dict)):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from _held(part)
+        elif isinstance(value, (list, tuple, set, frozenset, dict)) and id(value) not in seen:
+            seen.add(id(value))
+            work += [(name, part) for part in (value.values() if isinstance(value, dict) else value)]
 
 
 def _has_axis(module: nn.Module) -> bool:

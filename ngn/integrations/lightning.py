@@ -14,18 +14,17 @@ from ngn.integrations import BoundaryOptimizer
 
 
 class SizesCallback(BoundaryOptimizer, Callback):
-    """Learn the sizes of ``learner.model``, part of a ``LightningModule``. ::
+    """Learn the sizes of a model, whose learner is part of a ``LightningModule``. ::
 
         class Classifier(lightning.pytorch.LightningModule):
             def __init__(self):
                 super().__init__()
-                self.model = network()
+                self.learner = ngn.learn_sizes(network(), {"conv*": ngn.Channels(8)}, example=images, lambda0=1e-2)
             ...
 
         module = Classifier()
-        learner = ngn.learn_sizes(module.model, {"conv*": ngn.Channels(8)}, example=images, lambda0=1e-2)
-        lightning.pytorch.Trainer(max_epochs=10, callbacks=[SizesCallback(learner)]).fit(module, loader)
-        small = learner.deploy()
+        lightning.pytorch.Trainer(max_epochs=10, callbacks=[SizesCallback(module.learner)]).fit(module, loader)
+        small = module.learner.deploy()
 
     The callback adds the penalty to the gradients; the shown loss is without it. The boundaries have their own
     optimiser. The callback logs the mean t and, under a budget, the cost.
@@ -39,11 +38,9 @@ class SizesCallback(BoundaryOptimizer, Callback):
 
     Args:
         learner: the learner of the trained module, or of a part of it.
-        lr: learning rate of the boundaries.
+        lr, by_importance: as for :class:`BoundaryOptimizer`; scores are from the first 32 batches of the training data.
         shrink: False keeps fixed sizes masked. For an optimiser that cannot be cut (Adafactor) it silences the warning.
-        by_importance: sort the units before the first step by this score (:mod:`ngn.learner.importance`), from the
-            first 32 batches of the training data.
-        loss: for the scores, as that of ``ngn.fit``; called with the learner's model and a batch.
+        loss: ``loss(model, batch)`` for the scores; None: that of the model's output.
 
     Raises:
         ValueError: in training, if the module does not contain the learner's model, or if the number of steps is

@@ -17,6 +17,7 @@ from transformers.trainer_callback import ExportableState
 
 from ngn.comparison import check_equal
 from ngn.components.low_rank import LowRankLinear
+from ngn.cut.modules import guard_folders
 from ngn.differences import check_deployed, own_sizes, resize
 from ngn.integrations import BoundaryOptimizer
 from ngn.integrations.peft import to_peft
@@ -162,11 +163,9 @@ class SizesCallback(BoundaryOptimizer, TrainerCallback, ExportableState):
     ``torch_compile`` or ``load_best_model_at_end`` they stay masked until ``deploy``.
 
     Args:
-        learner: the learner of the trained model.
-        lr: learning rate of the boundaries.
+        learner: the learner of the trained module, or of a part of it.
+        lr, by_importance: as for :class:`BoundaryOptimizer`; scores are from the first 32 batches of the training data.
         shrink: False keeps fixed sizes masked. For an optimiser that cannot be cut (Adafactor) it silences the warning.
-        by_importance: sort the units before the first step by this score (:mod:`ngn.learner.importance`), from the
-            first 32 batches of the training data.
         loss: ``loss(model, batch)`` for the scores; None: that of the model's output.
 
     Raises:
@@ -186,6 +185,7 @@ class SizesCallback(BoundaryOptimizer, TrainerCallback, ExportableState):
         if state.global_step and type(self).__name__ in state.stateful_callbacks:
             self.restore(state.stateful_callbacks[type(self).__name__]["attributes"])
         self.begin(others["model"], state.global_step, others["train_dataloader"])
+        guard_folders(self.learner.model, False)  # the Trainer's checkpoints are resumed by this callback
         self.learner.resume(state.global_step, self._progress(state))
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **others: Any) -> None:
@@ -203,6 +203,7 @@ class SizesCallback(BoundaryOptimizer, TrainerCallback, ExportableState):
 
     def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         model = self.learner.model
+        guard_folders(model)
         divided = args.deepspeed or args.fsdp  # each process holds a part
         if divided or args.save_strategy == "no" or not state.is_world_process_zero:
             return

@@ -144,7 +144,8 @@ class Learner(SizedModel):
             device = next((axis.capacity.size().device for axis in self.axes), None)
             return torch.zeros(() if self.replicas is None else self.replicas, dtype=torch.float64, device=device)
         penalty = of_gates(self.gates)
-        self.watch.priced(penalty)
+        if self.watch.closely:
+            self.watch.priced(penalty)
         return penalty
 
     def held_out_batch(self, step: int) -> int | None:

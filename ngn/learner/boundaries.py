@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections.abc import Sequence
 
@@ -42,7 +43,7 @@ def adam_step(parameters: Sequence[nn.Parameter], moments: Tensor, lr: float) ->
 def moved_elsewhere(
     parameters: Sequence[nn.Parameter], before: Sequence[Tensor] | None, optimizers: Sequence[Optimizer]
 ) -> bool | None:
-    """Whether an optimiser is there to move the boundaries: one with a group of them, or one that is not known.
+    """Whether an optimiser is there to move the boundaries: one with a group of them alone, or none of torch's.
 
     Args:
         parameters: those of the boundaries.
@@ -61,7 +62,10 @@ def moved_elsewhere(
     groups = [({id(p) for p in group["params"]}, group) for each in optimizers for group in each.param_groups]
     holding = [(held, group) for held, group in groups if held & own]
     if not holding:
-        return None if before is None else not all(map(torch.equal, parameters, before))
+        if before is None or all(map(torch.equal, parameters, before)):
+            return None if before is None else False
+        living = [each for each in gc.get_objects() if issubclass(type(each), Optimizer)]  # one that was not passed
+        return moved_elsewhere(parameters, None, living) is not False
     apart = [group for held, group in holding if held <= own]
     if decay := max((group.get("weight_decay", 0.0) for group in apart), default=0.0):
         warnings.warn(

@@ -62,20 +62,21 @@ class HookedAxis(OrderedAxis):
         self.moved()
 
     def _of(self, consumer: Consumer) -> list[Any]:
-        place = (consumer.holder, consumer.name, consumer.dim)
-        return [cut for cut in self.cuts if (cut.module, cut.name, cut.dim) == place]
+        own = [cut for cut in self.cuts if (cut.module, cut.dim) == (consumer.holder, consumer.dim)]
+        return [cut for cut in own if cut.name == consumer.name] or own  # a hook may compute a weight of other tensors
 
     def moved(self) -> None:
         """Note, for each consumer, the place of every entry that it reads; a last place for entries of other sizes."""
         self._units: list[Tensor] = []
         self._whole: list[bool] = []
         for consumer in self.consumers:
-            value = value_of(consumer.holder, consumer.name)
-            units, n = torch.full((value.shape[consumer.dim],), self.places), self.places
-            for cut in self._of(consumer):
+            cuts, n = self._of(consumer), self.places
+            value = value_of(consumer.holder, cuts[0].name if cuts else consumer.name)
+            units = torch.full((value.shape[consumer.dim],), n)
+            for cut in cuts:
                 units[cut.start : cut.start + n * cut.width] = torch.arange(n).repeat_interleave(cut.width)
             self._units.append(units)
-            self._whole.append(len(self._of(consumer)) == 1 and not bool((units == n).any()))
+            self._whole.append(len(cuts) == 1 and not bool((units == n).any()))
 
     def sort(self, by_importance: Sequence[int]) -> None:
         super().sort(by_importance)

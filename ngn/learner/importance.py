@@ -20,10 +20,10 @@ from itertools import islice
 from typing import Any, Literal, get_args
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis, having
-from ngn.checks import arguments, evaluating, value_of
+from ngn.checks import arguments, evaluating, summed, value_of
 from ngn.cuts import Cut, by_place, inputs_first, is_stack, owned
 from ngn.learner.hooked import HookedAxis, divided, taken_by
 from ngn.losses import Loss, as_loss
@@ -68,9 +68,7 @@ def sort(
         hooked = [axis for axis in axes if isinstance(axis, HookedAxis)]
         with having(hooked, capacity=lambda axis: None), evaluating(model), torch.random.fork_rng():  # no gates
             scores = method(model, own, islice(calibration, BATCHES), loss)
-        if distributed.is_available() and distributed.is_initialized():
-            for score in scores:
-                distributed.all_reduce(score)
+        scores = [summed(score) for score in scores]
     known = [bool(score.isfinite().all()) for score in scores]
     for axis, score, sortable in zip(own, scores, known, strict=True):
         if sortable:
@@ -103,11 +101,11 @@ def _magnitude(axis: OrderedAxis) -> Tensor:
 
 
 def _floats(cut: Cut) -> Tensor:
-    """The tensor of a cut in float32; not a number where it has no such values."""
+    """The sizes of the entries of a cut's tensor, in float32; not a number where it has no such values."""
     value = value_of(cut.module, cut.name).detach()
     value = value.full_tensor() if divided(value) else value
-    plain = value.is_floating_point() and not value.is_meta
-    return value.float() if plain else torch.full(value.shape, torch.nan)
+    plain = (value.is_floating_point() or value.is_complex()) and not value.is_meta
+    return value.abs().float() if plain else torch.full(value.shape, torch.nan)
 
 
 def _taylor(model: nn.Module, axes: Sequence[HookedAxis], batches: Iterable[Any], loss: Loss | None) -> list[Tensor]:
@@ -167,7 +165,7 @@ def _wanda(model: nn.Module, axes: Sequence[HookedAxis], batches: Iterable[Any],
         for axis, part in ((axis, each) for each in model.modules() for axis in taken_by(each)):
 
             def note(module: nn.Module, args: Any, kwargs: Any, axis: HookedAxis = axis) -> None:
-                h = (args[0] if args else next(iter(kwargs.values()))).float()
+                h = (args[0] if args else next(iter(kwargs.values()))).abs().float()
                 square = h.square().movedim(axis.dim_at(module), 0).flatten(1).sum(1)
                 squares[axis, module] = squares.get((axis, module), 0) + square
 
@@ -181,7 +179,7 @@ def _wanda(model: nn.Module, axes: Sequence[HookedAxis], batches: Iterable[Any],
         if not read or not axis.seen or {cut.module for cut in cuts} != {*read}:
             scores.append(torch.full((axis.places,), torch.nan, device=next(model.parameters()).device))
             continue
-        weights = [_floats(cut).abs().movedim(cut.dim, -1) * squares[axis, cut.module].sqrt() for cut in cuts]
+        weights = [_floats(cut).movedim(cut.dim, -1) * squares[axis, cut.module].sqrt() for cut in cuts]
         pairs = zip(cuts, weights, strict=True)
         parts = [by_place(cut, w.movedim(-1, cut.dim), axis.places).flatten(1).sum(1) for cut, w in pairs]
         scores.append(torch.stack(parts).sum(0))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -19,7 +18,6 @@ from ngn.cut import cut_to, distinct
 from ngn.cut.copying import duplicate
 from ngn.cuts import is_stack, owned
 from ngn.measuring import in_turns
-from ngn.methods.base import MODES, Mode
 from ngn.tracing.found import aligned
 
 MODE_WORDS = {"soft": "as trained", "kept": "with gates on what is kept", "hard": "as deployed"}
@@ -251,19 +249,6 @@ def parameters_before(model: nn.Module, axes: Sequence[OrderedAxis], controllers
     if axes and axes[0].whole is not None:
         return int(axes[0].whole.parameters)
     return sum(p.numel() for p in model.parameters()) - sum(p.numel() for p in controllers)
-
-
-@torch.no_grad()
-def scores_of(
-    model: nn.Module, mode: Callable[[Mode], AbstractContextManager[None]], score: Callable[[nn.Module], Any]
-) -> dict[str, Any]:
-    """``score`` of the model in eval mode, for each mode of its gates, which ``mode`` sets."""
-    scores: dict[str, Any] = {}
-    with evaluating(model):
-        for each in MODES:
-            with mode(each):
-                scores[each] = score(model)
-    return scores
 
 
 def distance_of(axes: Sequence[OrderedAxis], t: Tensor) -> Tensor:

@@ -194,12 +194,6 @@ def shrink(
 
     Returns:
         Whether anything was cut.
-
-    >>> import torch, ngn
-    >>> model = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
-    >>> axes, weight = ngn.learn_sizes(model, {"": ngn.Width(8)}, example=torch.ones(1, 3)).axes, model[0].weight
-    >>> shrink(model, axes, [5]), model[0], model[0].weight is weight
-    (True, Linear(in_features=3, out_features=5, bias=True), True)
     """
     present = axes_of(model)
     numbers = dict(zip(axes, counts, strict=True))

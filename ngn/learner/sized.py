@@ -11,23 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis, having
-from ngn.checks import is_frozen
+from ngn.checks import evaluating, is_frozen
 from ngn.components.base import OrderedSum
 from ngn.cut.truncation import axes_of, deploy
 from ngn.learner.importance import Importance, Loss, sort
-from ngn.learner.report import (
-    Report,
-    SizeReport,
-    distance_of,
-    latencies_of,
-    parameters_before,
-    scores_of,
-    size_reports,
-    whole_of,
-)
+from ngn.learner.report import Report, SizeReport, distance_of, latencies_of, parameters_before, size_reports, whole_of
 from ngn.learner.shrinking import InPlaceCut, load_cut_states, shrink
 from ngn.learner.watching import LoopWatch
-from ngn.methods.base import Mode
+from ngn.methods.base import MODES, Mode
 from ngn.methods.batch import sizes
 from ngn.tensor_files import digest_of, tensors_of
 from ngn.tracing.found import listed
@@ -158,7 +149,8 @@ class SizedModel(nn.Module):
 
     def make_room(self) -> bool:
         """Allocate the components that are now needed, and return whether parameters have grown."""
-        wanted = [(axis, K) for axis in self.axes if (K := axis.capacity.wanted()) != axis.K]
+        growing = [axis for axis in self.axes if axis.capacity.growing]
+        wanted = [(axis, K) for axis in growing if (K := axis.capacity.wanted()) != axis.K]
         for axis, K in wanted:
             axis.grow(K)
         return bool(wanted)
@@ -257,10 +249,7 @@ class SizedModel(nn.Module):
         return None
 
     def report(
-        self,
-        latency: Any = None,
-        deployed: nn.Module | None = None,
-        score: Callable[[nn.Module], Any] | None = None,
+        self, latency: Any = None, deployed: nn.Module | None = None, score: Callable[[nn.Module], Any] | None = None
     ) -> Report:
         """Report the sizes and what deployment would leave.
 
@@ -277,8 +266,14 @@ class SizedModel(nn.Module):
         >>> learner.report()
         Report(size=[1.25], count=[2], distance=[0.25], parameters=36, deployed=24, milliseconds=None, scores={})
         """
-        each = [None] if self.replicas is None else range(self.replicas)
-        models = [deployed or self.cut(r, share_frozen=True) for r in each]
+        scores: dict[str, Any] = {}
+        if score is not None:
+            with torch.no_grad(), evaluating(self.model):
+                for each in MODES:
+                    with self.mode(each):
+                        scores[each] = score(self.model)
+        replicas = [None] if self.replicas is None else range(self.replicas)
+        models = [deployed or self.cut(r, share_frozen=True) for r in replicas]
         left = [sum(p.numel() for p in model.parameters()) for model in models]
         distance = distance_of(self.axes, self.size()) if self.has_boundary else None
         return Report(
@@ -289,6 +284,6 @@ class SizedModel(nn.Module):
             left[0] if self.replicas is None else left,
             self._groups(),
             None if latency is None else latencies_of(whole_of(self.model, self.axes), models[0], latency),
-            {} if score is None else scores_of(self.model, self.mode, score),
+            scores,
             self._budget_used(),
         )

@@ -54,7 +54,7 @@ class LoopWatch:
 
     def priced(self, penalty: Tensor) -> None:
         """Note, the first time, when gradients of ``penalty`` are computed."""
-        if self.closely and not self._priced and penalty.requires_grad:
+        if not self._priced and penalty.requires_grad:
             penalty.register_hook(self._note_priced)
 
     def _note_priced(self, gradient: Tensor) -> None:

@@ -118,6 +118,12 @@ class Capacity(nn.Module, ABC):
         super().__init__()
         self.register_buffer("progress", None)
 
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        """Each axis of a shared size has copies of its own in a state, as safetensors takes no tensor twice."""
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        if self.shared and not keep_vars:
+            destination |= {name: value.clone() for name, value in destination.items() if name.startswith(prefix)}
+
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move the capacity with the model, but keep float64: lower precision loses a boundary near t = 1e-4."""
 
@@ -131,7 +137,7 @@ class Capacity(nn.Module, ABC):
         return f"K={self.K}" + ("" if self.replicas is None else f", replicas={self.replicas}")
 
     def wanted(self) -> int:
-        """The number of components that must exist now; above K only while components are allocated."""
+        """The number of components that must exist now, of a capacity that is ``growing``."""
         return self.K
 
     def grow(self, K: int) -> None:

@@ -137,9 +137,9 @@ class _Scaled(torch.autograd.Function):
             of_x = gradient * values
         if ctx.needs_input_grad[4]:
             others = [d for d in range(x.dim()) if d != ctx.dim]
-            product = gradient * x
+            product = gradient * x.conj()
             of_values = product.sum(others, dtype=slopes.dtype) if others else product.to(slopes.dtype)
-            of_tau = torch.dot(of_values, slopes).to(ctx.device, torch.float64)
+            of_tau = torch.dot(of_values, slopes).real.to(ctx.device, torch.float64)
         return of_x, None, None, None, of_tau
 
 

@@ -143,8 +143,6 @@ class CountGate(BoundaryGate):
         Raises:
             CapacityExceeded: if that is more than K_max.
         """
-        if not self.growing:
-            return self.K
         k = active_components(self.size(), self.K_max + 1, self.beta, self.delta)
         if k > self.K_max:
             raise CapacityExceeded(

@@ -12,6 +12,7 @@ from torch.nn.parameter import is_lazy
 from ngn.axis import OrderedAxis
 from ngn.budget import BUDGET_COMMIT, Budget, Front, Limits
 from ngn.budget.allocation import BudgetLearner
+from ngn.cut.modules import guard_folders
 from ngn.cut.truncation import axes_of
 from ngn.cuts import kind_of
 from ngn.front import FrontLearner
@@ -183,6 +184,7 @@ def learn_sizes(
             learner = Learner(model)
         else:
             learner = FrontLearner(model, budget) if isinstance(budget, Front) else BudgetLearner(model, budget)
+    guard_folders(model)
     learner.found, learner.also = found, also
     learner.watch.closely = usual
     if usual:  # other capacities may have recorded results, which should stay, to the last bit

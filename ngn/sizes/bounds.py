@@ -22,9 +22,6 @@ def counts_of(given: Bound, components: Mapping[str, int], what: str) -> dict[st
 
     Raises:
         ValueError: if a pattern matches no size, or a value is no number or share.
-
-    >>> counts_of({"*.mlp": "25%", "head": 3}, {"0.mlp": 16, "1.mlp": 8, "head": 10}, "at_least")
-    {'0.mlp': 4.0, '1.mlp': 2.0, 'head': 3.0}
     """
     counts: dict[str, float] = {}
     for pattern, value in (given if isinstance(given, Mapping) else {"**": given}).items():

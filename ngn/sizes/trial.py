@@ -14,16 +14,7 @@ from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis, having
 from ngn.checks import FAULTS, ExampleError, calls_of, enter, outputs_on, summary, untouched
-from ngn.comparison import (
-    DifferentError,
-    apart,
-    beside_rounding,
-    beyond,
-    compare,
-    compare_varied,
-    in_training,
-    rounding_bounds,
-)
+from ngn.comparison import DifferentError, apart, beside_rounding, compare, compare_varied, in_training, rounding_bounds
 from ngn.cut.copying import CopyError
 from ngn.cut.truncation import deploy_axes
 from ngn.cuts import is_stack, owned
@@ -67,9 +58,7 @@ def failed_trials(
     with untouched(model) as written, having(axes, called=lambda axis: False):
         with written:
             enter(model, training=False)
-        failed, calls = _failed(model, axes, example, also), calls_of(example, also)
-        needed = {axis.capacity: axis.capacity.least for axis in axes}
-        _warn_of_untried(model, [axis for axis in axes if axis not in failed], calls)
+        calls = calls_of(example, also)
         for call in calls:
             fault, values = in_training(model, model, call)
             with _at(axes, lambda axis: axis.K):  # without the parameters of sizes
@@ -81,6 +70,9 @@ def failed_trials(
                     "adds a parameter to the layer that reads it. Does the model pair parameters by their order? Pair "
                     "them by name"
                 )
+        failed = _failed(model, axes, example, also)
+        needed = {axis.capacity: axis.capacity.least for axis in axes}
+        _warn_of_untried(model, [axis for axis in axes if axis not in failed], calls)
     for capacity, least in needed.items():
         capacity.least = least
     return failed
@@ -239,7 +231,7 @@ def _compare_activations(small: nn.Module, call: tuple[str, Any], pairs: Pairs, 
         return [got for _, _, got in pairs()]
 
     for (name, want, got), bound in zip(found, rounding_bounds(small, again), strict=True):
-        if (worst := beyond(apart(want, got), bound)) is not None:
+        if (worst := apart(want, got, bound)) is not None:
             raise DifferentError(f"the activation of {name} differs by {worst:.1e}")
 
 

@@ -16,6 +16,7 @@ from ngn.tracing.dims import Dim, Leaf, Product, resolved
 SIZES: tuple[tuple[type[nn.Module], frozenset[str]], ...] = (
     (nn.Linear, frozenset({"in_features", "out_features"})),
     (nn.Embedding, frozenset({"num_embeddings", "embedding_dim"})),
+    (nn.EmbeddingBag, frozenset({"num_embeddings", "embedding_dim"})),
     (_ConvNd, frozenset({"in_channels", "out_channels", "groups"})),
     (_NormBase, frozenset({"num_features"})),
     (nn.PReLU, frozenset({"num_parameters"})),

@@ -109,7 +109,8 @@ def _consumers(seen: Trace) -> dict[Leaf, list[Consumer]]:
                 if held is None or len(dims) != 1:
                     fix(leaf, f"a product of two activations in {path}")
                     continue
-                if not getattr(held.module, held.name).is_floating_point():  # no gate can multiply them
+                weight = getattr(held.module, held.name)
+                if not (weight.is_floating_point() or weight.is_complex()):  # no gate can multiply them
                     fix(leaf, f"integer weights in {path}")
                     continue
                 consumer = Consumer(product.site, held.module, held.name, dims[0], False)

@@ -38,13 +38,17 @@ def _reduced(trace: Trace, args: dict[str, Any], out: Any) -> Any:
 
 
 @rule("_softmax _log_softmax _safe_softmax softmax log_softmax cumsum cumprod logcumsumexp cummax cummin sort flip")
-@rule("renorm argsort cumsum_ topk tril triu tril_ triu_ roll _fft_r2c _fft_c2r _fft_c2c")
+@rule("renorm argsort cumsum_ topk tril triu tril_ triu_ roll rot90 _fft_r2c _fft_c2r _fft_c2c")
 def _mixed(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     """Entries along a dimension change places or meet; the others stay apart."""
     dims = list(trace.dims(args["self"]))
     along = _list(args["dims"] if "dims" in args else args.get("dim"))
     along = along or (
-        [-2, -1] if trace.operation.startswith("tri") else [-1] if trace.operation != "roll" else [*range(len(dims))]
+        [-2, -1]
+        if trace.operation.startswith("tri")
+        else [-1]
+        if trace.operation not in ("roll", "rot90")
+        else [*range(len(dims))]
     )
     outs = out if isinstance(out, (list, tuple)) else [out]
     for place in along if dims else ():
@@ -54,11 +58,13 @@ def _mixed(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     return [dims for _ in outs]
 
 
-@rule("embedding")
+@rule("embedding _embedding_bag _embedding_bag_forward_only")
 def _embedded(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     weight = trace.dims(args["weight"])
     trace.fix(weight[0], "indexed")
-    return [[*trace.dims(args["indices"]), weight[1]]]
+    if isinstance(out, Tensor):
+        return [[*trace.dims(args["indices"]), weight[1]]]
+    return [[*trace.fresh([len(out[0])], "bags"), weight[1]], *(trace.fresh(each.shape, "bags") for each in out[1:])]
 
 
 @rule("index _unsafe_index")

@@ -162,8 +162,8 @@ def _group_norm(trace: Trace, args: dict[str, Any], out: Any) -> Any:
 @rule("adaptive_max_pool3d mkldnn_max_pool2d upsample_nearest1d upsample_nearest2d upsample_nearest3d")
 @rule("upsample_linear1d upsample_bilinear2d upsample_bicubic2d upsample_trilinear3d _upsample_nearest_exact2d")
 @rule("_upsample_bilinear2d_aa _upsample_bicubic2d_aa reflection_pad1d reflection_pad2d reflection_pad3d")
-@rule("replication_pad1d replication_pad2d replication_pad3d max_unpool2d upsample_nearest2d_aa adaptive_avg_pool1d")
-@rule("adaptive_max_pool1d grid_sampler_2d")
+@rule("replication_pad1d replication_pad2d replication_pad3d max_unpool2d max_unpool3d upsample_nearest2d_aa")
+@rule("adaptive_avg_pool1d adaptive_max_pool1d grid_sampler_2d")
 def _spatial(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     """Positions become other positions; batch and channels stay."""
     dims = trace.dims(args["self"] if "self" in args else args["input"])
@@ -171,6 +171,8 @@ def _spatial(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     lead = dims[: len(dims) - number]
     for dim in dims[len(lead) :]:
         trace.fix(dim, "positions")
+    for dim, own in zip(trace.dims(args["indices"]) if "indices" in args else (), lead, strict=False):
+        trace.unite(dim, own)
     outs = out if isinstance(out, (list, tuple)) else [out]
     return [[*lead, *trace.fresh(o.shape[len(lead) :], "positions")] for o in outs]
 

@@ -64,7 +64,8 @@ for _names in (
     "copy_ _to_copy clone contiguous detach detach_ alias lift lift_fresh hardswish hardswish_ hardsigmoid",
     "hardsigmoid_ relu6 gelu_ silu_ mish_ leaky_relu_ elu_ hardtanh_ square_ _prelu_kernel log_sigmoid_forward",
     "rrelu_with_noise masked_fill_ nan_to_num native_dropout _fused_dropout alpha_dropout",
-    "bernoulli bernoulli_ normal_ uniform_ complex polar",
+    "bernoulli bernoulli_ normal_ uniform_ complex polar softplus_backward elu_backward leaky_relu_backward",
+    "hardswish_backward hardsigmoid_backward hardtanh_backward mish_backward log_sigmoid_backward",
 ):
     rule(_names)(elementwise)
 

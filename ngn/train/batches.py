@@ -60,10 +60,6 @@ class ShuffledBatches:
 
     The random stream (seed of torch, "data", epoch) gives the order, so ``torch.manual_seed`` sets it, and nothing that
     training draws changes it. The last batch of an epoch is dropped if it is incomplete.
-
-    >>> batches = ShuffledBatches(torch.arange(5), rows=5, size=2)
-    >>> len({*batches.at(0).tolist(), *batches.at(1).tolist()}), batches.at(7).equal(batches.at(7))
-    (4, True)
     """
 
     def __init__(self, data: Any, rows: int, size: int) -> None:
@@ -79,12 +75,7 @@ class ShuffledBatches:
 
 
 class HeldOutParts:
-    """Held-out samples in ``count`` parts, in their own order, again and again.
-
-    >>> import torch
-    >>> HeldOutParts(Split(torch.arange(6), torch.arange(6)), 3).at(4)[0].tolist()
-    [2, 3]
-    """
+    """Held-out samples in ``count`` parts, in their own order, again and again."""
 
     def __init__(self, split: Split, count: int) -> None:
         self.split, self.count = split, min(count, len(split))

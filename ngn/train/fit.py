@@ -17,7 +17,7 @@ from ngn.budget.evidence import PARTS
 from ngn.front import FrontLearner
 from ngn.learner import Learner
 from ngn.learner.importance import BATCHES, Importance
-from ngn.losses import as_loss, is_pair, named, told
+from ngn.losses import as_loss, named, told
 from ngn.methods.ngn import COMMIT
 from ngn.train.batches import Batches, FullBatches, HeldOutParts, IteratedBatches, ShuffledBatches, Split, rows_of
 from ngn.train.plan import History, TrainPlan
@@ -104,7 +104,8 @@ def fit(
     batches = _batches(inputs, targets, batch)
     judged = None
     if held_out is not None:
-        pair = is_pair(held_out) and (targets is not None or _are_tensors(held_out))
+        two = isinstance(held_out, tuple | list) and len(held_out) == 2
+        pair = two and (targets is not None or _are_tensors(held_out))
         judged = HeldOutParts(Split(*held_out), PARTS) if pair else _batches(held_out, None, None)
     called = settings.get("model")
     whole = as_loss(loss, learner if called is None else called, lambda: batches.at(0))

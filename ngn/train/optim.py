@@ -115,11 +115,7 @@ def _scale(parameters: Sequence[Tensor], factor: Tensor, replicas: int | None) -
 
 @torch.no_grad()
 def clip_gradients(
-    body: Sequence[Tensor],
-    controllers: Sequence[Tensor],
-    limit: float,
-    scope: ClipScope,
-    replicas: int | None,
+    body: Sequence[Tensor], controllers: Sequence[Tensor], limit: float, scope: ClipScope, replicas: int | None
 ) -> None:
     """Scale the gradients of each replica by min(1, limit / (norm + 1e-6)), as ``torch.nn.utils.clip_grad_norm_`` does.
 

@@ -30,13 +30,7 @@ class ProgressLine:
     """
 
     def __init__(
-        self,
-        title: str,
-        total: int,
-        done: int = 0,
-        replicas: int = 1,
-        mode: ProgressMode = "auto",
-        unit: str = "step",
+        self, title: str, total: int, done: int = 0, replicas: int = 1, mode: ProgressMode = "auto", unit: str = "step"
     ) -> None:
         if mode not in get_args(ProgressMode):
             raise ValueError(f"progress must be one of {', '.join(get_args(ProgressMode))}, not {mode!r}")

@@ -60,16 +60,6 @@ class Trainer:
         evaluate_every: steps between evaluations; None evaluates only at the end.
         shrink: cut fixed sizes in place (:meth:`~ngn.learner.Learner.shrink`), so that later steps are cheaper; not
             for a wrapped ``model``.
-
-    >>> import torch, ngn
-    >>> from ngn.train.trainer import Trainer
-    >>> model = torch.nn.Sequential(torch.nn.Linear(1, 12), torch.nn.Tanh(), torch.nn.Linear(12, 1))
-    >>> learner = ngn.learn_sizes(model, {"": ngn.Width(3)}, example=torch.ones(8, 1), lambda0=1e-3)
-    >>> class Noise:
-    ...     def at(self, index): return torch.full((8, 1), 0.1 * index)
-    >>> def loss(model, batch): return (model(batch) - batch).square().mean()
-    >>> Trainer(learner, Noise(), loss, ngn.TrainPlan(steps=5, clip=0.1), progress="never").fit().curves["t"].shape
-    (5, 1, 1)
     """
 
     learner: Learner

@@ -1,17 +1,13 @@
 """Ordered axes on every structure: gradients, truncation, training and files."""
 
-import copy
-
 import pytest
 import torch
-from axes import MODELS, K, X, all_structures, model_of, plain
+from axes import MODELS, K, X, model_of, plain
 from learners import ALONE, LEARNERS
 from modes import hard_output
-from torch import nn
 
 import ngn
 from ngn.cut.truncation import deploy
-from ngn.methods.fixed import FixedCount
 
 BANKED = ("decay-normalised", "decay-free")  # normalisation needs a bank
 PLAIN = {name: lambda made=made: made(None) for name, made in LEARNERS.items() if name not in BANKED} | ALONE
@@ -64,37 +60,3 @@ def test_with_all_gates_open_and_weights_of_one_it_is_the_original(name):
     original, model = model_of(name, None), model_of(name, ngn.CountGate(K, **UNTRUNCATED))
     torch.testing.assert_close(model(X), original(X), rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(deploy(model)(X), original(X), rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_training_moves_it_and_a_copy_goes_the_same_way(name):
-    learner = ngn.Learner(model_of(name, ngn.CountGate(K, t0=1.7)))
-    twin, still = copy.deepcopy(learner), {n: p.clone() for n, p in learner.named_parameters() if not p.requires_grad}
-    for each in (learner, twin):
-        ngn.fit(each, X, X.sin(), nn.functional.mse_loss, ngn.TrainPlan(steps=1), progress="never")
-    assert float(learner.size()) != pytest.approx(1.7)
-    assert all(torch.equal(p, q) for p, q in zip(learner.parameters(), twin.parameters(), strict=True))
-    assert all(torch.equal(learner.get_parameter(n), p) for n, p in still.items())
-
-
-def test_one_model_of_all_structures():
-    learner = all_structures()
-    assert learner.count().tolist() == [i + 1 for i in range(len(MODELS))]
-    assert float(learner.penalty().detach()) == pytest.approx(sum(i * (i + 0.4) for i in range(len(MODELS))))
-    small = learner.deploy(example=X)
-    with torch.autocast("cpu", torch.bfloat16):
-        soft = learner(X)
-        assert all(axis.coefficients().dtype == torch.float64 for axis in learner.axes)
-    torch.testing.assert_close(soft.double(), learner(X), rtol=0.1, atol=0.1)
-    assert sum(p.numel() for p in small.parameters()) < sum(p.numel() for p in learner.model.parameters())
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_a_file_and_a_fresh_model_give_the_deployed_one(name, tmp_path):
-    small = deploy(model_of(name, ngn.CountGate(K, t0=1.2)))
-    ngn.save(small, tmp_path / "small.safetensors")
-    with torch.device("meta"):
-        fresh = MODELS[name](FixedCount(K)).double()
-    loaded = ngn.load(fresh, tmp_path / "small.safetensors")
-    assert torch.equal(loaded(X), small(X))
-    assert {k: v.shape for k, v in loaded.state_dict().items()} == {k: v.shape for k, v in small.state_dict().items()}

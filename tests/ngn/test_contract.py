@@ -88,19 +88,6 @@ def agrees_in_its_modes(learner, x):
     assert kept.shape == hard.shape == soft.shape
 
 
-def test_saturated_gates_are_the_hard_prefix():
-    """With an integer boundary and a very large sharpness, the soft model equals the truncated model."""
-    for structure in STRUCTURES:
-        bank = awake(structure.bank(K, 0).double())
-        learner = Learner(ParallelModel(OrderedSum(bank, CountGate(K, t0=2.0, beta=(400.0, 400.0)))))
-        x = structure.x(torch.float64)
-        with torch.no_grad():
-            assert torch.allclose(learner(x), hard_output(learner, x), atol=1e-12)
-            with learner.mode("kept"):
-                kept = learner(x)
-            assert torch.allclose(kept, hard_output(learner, x), atol=1e-12)
-
-
 def test_empty_prefix_deploys_to_zero():
     for structure in STRUCTURES:
         learner = Learner(ParallelModel(OrderedSum(awake(structure.bank(K, 0)), CountGate(K, delta=-0.5))))

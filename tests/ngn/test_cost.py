@@ -98,20 +98,6 @@ def test_an_axis_in_a_removed_layer_saves_nothing(kind):
                 assert float(slope[g]) == pytest.approx(cost.measured(n) - cost.measured(below), rel=1e-12)
 
 
-@pytest.mark.parametrize("limit", range(60, 240, 17))
-def test_no_component_more_fits(limit):
-    sizes = {"layers.*.mlp": ngn.Width(4), "layers": ngn.Depth()}
-    budget = ngn.Budget(parameters=limit)
-    learner = ngn.learn_sizes(stack(), sizes, budget=budget, example=torch.ones(2, 4))
-    learner.step(0.4)
-    learner.step(0.6)
-    counts = tuple(learner.count().tolist())
-    assert learner.cost.measured(counts) <= limit
-    for g, axis in enumerate(learner.axes):
-        more = tuple(n + (i == g) for i, n in enumerate(counts))
-        assert more[g] > axis.K or learner.cost.measured(more) > limit
-
-
 @pytest.mark.parametrize("structure", STRUCTURES, ids=lambda structure: structure.name)
 @pytest.mark.parametrize("seeds", [0, [0, 1]])
 def test_what_deployment_leaves_is_what_is_measured(structure, seeds):

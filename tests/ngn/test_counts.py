@@ -107,13 +107,6 @@ def test_a_size_that_has_left_its_count_is_tried_again():
     assert learner.count()[heads] == 3
 
 
-def test_sizes_give_way_evenly():
-    assert largest([8.0] * 4, [range(1, 17)] * 4, sum, sum, 16) == (4, 4, 4, 4)
-    assert largest([30.0] * 3, [range(1, 65)] * 3, sum, sum, 45) == (15, 15, 15)
-    assert largest([30.0] * 3, [range(1, 65)] * 3, sum, sum, 46) == (16, 15, 15)
-    assert largest([40.0, 20.0], [range(1, 65)] * 2, sum, sum, 30) == (20, 10)
-
-
 def test_heads_and_units_of_many_layers_give_way_together():
     """24 layers, a head of 8 units' worth: one head less in nine layers would pay for what all have to give."""
     layers, sizes = 24, [1.64, 13.1]

@@ -35,13 +35,6 @@ def mlp() -> nn.Module:
     return nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 1))
 
 
-def quantised() -> nn.Module:
-    """Layers that are called as torch's, and hold no parameter."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's, of the move to torchao
-        return torch.ao.quantization.quantize_dynamic(mlp(), {nn.Linear})
-
-
 MLP = mlp()
 
 MISTAKES = {
@@ -49,15 +42,11 @@ MISTAKES = {
     "inputs must be a tensor, not a numpy array": lambda: fit(learner_at(1.0), torch.zeros(2, 1).numpy(), MSE),
     "but has shape (2, 1): return its mean": lambda: fit(learner_at(1.0), torch.zeros(2, 1), lambda a, b: a - b),
     "K must be at least 1, not 0": lambda: ngn.CountGate(0),
-    "K must be 0 or more, not -2": lambda: MLPBank([1, 3, 1], K=-2, seeds=0),
     "a count must be 0 or more, not -1": lambda: FixedCount(-1),
     "lambda0 must not be negative, but is -1": lambda: ngn.CountGate(4, lambda0=-1),
     "alpha_max must not be negative": lambda: ngn.CountGate(4, alpha_max=-1e-4),
     "beta_end must not be negative": lambda: ngn.CountGate(4, beta=(4.0, float("nan"))),
     "beta must be two sharpnesses": lambda: ngn.CountGate(4, beta=8.0),
-    "lambda_shape must be a shape, such as ngn.schedules.Shape('linear'), not 'linear'": lambda: ngn.CountGate(
-        4, lambda_shape="linear"
-    ),
     "a shape must be one of constant, linear": lambda: Shape("linaer"),
     "OrderedSum(bank, capacity), not (CountGate, MLPBank)": lambda: ngn.OrderedSum(
         ngn.CountGate(4), MLPBank([1, 3, 1], K=4, seeds=0)
@@ -66,24 +55,29 @@ MISTAKES = {
     "no OrderedAxis": lambda: ngn.Learner(nn.Linear(1, 1)),
     "OrderedAxis(capacity, cuts), not Linear": lambda: ngn.OrderedAxis(nn.Linear(1, 1), []),
     "lr must be at least 0, not -1": lambda: ngn.TrainPlan(steps=1, lr=-1),
-    "lr_boundary must be at least 0": lambda: ngn.TrainPlan(steps=1, lr_boundary=torch.tensor([1.0, -1.0])),
     "lr_shape must be a shape": lambda: ngn.TrainPlan(steps=1, lr_shape="cosine"),
     "autocast must be one of none, bf16, not 'fp16'": lambda: ngn.TrainPlan(steps=1, autocast="fp16"),
     "clip_scope must be one of joint, separate, body, not 'all'": lambda: ngn.TrainPlan(steps=1, clip_scope="all"),
     "clip must be positive": lambda: ngn.TrainPlan(steps=1, clip=0.0),
     "steps and accumulate must be integers": lambda: ngn.TrainPlan(steps=1.5),
-    "order must be an order, such as ngn.methods.orders.Order('power'), not 'power'": lambda: ngn.CountGate(
-        4, order="power"
-    ),
+    "order must be an order, such as Order('power'), not 'power'": lambda: ngn.CountGate(4, order="power"),
     "such as (1, 2, 4), not 4": lambda: Order("matryoshka", ranks=4),
     "r must be positive, not -1": lambda: ngn.CountGate(4, r=-1.0),
     "weights must be positive, not [-1.0": lambda: ngn.CountGate(4, weights=-torch.ones(4)),
     "weights must be a tensor of K numbers": lambda: ngn.CountGate(4, weights=[1.0, 0.5, 0.2, 0.1]),
+    "weights must have shape": lambda: ngn.CountGate(4, weights=torch.ones(3)),
     "stride must be positive, not 0": lambda: ngn.CountGate(4, stride=0.0),
     "sizes= is a Width; give names and sizes: {'blocks.*.mlp': ngn.Width(16)}": lambda: ngn.learn_sizes(
         MLP, ngn.Width(4)
     ),
     "an nn.Module, first; this is a function": lambda: ngn.learn_sizes(lambda x: x, example=X),
+    "pass example=, an input of it": lambda: ngn.learn_sizes(mlp()),
+    "a gate has no setting 'lamda0'; did you mean lambda0?": lambda: ngn.learn_sizes(MLP, example=X, lamda0=1.0),
+    "no setting 'K'; did you mean lambda0, alpha_max": lambda: ngn.learn_sizes(MLP, example=X, K=3),
+    "held_out= judges sizes under a budget": lambda: ngn.fit(
+        learner_at(1.0), X, X, MSE, ngn.TrainPlan(steps=1), held_out=(X, X)
+    ),
+    "preset K": lambda: ngn.CountGate(None, weights=torch.ones(3)),
     "sizes= names no size: add one": lambda: ngn.learn_sizes(MLP, {"0": None}, example=X),
     "'exmaple'; did you mean example?": lambda: ngn.learn_sizes(MLP, exmaple=X),
     "capacity= takes a function of a name and K": lambda: ngn.learn_sizes(MLP, example=X, capacity=ngn.CountGate(8)),
@@ -92,8 +86,7 @@ MISTAKES = {
     "Give several arguments as a tuple": lambda: ngn.learn_sizes(MLP, example=[X]),
     "find_sizes takes a model": lambda: ngn.find_sizes(lambda x: x, X),
     "1 is a Tanh; ngn.Rank takes an nn.Linear": lambda: ngn.learn_sizes(MLP, {"1": ngn.Rank(2)}),
-    "0 is a torch.ao.nn.quantized": lambda: ngn.learn_sizes(quantised(), {"0": ngn.Rank(2)}),
-    "no layer has a weight matrix": lambda: ngn.learn_sizes(quantised(), example=X),
+    "no layer has a weight matrix": lambda: ngn.learn_sizes(nn.Sequential(nn.Tanh()), example=X),
     "call learner.step(progress) after each optimizer.step()": lambda: ngn.learn_sizes(
         mlp(), example=X, budget=ngn.Budget(parameters="50%")
     ).deploy(),
@@ -101,10 +94,8 @@ MISTAKES = {
         mlp(), {"": ngn.Width()}, example=X, frozen=True, budget=ngn.Budget(parameters="4%")
     ),
     "by_importance=4 is not a permutation such as": lambda: ngn.Heads(4),
-    "by_importance=3 is not a permutation such as": lambda: ngn.Depth(3),
     "ngn.Budget(parameters=": lambda: ngn.learn_sizes(MLP, {"": ngn.Width(4)}, budget="60%", example=X),
     "round_to=-8 is not a number of entries": lambda: ngn.Width(round_to=-8),
-    "round_to='8' is not a number of entries": lambda: ngn.Heads(round_to="8"),
     "write a share as in '60%'": lambda: ngn.learn_sizes(
         MLP, {"": ngn.Width(4)}, example=X + 1, budget=ngn.Budget(parameters=0.6)
     ),
@@ -113,13 +104,9 @@ MISTAKES = {
     "leave replica= out": lambda: learner_at(1.0).deploy(replica=1),
     "most must be at least 1, not 0": lambda: deploy(learner_at(1.0).model, most=0),
     "load takes a model, then a file; the model is a str": lambda: ngn.load("small.safetensors", MLP),
-    "save takes a model, then a file; the model is a str": lambda: ngn.save("small.safetensors", MLP),
     "is no file of safetensors, or is damaged": lambda: ngn.load(MLP, __file__),
     "ngn.fit(learner, Tensor, Tensor, 'mse', TrainPlan): after the data, fit needs a loss": lambda: fit(
         learner_at(1.0), X, "mse"
-    ),
-    "ngn.fit(learner, Tensor, Tensor, mse_loss, 100): after the data, fit needs a loss": lambda: ngn.fit(
-        learner_at(1.0), X, X, MSE, 100
     ),
     "MSELoss is a class: pass an object of it, MSELoss()": lambda: fit(learner_at(1.0), X, nn.MSELoss),
     "None, TrainPlan): loss=None takes the loss of the model's output, and targets need a loss": lambda: fit(
@@ -149,9 +136,7 @@ MISTAKES = {
     "batch=1 takes rows of tensors of equal length, not of float32 [2, 1] and float32 [1, 1]": lambda: ngn.fit(
         learner_at(1.0), X, X[:1], MSE, ngn.TrainPlan(steps=1), batch=1
     ),
-    "a DataLoader already yields the targets": lambda: fit(
-        learner_at(1.0), torch.utils.data.DataLoader(X), MSE
-    ),
+    "a DataLoader already yields the targets": lambda: fit(learner_at(1.0), torch.utils.data.DataLoader(X), MSE),
     "the callback needs a learner, as of ngn.learn_sizes": lambda: BoundaryOptimizer(MLP),
     "progress must be one of auto, always, never, not 'on'": lambda: ngn.fit(
         learner_at(1.0), torch.zeros(2, 1), torch.zeros(2, 1), lambda a, b: (a - b).square().mean(),
@@ -165,12 +150,6 @@ def test_a_mistake_has_a_message(said: str) -> None:
     with pytest.raises((ValueError, TypeError)) as raised:
         MISTAKES[said]()
     assert said in str(raised.value)
-
-
-def test_models_show_their_size() -> None:
-    shown = repr(learner_at(1.0, seeds=[0, 1], replicas=2))
-    assert "MLPBank(K=4, replicas=2)" in shown
-    assert "CountGate(K=4, replicas=2)" in shown
 
 
 def test_an_unsettled_boundary_is_rounded_with_a_warning() -> None:
@@ -193,15 +172,12 @@ def test_a_report_scores_what_is_trained_and_what_is_deployed() -> None:
     learner, x = learner_at(1.3), torch.linspace(-1, 1, 5)[:, None]
     for p in learner.body_parameters():  # last maps start at zero
         torch.nn.init.normal_(p, generator=torch.Generator().manual_seed(0))
-    seen = []
 
     def score(model: torch.nn.Module) -> torch.Tensor:
-        seen.append((model is learner.model, model.training, torch.is_grad_enabled()))
+        assert (model is learner.model, model.training, torch.is_grad_enabled()) == (True, False, False)
         return model(x).square().mean()
 
-    learner.train()
-    report = learner.report(score=score)
-    assert seen == [(True, False, False)] * 3
+    report = learner.train().report(score=score)
     assert learner.training
     with torch.no_grad():
         want = {}
@@ -209,7 +185,6 @@ def test_a_report_scores_what_is_trained_and_what_is_deployed() -> None:
             with learner.mode(mode):
                 want[mode] = learner(x).square().mean()
         want["hard"] = learner.deploy(unsettled="allow")(x).square().mean()
-    assert [*report.scores] == [*want]
     assert all(torch.allclose(report.scores[mode], want[mode]) for mode in want)
     assert len({round(float(v), 9) for v in want.values()}) == 3
     soft, kept, hard = (f"{float(v):.4g}" for v in report.scores.values())

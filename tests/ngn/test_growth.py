@@ -61,15 +61,6 @@ def test_grown_equals_preset(structure, seeds):
     assert torch.equal(free.count(), preset.count())
 
 
-def test_memory_follows_the_boundary():
-    learner = learner_of(STRUCTURES[0], None, 0)
-    sizes = []
-    trainer_of(learner, STRUCTURES[0], on_step=lambda _: sizes.append(learner.axes[0].bank.K)).fit()
-    assert sizes == sorted(sizes)
-    assert sizes[-1] > sizes[0] + 3
-    assert sizes[-1] < float(learner.size()) + 10
-
-
 def test_resumed_growth_is_bit_equal(tmp_path):
     def trainer(**settings):
         return trainer_of(learner_of(STRUCTURES[0], None, [1, 2]), STRUCTURES[0], **settings)
@@ -106,8 +97,3 @@ def test_growth_stops_with_a_message():
 def test_what_cannot_grow_is_refused(choices, overrides, named):
     with pytest.raises(ConfigError, match=named):
         compose(choices, overrides)
-
-
-def test_any_ordering_needs_a_preset():
-    with pytest.raises(ValueError, match="preset K"):
-        CountGate(None, weights=torch.ones(3))

@@ -70,27 +70,12 @@ def test_what_is_trained_and_what_is_deployed(kind):
             deployed = learner.deploy(unsettled="allow")(x)
             torch.testing.assert_close(deployed, hard_output(learner, x), rtol=1e-12, atol=1e-12)
             assert (deployed - learner(x)).abs().max() > 1e-3, "the gates are open by parts"
-
-
-@pytest.mark.parametrize("kind", FORMULAS)
-def test_from_the_commit_on_soft_is_deployed(kind):
-    learner = learner_of(order(kind), commit=0.5)
-    x = STRUCTURES[0].x(torch.float64)
-    learner.set_progress(0.5)
-    learner.before_step(None)
+    committed = learner_of(order(kind), commit=0.5)
+    committed.set_progress(0.5)
+    committed.before_step(None)
     with torch.no_grad():
-        assert torch.equal(learner(x), hard_output(learner, x))
-        torch.testing.assert_close(learner.deploy()(x), learner(x), rtol=1e-12, atol=1e-12)
-
-
-def test_matryoshka_is_the_mean_of_nested_prefixes():
-    learner = learner_of(Order("matryoshka"), t0=40.0)
-    x = STRUCTURES[0].x(torch.float64)
-    f = learner.model.bank.components(x)
-    with torch.no_grad():
-        torch.testing.assert_close(
-            learner(x), torch.stack([f[:m].sum(0) for m in RANKS]).mean(0), rtol=1e-12, atol=1e-12
-        )
+        assert torch.equal(committed(x), hard_output(committed, x))
+        torch.testing.assert_close(committed.deploy()(x), committed(x), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("ranks", [None, (2, 3, 6)])

@@ -12,55 +12,30 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from experiments.models.adapter import Adapter
-from experiments.models.state_space import StateBank
 from experiments.models.transformer import HeadBank, SliceBank
 from ngn.axis import OrderedAxis
 from ngn.components.base import Bank, OrderedSum
 from ngn.components.low_rank import Bottleneck, LowRankLinear
 from ngn.cuts import Cut, inputs, outputs
-from ngn.learner import Learner
 from ngn.methods.base import Capacity
 from ngn.methods.fixed import FixedCount
-from ngn.methods.ngn import CountGate
 
 K = 4
 X = torch.randn(3, 5, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
 
 class GroupedHeads(nn.Module):
-    """Causal attention with grouped queries: component k is a key-value head with its two query heads.
+    """Causal attention with grouped queries in one map: component k is a key-value head with its two query heads."""
 
-    ``layout`` of q, k and v: three maps, one map with all queries first, or one map head by head, as in GPT-NeoX.
-    """
-
-    def __init__(self, capacity: Capacity | None, K: int = K, layout: str = "separate") -> None:
+    def __init__(self, capacity: Capacity | None, K: int = K) -> None:
         super().__init__()
-        self.heads, self.layout = K, layout
-        self.sizes = q, kv, _ = 6, 3, 3
-        if layout == "separate":
-            self.q, self.k, self.v = (nn.Linear(8, K * size) for size in self.sizes)
-            cuts = [*outputs(self.q, q), *outputs(self.k, kv), *outputs(self.v, kv)]
-        else:
-            self.qkv = nn.Linear(8, K * 12)
-            cuts = outputs(self.qkv, 12)
-        if layout == "fused":
-            cuts = [*outputs(self.qkv, q), *outputs(self.qkv, kv, K * q), *outputs(self.qkv, kv, K * (q + kv))]
-        self.out = nn.Linear(K * q, 8)
-        self.axis = OrderedAxis(capacity, [*cuts, *inputs(self.out, q)], counts=[(self, "heads")])
-
-    def projections(self, x: Tensor) -> list[Tensor]:
-        """q, k and v, each [..., heads, entries]."""
-        H = self.heads
-        if self.layout == "interleaved":
-            return list(self.qkv(x).unflatten(-1, (H, 12)).split(self.sizes, -1))
-        if self.layout == "fused":
-            parts = self.qkv(x).split([H * size for size in self.sizes], -1)
-        else:
-            parts = self.q(x), self.k(x), self.v(x)
-        return [part.unflatten(-1, (H, size)) for part, size in zip(parts, self.sizes, strict=True)]
+        self.heads, self.qkv, self.out = K, nn.Linear(8, K * 12), nn.Linear(K * 6, 8)
+        cuts = [*outputs(self.qkv, 6), *outputs(self.qkv, 3, K * 6), *outputs(self.qkv, 3, K * 9), *inputs(self.out, 6)]
+        self.axis = OrderedAxis(capacity, cuts, counts=[(self, "heads")])
 
     def forward(self, x: Tensor) -> Tensor:
-        q, k, v = self.projections(x)
+        parts = zip(self.qkv(x).split([self.heads * size for size in (6, 3, 3)], -1), (6, 3, 3), strict=True)
+        q, k, v = (part.unflatten(-1, (self.heads, size)) for part, size in parts)
         q, k, v = q.unflatten(-1, (2, 3)).flatten(-3, -2), k.repeat_interleave(2, -2), v.repeat_interleave(2, -2)
         q, k, v = (part.transpose(-2, -3) for part in (q, k, v))
         h = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(-2, -3).flatten(-2)
@@ -198,7 +173,7 @@ class Sum(nn.Module):
         nn.init.normal_(self.sum.bank.get_parameter(self.sum.bank.last[0]))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.sum((x, F.softplus(x)) if self.naive is _states else x)
+        return self.sum(x)
 
     def plain(self, x: Tensor, c: Tensor) -> Tensor:
         return self.naive(self.sum.bank, x, c)
@@ -219,22 +194,8 @@ def _slices(bank: SliceBank, x: Tensor, c: Tensor) -> Tensor:
     return y
 
 
-def _states(bank: StateBank, x: Tensor, c: Tensor) -> Tensor:
-    delta, y = F.softplus(x), torch.zeros_like(x)
-    for n in range(len(c)):
-        h, ys = torch.zeros_like(x[:, 0]), []
-        for t in range(x.shape[1]):
-            h = torch.exp(-delta[:, t] * torch.exp(bank.A_log[n])) * h
-            h = h + delta[:, t] * (x[:, t] @ bank.B[n])[:, None] * x[:, t]
-            ys.append((x[:, t] @ bank.C[n])[:, None] * h)
-        y = y + c[n] * torch.stack(ys, 1)
-    return y
-
-
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "heads": GroupedHeads,
-    "heads-fused": partial(GroupedHeads, layout="fused"),
-    "heads-interleaved": partial(GroupedHeads, layout="interleaved"),
     "slices": Slices,
     "slices-gated": partial(Slices, gated=True),
     "low-rank": LowRank,
@@ -245,11 +206,9 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "neurons": Neurons,
     "head-bank": partial(Sum, bank=lambda K: HeadBank(8, 3, K, 0, "heads"), naive=_heads),
     "slice-bank": partial(Sum, bank=lambda K: SliceBank(8, 3, K, 0, "slices"), naive=_slices),
-    "state-bank": partial(Sum, bank=lambda K: StateBank(8, K, 0, "states"), naive=_states),
 }
 LAST = {
-    "heads": ("out.weight", 1, 6, 0), "heads-fused": ("out.weight", 1, 6, 0),
-    "heads-interleaved": ("out.weight", 1, 6, 0), "slices": ("down.weight", 1, 3, 0),
+    "heads": ("out.weight", 1, 6, 0), "slices": ("down.weight", 1, 3, 0),
     "slices-gated": ("down.weight", 1, 3, 0), "states": ("x_proj.weight", 0, 1, 2 + K),
     "channels": ("last.weight", 1, 2, 0), "neurons": ("3.weight", 1, 2, 0),
 }  # fmt: skip
@@ -275,12 +234,3 @@ def model_of(name: str, capacity: Capacity | None, size: int = K) -> nn.Module:
     with torch.random.fork_rng():
         torch.manual_seed(3)
         return MODELS[name](capacity, size).double().eval()
-
-
-def all_structures() -> Learner:
-    """Stack modules, each with its own size, boundary and price; module i keeps i + 1 of i + 2 components."""
-    capacities = (CountGate(i + 2, t0=i + 0.4, r=0.9, lambda0=i) for i in range(len(MODELS)))
-    models = [
-        model_of(name, capacity, i + 2) for i, (name, capacity) in enumerate(zip(MODELS, capacities, strict=True))
-    ]
-    return Learner(nn.Sequential(*models))

@@ -8,11 +8,13 @@ from sizable import Fused, Gated, Layers
 from torch import nn
 
 import ngn
+from experiments.models.optim import ReplicaAdam
 
 OPTIMIZERS = {
     "sgd": lambda groups: torch.optim.SGD(groups, lr=1e-2, momentum=0.9, weight_decay=0.01),
     "adam": lambda groups: torch.optim.Adam(groups, lr=1e-2, amsgrad=True),
     "adamw": lambda groups: torch.optim.AdamW(groups, lr=1e-2),
+    "ours": lambda groups: ReplicaAdam([group | {"rates": torch.tensor([1e-2, 1e-3])} for group in groups]),
     "rmsprop": lambda groups: torch.optim.RMSprop(groups, lr=1e-3, momentum=0.9, centered=True),
 }
 

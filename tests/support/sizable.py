@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
@@ -101,13 +102,21 @@ def called(model, x):
     return parts_of(model(*x) if isinstance(x, tuple) else model(**x) if isinstance(x, dict) else model(x))
 
 
+LENGTHS = {
+    nn.Linear: lambda part: (part.out_features, part.in_features),
+    nn.Conv2d: lambda part: (part.out_channels, part.in_channels // part.groups),
+    nn.ConvTranspose2d: lambda part: (part.in_channels, part.out_channels // part.groups),
+    nn.BatchNorm2d: lambda part: (part.num_features,),
+}
+"""What modules say of the shapes of their weights."""
+
+
 def cut_exactly(make, x, folder, wanted, sizes=None):
     """Check a structure from its sizes to its file, and return the cut model.
 
     With all components it is the model. At counts drawn at random, the cut model is the masked one on other values, in
-    eval and in train mode; so is a learner of another seed with the state, and a model of another seed with the file,
-    plain or with learned sizes.
-    It holds nothing of the trained model.
+    eval and in train mode; so is a learner of another seed with the state, cut in place, and a model of another seed
+    with the file, plain or with learned sizes. It holds nothing of the trained model, and says its own lengths.
 
     Args:
         wanted: the components and units that each size has, by name, such as "8 channels".
@@ -137,7 +146,12 @@ def cut_exactly(make, x, folder, wanted, sizes=None):
     again = learner_of(1)
     again.load_state_dict(learner.state_dict())
     ngn.save(small, folder / "small")
-    loaded, plain = ngn.load(again, folder / "small"), ngn.load(make(), folder / "small")
+    loaded, plain = ngn.load(again, folder / "small"), make()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(plain), "forward", None)  # a plain model is cut by what the file says, and not traced
+        plain = ngn.load(plain, folder / "small")
+    again.set_progress(1.0)
+    again.shrink()
     other = tree_map(lambda part: part.roll(1, -1) if isinstance(part, torch.Tensor) else part, x)
     for training in (True, False):
         each = [part.train(training) for part in (learner, again, small, loaded, plain)]
@@ -145,6 +159,9 @@ def cut_exactly(make, x, folder, wanted, sizes=None):
             outputs = [called(part, other) for part in each]
         for got in outputs[1:]:
             close(got, outputs[0])
+    for part in small.modules():
+        if type(part) in LENGTHS and not part._forward_pre_hooks:
+            assert LENGTHS[type(part)](part) == tuple(part.weight.shape[:2])
     (sum(part.abs().square().sum() for part in called(learner, x)) + learner.penalty()).backward()
     assert all(bool(p.grad.isfinite()) and float(p.grad) for p in learner.controller_parameters())
     with torch.no_grad():

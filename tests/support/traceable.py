@@ -125,31 +125,6 @@ class UNet(nn.Module):
         return self.head(F.relu(self.merge(torch.cat([first, self.up(deep)], 1))))
 
 
-class AttentionGate(nn.Module):
-    """The skip connection, times a map from it and from what comes from below."""
-
-    def __init__(self, below: int, skip: int, inner: int) -> None:
-        super().__init__()
-        self.of_below, self.of_skip = nn.Conv2d(below, inner, 1), nn.Conv2d(skip, inner, 1)
-        self.norm, self.to_map = nn.BatchNorm2d(inner), nn.Conv2d(inner, 1, 1)
-
-    def forward(self, below, skip):
-        return skip * self.to_map(F.relu(self.norm(self.of_below(below) + self.of_skip(skip)))).sigmoid()
-
-
-class AttentionUNet(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.down1, self.down2 = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 16, 3, padding=1)
-        self.up, self.gate = nn.ConvTranspose2d(16, 20, 2, stride=2), AttentionGate(20, 8, 6)
-        self.merge, self.head = nn.Conv2d(28, 8, 3, padding=1), nn.Conv2d(8, 2, 1)
-
-    def forward(self, x):
-        first = F.relu(self.down1(x))
-        up = self.up(F.relu(self.down2(F.max_pool2d(first, 2))))
-        return self.head(F.relu(self.merge(torch.cat([self.gate(up, first), up], 1))))
-
-
 class Inception(nn.Module):
     """Two blocks of GoogLeNet: branches of unequal length and width, concatenated."""
 
@@ -171,29 +146,6 @@ class Inception(nn.Module):
         for branches in self.blocks:
             x = F.relu(torch.cat([branch(x) for branch in branches], 1))
         return self.head(self.norm(x).mean((2, 3)))
-
-
-class ConvNeXtBlock(nn.Module):
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.depthwise = nn.Conv2d(channels, channels, 7, padding=3, groups=channels)
-        self.norm = nn.LayerNorm(channels)
-        self.up, self.down = nn.Linear(channels, 4 * channels), nn.Linear(4 * channels, channels)
-        self.scale = nn.Parameter(torch.full((channels,), 0.1))
-
-    def forward(self, x):
-        h = self.norm(self.depthwise(x).permute(0, 2, 3, 1))
-        return x + (self.scale * self.down(F.gelu(self.up(h)))).permute(0, 3, 1, 2)
-
-
-class ConvNeXt(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem, self.blocks = nn.Conv2d(3, 8, 4, stride=4), nn.Sequential(ConvNeXtBlock(8), ConvNeXtBlock(8))
-        self.head = nn.Linear(8, 5)
-
-    def forward(self, x):
-        return self.head(self.blocks(self.stem(x)).mean((2, 3)))
 
 
 class WindowAttention(nn.Module):
@@ -229,22 +181,6 @@ class Swin(nn.Module):
         return self.head((x + self.mlp(self.norm2(x))).mean((1, 2)))
 
 
-class C2f(nn.Module):
-    """The block of YOLOv8: a chunk, a chain of bottlenecks, and everything concatenated."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem, self.first = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 16, 1)
-        self.inner = nn.ModuleList(nn.Conv2d(8, 8, 3, padding=1) for _ in range(2))
-        self.last, self.head = nn.Conv2d(32, 12, 1), nn.Conv2d(12, 4, 1)
-
-    def forward(self, x):
-        parts = [*self.first(self.stem(x)).chunk(2, 1)]
-        for conv in self.inner:
-            parts.append(F.silu(conv(parts[-1])))
-        return self.head(F.silu(self.last(torch.cat(parts, 1))))
-
-
 class SuperResolution(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -252,29 +188,6 @@ class SuperResolution(nn.Module):
 
     def forward(self, x):
         return self.last(F.pixel_shuffle(self.wide(self.conv(x)).relu(), 2))
-
-
-class Grouped(nn.Module):
-    """A block of ResNeXt, with group norm behind it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv1, self.conv2 = nn.Conv2d(3, 16, 1), nn.Conv2d(16, 32, 3, groups=4)
-        self.norm, self.conv3 = nn.GroupNorm(8, 32), nn.Conv2d(32, 8, 1)
-        self.head = nn.Linear(8, 3)
-
-    def forward(self, x):
-        return self.head(F.relu(self.conv3(self.norm(self.conv2(F.relu(self.conv1(x)))))).mean((2, 3)))
-
-
-class Recurrent(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.up, self.lstm, self.middle = nn.Linear(4, 8), nn.LSTM(8, 6, batch_first=True), nn.Linear(6, 10)
-        self.head = nn.Linear(10, 3)
-
-    def forward(self, x):
-        return self.head(F.relu(self.middle(self.lstm(self.up(x))[0])))
 
 
 class Experts(nn.Module):
@@ -317,24 +230,14 @@ UNet down2 16 channels down2 > middle
 UNet middle 16 channels middle > up
 UNet up 12 channels up > merge
 UNet merge 8 channels merge > head
-ConvNeXt blocks.0.up 32 units blocks.0.up > blocks.0.down
-ConvNeXt blocks.1.up 32 units blocks.1.up > blocks.1.down
 Swin attn 3 heads attn attn.qkv > attn.proj
 Swin mlp.0 20 units mlp.0 > mlp.2
-C2f stem 8 channels stem > first
-C2f first 8 channels first > inner.0 last
-C2f inner.0 8 channels inner.0 > inner.1 last
-C2f inner.1 8 channels inner.1 > last
-C2f last 12 channels last > head
 SuperResolution conv 8 channels conv > wide
 SuperResolution wide 6 channels wide > last
-Grouped conv1 4 channels conv1 conv2 norm > conv3
-Grouped conv3 8 channels conv3 > head
-Recurrent middle 10 units middle > head
 Experts up 12 units > model"""
 """Each size: class of its network, name, length, unit, and the modules with it, behind ">" those that read it.
 
-The first unit of ``Grouped`` is a group of its convolution, that of ``SuperResolution.wide`` four channels.
+A unit of ``SuperResolution.wide`` is four channels.
 """
 NETWORKS: dict[type[nn.Module], dict[str, tuple[int, str, str]]] = {}
 for _line in SIZES.replace("\n    ", " ").split("\n"):
@@ -344,7 +247,7 @@ for _line in SIZES.replace("\n    ", " ").split("\n"):
 
 def example_of(kind: type[nn.Module]) -> torch.Tensor:
     """An input of one of :data:`NETWORKS`."""
-    shape = {Recurrent: (2, 5, 4), Experts: (4, 8)}.get(kind, (2, 3, 8, 8))
+    shape = (4, 8) if kind is Experts else (2, 3, 8, 8)
     return torch.randn(*shape, generator=torch.Generator().manual_seed(1))
 
 

@@ -75,11 +75,7 @@ class Supervisor:
         self._lock, self._stopping = threading.Lock(), False
 
     def run(self) -> None:
-        """Run every task.
-
-        Raises:
-            experiments.core.interrupt.Interrupted: on a signal, after the workers have saved their state and ended.
-        """
+        """Run every task. A signal raises Interrupted, after the workers have saved their state and ended."""
         cards = visible_gpus()
         count = max(1, min(self.cluster.workers or max(1, len(cards)), len(self.tasks)))
         with interrupt.handled(), ThreadPoolExecutor(count) as threads:
@@ -179,11 +175,7 @@ class Supervisor:
 
 @contextlib.contextmanager
 def _limited(worker: subprocess.Popen[str], cluster: Cluster) -> Iterator[list[int]]:
-    """Ask a worker to save and stop if the context exceeds the time limit of a task; kill it after the grace period.
-
-    Yields:
-        a list, which then has an entry.
-    """
+    """Ask a worker to stop after a task's time limit, then kill it. Yield a list, which then has an entry."""
     asked: list[int] = []
     limit = 60 * (cluster.task_minutes or 0)
 

@@ -75,12 +75,6 @@ def _settings(cluster: Cluster, name: str, needs: Needs) -> dict[str, Any]:
     return {key: value for key, value in parameters.items() if value is not None}
 
 
-def _python() -> str:
-    # ``env`` has the option from coreutils 8.31 on.
-    supported = subprocess.run([*WITH_BLOCKED_SIGNALS, "true"], capture_output=True, check=False).returncode == 0
-    return shlex.join([*(WITH_BLOCKED_SIGNALS if supported else ()), sys.executable])
-
-
 def submit(plan: Plan, tasks: Sequence[int], cluster: Cluster) -> list[Submitted]:
     """Submit tasks of a plan as array jobs of at most ``max_array_size`` tasks.
 
@@ -106,7 +100,10 @@ def submit(plan: Plan, tasks: Sequence[int], cluster: Cluster) -> list[Submitted
     from experiments.runs.sweeps.worker import slurm_task
 
     folder = plan.path.parent
-    executor = submitit.SlurmExecutor(folder=folder / "slurm", python=_python())
+    # ``env`` has the option from coreutils 8.31 on.
+    supported = subprocess.run([*WITH_BLOCKED_SIGNALS, "true"], capture_output=True, check=False).returncode == 0
+    python = shlex.join([*(WITH_BLOCKED_SIGNALS if supported else ()), sys.executable])
+    executor = submitit.SlurmExecutor(folder=folder / "slurm", python=python)
     executor.update_parameters(**_settings(cluster, plan.study, plan.needs))
     done: list[Submitted] = []
     before = sorted(in_queue(submitted(folder)))
@@ -175,11 +172,7 @@ def submitted(folder: Path) -> list[Submitted]:
 
 
 def in_queue(jobs: Sequence[Submitted]) -> dict[str, str]:
-    """Return job id → state (PENDING, RUNNING, ...) of the jobs that are still in Slurm's queue.
-
-    Raises:
-        ConfigError: if there are jobs and Slurm does not answer, because their states are then unknown.
-    """
+    """Return job id → state of the jobs still in Slurm's queue; a ConfigError if there are any and it is silent."""
     if not jobs:
         return {}
     try:

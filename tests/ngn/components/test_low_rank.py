@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 import ngn
-from experiments.models.adapter import attach_adapters
 from ngn.components.low_rank import LowRankLinear, attach_low_rank, merge
 from ngn.cut.truncation import deploy
 from ngn.methods.fixed import FixedCount
@@ -43,72 +42,47 @@ class Backbone(nn.Module):
 
 
 TARGETS = [f"layers.{i}.{kind}" for i in range(2) for kind in "qv"]
-LAYERS = ["layers.0", "layers.1"]
 
 
 def gate(t0):
     return ngn.CountGate(K, t0=t0, delta=-0.5)
 
 
-def adapted(kind, counts, dtype=torch.float32, device="cpu"):
-    """A backbone with terms or adapters at the given ``counts`` and random last maps."""
+def adapted(counts, dtype=torch.float32, device="cpu"):
+    """A backbone with terms at the given ``counts`` and random last maps."""
     with torch.random.fork_rng():
         torch.manual_seed(1)
         model = Backbone(dtype).to(device)
-        if kind == "terms":
-            attach_low_rank(model, TARGETS, lambda number: gate(counts[number]), seed=3)
-        else:
-            attach_adapters(model, LAYERS, 6, lambda number: gate(counts[number]), seed=3, width=2)
+        attach_low_rank(model, TARGETS, lambda number: gate(counts[number]), seed=3)
         for name, p in model.named_parameters():
             if name.endswith("up"):
                 nn.init.normal_(p)
     return model
 
 
-COUNTS = {"terms": [2.1, 0.1, 0.2, 3.9], "adapters": [0.1, 2.1]}
+COUNTS = [2.1, 0.1, 0.2, 3.9]
 X = torch.randn(3, 5, 6, generator=torch.Generator().manual_seed(2))
 
 
-@pytest.mark.parametrize("kind", COUNTS)
-def test_at_the_start_it_is_the_frozen_model_whose_modules_stay_the_objects(kind):
+def test_at_the_start_it_is_the_frozen_model_whose_modules_stay_the_objects():
     model, x = Backbone(), X
     wanted, modules = model(x), {*model.modules()}
-    attach = attach_low_rank if kind == "terms" else attach_adapters
-    names, more = (TARGETS, ()) if kind == "terms" else (LAYERS, (6,))
-    assert attach(model, names, *more, lambda number: gate(1.5), seed=3) == names
+    assert attach_low_rank(model, TARGETS, lambda number: gate(1.5), seed=3) == TARGETS
     assert torch.equal(model(x), wanted)
     assert modules <= {*model.modules()}
     assert {name.rpartition(".")[2] for name, p in model.named_parameters() if p.requires_grad} == {"down", "up", "tau"}
 
 
-@pytest.mark.parametrize("kind", COUNTS)
-def test_of_none_the_frozen_module_itself_is_left(kind):
-    learner = ngn.Learner(adapted(kind, COUNTS[kind]))
+def test_of_none_the_frozen_module_itself_is_left():
+    learner = ngn.Learner(adapted(COUNTS))
     small = learner.deploy(example=X)
     plain = Backbone()
-    zero = [name for name, n in zip(TARGETS if kind == "terms" else LAYERS, learner.count(), strict=True) if n == 0]
+    zero = [name for name, n in zip(TARGETS, learner.count(), strict=True) if n == 0]
     assert zero
     for name in zero:
         assert type(small.get_submodule(name)) is type(plain.get_submodule(name))
-    nothing = deploy(adapted(kind, [0.1] * 4), share_frozen=True)
+    nothing = deploy(adapted([0.1] * 4), share_frozen=True)
     assert str(nothing) == str(plain)
-
-
-@pytest.mark.parametrize("kind", COUNTS)
-def test_a_file_without_what_is_frozen(kind, tmp_path):
-    model = adapted(kind, COUNTS[kind])
-    small, path = deploy(model), tmp_path / "small"
-    ngn.save(small, path, frozen=False)
-    assert path.stat().st_size < 2000 + sum(4 * p.numel() for p in small.parameters() if p.requires_grad)
-    fresh = adapted(kind, [1.0] * 4)
-    again = ngn.load(fresh, path)
-    assert torch.equal(again(X), small(X))
-    assert again.layers[0].out.weight is fresh.layers[0].out.weight
-    ngn.save(small, path)
-    assert torch.equal(ngn.load(adapted(kind, [1.0] * 4, device="meta"), path)(X), small(X))
-    ngn.save(nn.Linear(2, 2), path)
-    with pytest.raises(ValueError, match="another model"):
-        ngn.load(fresh, path)
 
 
 def test_component_k_starts_the_same_however_many_there_are():
@@ -120,9 +94,8 @@ def test_component_k_starts_the_same_however_many_there_are():
     assert torch.equal(few.down[1], torch.empty(1, 6).uniform_(-(6**-0.5), 6**-0.5, generator=source)[0])
 
 
-@pytest.mark.parametrize("kind", COUNTS)
-def test_terms_are_masters_in_float32_beside_a_bfloat16_model(kind):
-    model = adapted(kind, [3.0] * 4, torch.bfloat16)
+def test_terms_are_masters_in_float32_beside_a_bfloat16_model():
+    model = adapted([3.0] * 4, torch.bfloat16)
     trained = {name.rpartition(".")[2]: p.dtype for name, p in model.named_parameters() if p.requires_grad}
     assert trained == {"down": torch.float32, "up": torch.float32, "tau": torch.float64}
     y = model(X.bfloat16())
@@ -145,7 +118,7 @@ def test_late_terms_are_not_lost_in_bfloat16():
 
 
 def test_nothing_large_is_kept_for_the_backward_pass():
-    model, kept = adapted("terms", [2.0] * 4), []
+    model, kept = adapted([2.0] * 4), []
     x = torch.randn(50, 6, requires_grad=True)
 
     def pack(value):

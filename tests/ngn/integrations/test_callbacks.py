@@ -89,17 +89,6 @@ def test_it_resumes_exactly(tmp_path, way, train, at):
     assert str(resumed.report()) == str(straight.report())
 
 
-def test_transformers_resumes_from_its_last_checkpoint(tmp_path):
-    def made():  # without a commit the schedules still move
-        gates = {"capacity": lambda _, K: ngn.CountGate(K, t0=8.0, lambda0=1.0)}
-        return ngn.learn_sizes(Model(), SIZES, example=X, **gates)
-
-    straight, resumed = made(), made()
-    in_transformers(straight, tmp_path, 10)
-    in_transformers(resumed, tmp_path, 10, at=10)
-    torch.testing.assert_close(resumed.size(), straight.size(), atol=0.3, rtol=0)  # one step more, at the last price
-
-
 @pytest.mark.filterwarnings("ignore")  # Lightning's own
 @pytest.mark.parametrize("limit", [{"max_steps": 40}, {"max_epochs": 5}])  # Lightning counts the steps of both
 def test_lightning_with_two_optimisers_learns_what_one_does(limit):

@@ -1,6 +1,7 @@
 """All gates of a model in one batch: the numbers of single gates, whenever they are asked for."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 import ngn
 from ngn.methods.batch import boundaries, boundary_slopes, penalty, place, values_and_slopes
 
-X = torch.randn(6, 5, 8, dtype=torch.float64)
+X = torch.randn(64, 5, 8, dtype=torch.float64)
 
 
 class Two(nn.Module):
@@ -38,10 +39,10 @@ def learner(**settings):
 
 
 def alone(each):
-    """Return a copy whose gates compute their own coefficients."""
+    """Return a copy whose gates compute their own coefficients, which go on the activations."""
     twin = copy.deepcopy(each)
     for axis in twin.axes:
-        axis.capacity.results = None
+        axis.capacity.results, axis.in_weights = None, False
     return twin
 
 
@@ -99,58 +100,54 @@ def test_what_moves_between_passes_counts_however_it_moved():
     torch.testing.assert_close(one(X), other(X))
 
 
-def test_parts_of_the_model_called_by_themselves():
+def parts(each):
+    """Parts of the model are called by themselves, after a pass of the whole."""
+    each(X)
+    each.axes[0].capacity.tau.data.add_(0.5)
+    return each.model.b(each.model.a(X)).square().mean()
+
+
+def twice(each):
+    """Two backward passes go through one forward pass."""
+    kept = []
+    handle = each.model.a.register_forward_hook(lambda module, args, h: kept.append(h))
+    y = each(X)
+    handle.remove()
+    kept[0].square().sum().backward(retain_graph=True)
+    return y.square().sum()
+
+
+class Recomputed(Two):
+    def forward(self, x):
+        for part in (self.a, self.b, self.c):
+            x = checkpoint(part, x, use_reentrant=self.reentrant)
+        return x
+
+
+def recomputed(each, reentrant=False):
+    each.model.__class__, each.model.reentrant = Recomputed, reentrant
+    return each(X.clone().requires_grad_()).square().mean()
+
+
+def after_an_error(each):
+    with pytest.raises(RuntimeError):
+        each(X[..., :3])
+    each.axes[0].capacity.tau.data.add_(0.5)
+    return each.model.a(X).square().mean()
+
+
+@pytest.mark.parametrize("way", [parts, twice, recomputed, partial(recomputed, reentrant=True), after_an_error])
+def test_gradients_are_those_of_single_gates_however_the_model_is_called(way):
     one = learner()
     other = alone(one)
-    one(X)
     for each in (one, other):
-        each.axes[0].capacity.tau.data.add_(0.5)
-        each.model.b(each.model.a(X)).square().mean().backward()
-    same_gradients(one, other)
-
-
-def test_two_backward_passes_through_one_forward_pass():
-    one = learner()
-    other = alone(one)
-    for each in (one, other):
-        kept = []
-        handle = each.model.a.register_forward_hook(lambda module, args, h, kept=kept: kept.append(h))
-        y = each(X)
-        handle.remove()
-        kept[0].square().sum().backward(retain_graph=True)
-        y.square().sum().backward()
-    same_gradients(one, other)
-
-
-@pytest.mark.parametrize("reentrant", [True, False])
-def test_recomputed_activations(reentrant):
-    class Recomputed(Two):
-        def forward(self, x):
-            for part in (self.a, self.b, self.c):
-                x = checkpoint(part, x, use_reentrant=reentrant)
-            return x
-
-    one = learner()
-    other = alone(one)
-    one.model.__class__ = Recomputed
-    for each in (one, other):
-        each(X.clone().requires_grad_()).square().mean().backward()
+        way(each).backward()
     same_gradients(one, other)
 
 
 def test_functions_of_torch_func_use_single_gates():
     one = learner()
     torch.testing.assert_close(torch.func.vmap(one)(X), one(X))
-
-
-def test_an_error_in_a_pass_ends_it():
-    one = learner()
-    with pytest.raises(RuntimeError):
-        one(X[..., :3])
-    other = alone(one)
-    for each in (one, other):
-        each.axes[0].capacity.tau.data.add_(0.5)
-    torch.testing.assert_close(one.model.a(X), other.model.a(X))
 
 
 @pytest.mark.parametrize("replicas", [None, 2])

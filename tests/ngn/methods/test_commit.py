@@ -5,23 +5,13 @@ import math
 
 import pytest
 import torch
-from kernel_cases import (
-    LEARNED,
-    assert_close_committed,
-    learned,
-    needs_kernel,
-    plan,
-    state,
-)
-from modes import hard_output
-from stopping import resumed
+from kernel_cases import LEARNED, assert_close_committed, learned, needs_kernel, plan, state
 
 import ngn
 from experiments.methods.gates.decay import DecayGate
 from experiments.methods.gates.ste import StraightThrough
 from experiments.models.kernels.trainer import KernelTrainer
-from ngn.methods.orders import Order
-from ngn.schedules import CONSTANT, DELAYED_LINEAR, POWER_DECAY, shape_at
+from ngn.schedules import DELAYED_LINEAR, POWER_DECAY, shape_at
 from ngn.train.trainer import Trainer
 
 BANK = LEARNED["bank"]
@@ -61,22 +51,6 @@ def test_alpha_is_tied_to_the_price():
         assert gate.alpha.tolist() == pytest.approx(expected, rel=1e-12)
 
 
-def test_with_kappa_one_the_penalty_has_a_minimum_beside_every_integer():
-    gate = ngn.CountGate(6, lambda0=1e-2, alpha_max=0.0, kappa=1.0, lambda_shape=CONSTANT, alpha_shape=CONSTANT)
-    t = torch.linspace(1.6, 2.4, 80001, dtype=torch.float64)
-    at = float(t[(gate.price * t + gate.alpha * torch.sin(math.pi * t) ** 2).argmin()])
-    assert at == pytest.approx(2 - math.asin(1 / math.pi) / (2 * math.pi), abs=1e-5)
-
-
-def test_the_soft_model_is_the_truncated_one_to_the_last_bit():
-    learner, how = moving(BANK)
-    BANK.train(Trainer, learner, how)
-    x = BANK.batches().at(0)[0]
-    with torch.no_grad():
-        assert torch.equal(learner(x), hard_output(learner, x))
-    assert torch.equal(learner.size(), learner.size().round())
-
-
 def test_the_body_trains_on_and_the_boundary_does_not():
     learner, how = moving(BANK)
     seen = []
@@ -99,18 +73,6 @@ def test_schedules_that_begin_anew_go_on_from_the_committed_boundary():
     assert float(again.size()) == pytest.approx(2.0, abs=1e-12)
 
 
-@pytest.mark.parametrize("early", [0.2, 0.9])
-def test_a_committed_learner_takes_what_a_checkpoint_says(early):
-    gate, again = ngn.CountGate(6, t0=2.4, commit=0.5), ngn.CountGate(6, t0=4.4, commit=0.5)
-    gate.set_progress(early)
-    again.set_progress(1.0)
-    again.load_state_dict(gate.state_dict())
-    assert float(again.size()) == pytest.approx(2.4 if early < 0.5 else 2.0)
-    assert torch.equal(again.gates("soft"), gate.gates("soft"))
-    again.set_progress(0.6)
-    assert float(again.size()) == 2.0
-
-
 @pytest.mark.parametrize("commit", [0.5, None])
 def test_a_fresh_learner_takes_the_state_of_a_committed_one(commit):
     """The state overrides the learner's own commit and weights; states of version 0.1, which hold less, load, too."""
@@ -128,43 +90,6 @@ def test_a_fresh_learner_takes_the_state_of_a_committed_one(commit):
         assert float(again.size()) == pytest.approx(2.4 if commit is None else 2.0)
 
 
-@pytest.mark.parametrize("order", ["geometric", "matryoshka"])
-def test_an_average_of_models_is_committed_with_them(order):
-    """An average copies buffers in place and calls no method of the gate."""
-    gate = ngn.CountGate(6, t0=2.4, commit=0.5, order=Order(order))
-    ema = torch.optim.swa_utils.AveragedModel(gate, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9))
-    for progress in (0.0, 0.4, 0.6, 1.0):
-        gate.set_progress(progress)
-        ema.update_parameters(gate)
-        for mode in ("soft", "hard", "kept"):
-            c = [torch.nn.functional.pad(g.coefficients(mode), (0, 6))[:6] for g in (ema.module, gate)]
-            assert torch.allclose(*c, rtol=1e-6), (progress, mode)
-    assert float(ema.module.size()) == 2.0
-
-
-@pytest.mark.parametrize("decay", [0.5, 0.999])
-@pytest.mark.parametrize("t0", [2.4, 0.2])
-def test_an_average_of_buffers_is_committed_too(decay, t0):
-    """An average over states before and after the commit has the integer boundary, and its modes agree."""
-    gate = ngn.CountGate(6, t0=t0, commit=0.5)
-    multi = torch.optim.swa_utils.get_ema_multi_avg_fn(decay)
-    ema = torch.optim.swa_utils.AveragedModel(gate, multi_avg_fn=multi, use_buffers=True)
-    for progress in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0):
-        gate.set_progress(progress)
-        ema.update_parameters(gate)
-        t = float(gate.size())
-        assert float(ema.module.size()) == pytest.approx(t, abs=1e-12)
-    assert t == round(t0)
-    again = ngn.CountGate(6)
-    again.load_state_dict(ema.module.state_dict())
-    for average in (ema.module, again, ema.module.to(torch.float32)):
-        assert float(average.size()) == pytest.approx(t, abs=1e-12)
-        soft, hard = average.coefficients("soft"), gate.coefficients("hard")
-        assert torch.allclose(torch.nn.functional.pad(soft, (0, 6))[:6], torch.nn.functional.pad(hard, (0, 6))[:6])
-    again.set_progress(0.1)  # training continues from there
-    assert float(again.size()) == pytest.approx(max(t, 1e-4))
-
-
 def test_a_boundary_that_is_no_number_is_not_deployed():
     learner = BANK.learner(SEEDS)
     with torch.no_grad():
@@ -174,14 +99,6 @@ def test_a_boundary_that_is_no_number_is_not_deployed():
         learner.deploy(1, unsettled="allow")
     with pytest.raises(TypeError, match="pass an input as example="):
         learner.deploy(torch.zeros(3, 1))
-
-
-@learned
-@pytest.mark.parametrize("kind", [Trainer, pytest.param(KernelTrainer, marks=needs_kernel)])
-@pytest.mark.parametrize("stop", [20, 40])
-def test_resumed_it_is_the_same_to_the_last_bit(case, kind, stop, tmp_path):
-    chunk = {"chunk": 7} if kind is KernelTrainer else {}
-    resumed(lambda **settings: case.trainer(kind, *moving(case), **chunk, **settings), tmp_path, stop)
 
 
 @needs_kernel

@@ -87,10 +87,6 @@ FIXED: dict[str, tuple] = {
     "scripted code": (lambda: scripted(nn.Linear(16, 16)), "a tensor of scripted code in middle.0"),
     "frozen scripted code": (lambda: torch.jit.freeze(scripted(nn.Linear(16, 16))), "meets a constant in middle"),
     "a scripted length": (lambda: halved, r"cut to half, .*shape"),
-    "a recorded pass": (
-        lambda: torch.jit.trace(nn.Linear(16, 16), torch.ones(2, 16)),
-        "a tensor of scripted code in middle",
-    ),
     "a quantised layer": (quantised, "the operation linear_dynamic in middle.0"),
     "integer weights": (Integers, "integer weights in middle"),
     "nested tensors": (lambda: nested, "of nested tensors in the model"),
@@ -162,11 +158,21 @@ def energy(own, x):
         return torch.autograd.grad(own.mlp(x).sum(), x, create_graph=True)[0]
 
 
-@pytest.mark.parametrize("way", ["a gradient", "a transform"])
+WAYS = {
+    "a gradient": lambda: Forward(energy, mlp=chain(8, 16, nn.Softplus(), 1)),
+    "a transform": lambda: parts(torch.vmap(torch.tanh)),
+    "complex weights": lambda: Forward(
+        lambda own, x: own.down(own.up(x.cdouble()).sin()).abs(),
+        up=nn.Linear(8, 16, dtype=torch.cdouble),
+        down=nn.Linear(16, 2, dtype=torch.cdouble),
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_losses_of_gradients_have_gradients(way):
     """As if the gates were written out: the gradient of every weight and of the boundary is that of c(tau) W."""
-    model = Forward(energy, mlp=chain(8, 16, 1)) if way == "a gradient" else parts(torch.vmap(torch.tanh))
-    learner = ngn.learn_sizes(model, example=X, t0=3.3, by_importance=None)
+    learner = ngn.learn_sizes(WAYS[way](), example=X, t0=3.3, by_importance=None)
     wanted = [p.detach().clone() for p in learner.parameters()]
     for p in learner.controller_parameters():
         with torch.no_grad():

@@ -4,10 +4,9 @@ import copy
 
 import pytest
 import torch
-from sizable import Fused, Gated, convs
+from sizable import Forward, Fused, Gated, chain, convs
 from torch import nn
 from torch.nn.utils import parametrizations
-from torch.utils.checkpoint import checkpoint
 
 import ngn
 from ngn.cuts import inputs, outputs
@@ -99,17 +98,9 @@ def test_a_weight_comes_back_after_an_error():
 
 
 def test_a_tied_weight_is_whole_in_its_other_place():
-    class Tied(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.mlp, self.other = nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 8)), nn.Linear(6, 8)
-            self.other.weight = self.mlp[2].weight
-
-        def forward(self, x):
-            return self.mlp(x) + self.other(x[..., :6])
-
-    torch.manual_seed(0)
-    model = Tied().double()
+    parts = {"mlp": chain(8, 6, 8), "other": nn.Linear(6, 8)}
+    model = Forward(lambda own, x: own.mlp(x) + own.other(x[..., :6]), **parts).double()
+    model.other.weight = model.mlp[2].weight
     up, down = model.mlp[0], model.mlp[2]
     gate = ngn.CountGate(6, t0=2.3, r=1.0)
     axis = HookedAxis(gate, [*outputs(up), *inputs(down)])
@@ -118,11 +109,3 @@ def test_a_tied_weight_is_whole_in_its_other_place():
     axis.in_weights = True
     model(X).square().mean().backward()
     same_gradients(model, twin, X)
-
-
-@pytest.mark.parametrize("reentrant", [True, False])
-def test_recomputed_activations(reentrant):
-    learner, twin, x, _ = both("units")
-    x = x.clone().requires_grad_()
-    checkpoint(learner, x, use_reentrant=reentrant).square().mean().backward()
-    same_gradients(learner, twin, x)

@@ -5,13 +5,13 @@ import warnings
 
 import pytest
 import torch
+from sizable import Forward
 from torch import nn
 
 import ngn
 from experiments.models.mlp import MLPBank
 from ngn.cut.truncation import axes_of
 from ngn.gate import softplus_inverse
-from ngn.learner.report import SizeReport
 
 X = torch.linspace(-2, 2, 64).unsqueeze(-1)
 
@@ -75,15 +75,16 @@ def looped(learner, optimizer, steps, known=True):
 
 def test_the_optimiser_of_the_weights_may_hold_the_boundaries():
     """With weight decay or without them: the learner moves them, and a state of it has all that this needs."""
-    learners = [ngn.learn_sizes(network(), {"": ngn.Width(12)}, example=X, lambda0=1.0) for _ in range(4)]
-    for each, params in zip(learners, ("parameters", "body_parameters", "body_parameters"), strict=False):
+    learners = [ngn.learn_sizes(network(), {"": ngn.Width(12)}, example=X, lambda0=1.0) for _ in range(5)]
+    holding = ("parameters", "body_parameters", "body_parameters", "parameters")
+    for number, (each, params) in enumerate(zip(learners, holding, strict=False)):
         optimizer = torch.optim.AdamW(getattr(each, params)(), lr=1e-2, weight_decay=0.1)
-        looped(each, optimizer, range(20), known=each is not learners[2])
+        looped(each, optimizer, range(20), known=number < 2)
         if each is learners[0]:
-            learners[3].load_state_dict(each.state_dict())
+            learners[4].load_state_dict(each.state_dict())
         looped(each, torch.optim.SGD(each.parameters(), 0.0, weight_decay=0.1), range(20, 30))
-    learners[3].resume(20, 0.5)
-    looped(learners[3], torch.optim.SGD(learners[3].parameters(), 0.0), range(20, 30))
+    learners[4].resume(20, 0.5)
+    looped(learners[4], torch.optim.SGD(learners[4].parameters(), 0.0), range(20, 30))
     assert 2 < float(learners[0].size()) < 12
     assert all(torch.equal(each.size(), learners[0].size()) for each in learners[1:])
 
@@ -129,34 +130,6 @@ def test_a_weight_that_is_read_past_its_module_is_met():
     assert learner.deploy(example=X)[2].in_features < 12
 
 
-def test_a_sum_beside_sizes_by_name_is_met_by_the_forward_pass():
-    bank = ngn.OrderedSum(MLPBank([1, 3, 1], K=3, seeds=0), ngn.CountGate(3, t0=2.0))
-    learner = trained(nn.Sequential(bank, network()), steps=4, where="1")
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        learner.deploy()
-    assert not any("no forward pass" in str(warning.message) for warning in said)
-
-
-@pytest.mark.parametrize("score", [None, "magnitude"])
-@pytest.mark.parametrize("way", ["state_dict", "resume", "restore"])
-def test_what_was_trained_elsewhere_was_learned(way, score):
-    """The model is built anew from another seed, and its units are sorted by its own weights."""
-    learner = trained(network(), by_importance=score)
-    again = ngn.learn_sizes(network(seed=1), {"": ngn.Width(12)}, example=X)
-    assert not torch.equal(again.axes[0].order, learner.axes[0].order)
-    if way == "restore":
-        again.restore(learner.state())
-    else:
-        again.load_state_dict(learner.state_dict())
-    if way == "resume":
-        again.resume(60, 1.0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        small = again.deploy(example=X)
-    assert torch.equal(small(X), learner.deploy(example=X, unsettled="allow")(X))
-
-
 @pytest.mark.parametrize("change", ["old", "half", "averaged"])
 def test_a_state_without_an_order_loads_and_a_damaged_order_is_refused(change):
     def made(seed, width=600):
@@ -190,51 +163,6 @@ def test_a_commit_that_is_not_heard_is_said():
             ngn.fit(learner, X, X.sin(), mse, plan, commit=commit, progress="never")
 
 
-def test_fit_says_nothing():
-    learner = ngn.learn_sizes(network(), {"": ngn.Width(12)}, example=X, lambda0=1.0)
-    ngn.fit(learner, X, X.sin(), nn.functional.mse_loss, ngn.TrainPlan(steps=8), progress="never")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        learner.deploy()
-
-
-@pytest.mark.parametrize("way", ["resume", "restore"])
-@pytest.mark.parametrize("at", [0.6, 0.95])
-def test_what_goes_on_behind_the_commit_was_not_left_where_it_started(way, at, recwarn):
-    def made(seed=0):
-        return ngn.learn_sizes(network(seed), {"": ngn.Width(12, t0=8.0)}, example=X, lambda0=1.0, commit=0.5)
-
-    def part(learner, steps):
-        optimizer = torch.optim.Adam(
-            [{"params": learner.body_parameters()}, {"params": learner.controller_parameters(), "lr": 0.05}], 1e-3
-        )
-        for step in steps:
-            (learner(X).square().mean() + learner.penalty()).backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            learner.step((step + 1) / 100)
-
-    first, again = made(), made(seed=1)
-    part(first, range(int(100 * at)))
-    if way == "resume":
-        again.load_state_dict(first.state_dict())
-        again.resume(int(100 * at), at)
-    else:
-        again.restore(first.state())
-        again.step(at)
-    part(again, range(int(100 * at), 100))
-    again.deploy()
-    assert not [str(w.message) for w in recwarn if "not learned" in str(w.message)]
-    assert again.count().tolist() != [12]
-
-
-def test_a_setting_that_no_gate_has_is_refused_with_the_near_ones():
-    with pytest.raises(TypeError, match=r"a gate has no setting 'lamda0'; did you mean lambda0\?"):
-        ngn.learn_sizes(network(), {"": ngn.Width(12)}, example=X, lamda0=1.0)
-    with pytest.raises(TypeError, match="no setting 'K'; did you mean lambda0, alpha_max"):
-        ngn.learn_sizes(network(), {"": ngn.Width(12)}, example=X, K=3)
-
-
 def test_growth_needs_fit():
     gate = ngn.CountGate(None, t0=1.0)
     learner = ngn.Learner(ngn.OrderedSum(MLPBank([1, 3, 1], gate.K, 0), gate))
@@ -244,17 +172,8 @@ def test_growth_needs_fit():
         learner.step(0.5)
 
 
-class Model(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.mlp, self.last = network(), nn.Linear(1, 1)
-
-    def forward(self, x):
-        return self.last(self.mlp(x))
-
-
 def test_the_report_says_what_changes(capsys, monkeypatch):
-    model = Model()
+    model = Forward(lambda own, x: own.last(own.mlp(x)), mlp=network(), last=nn.Linear(1, 1))
     original = copy.deepcopy(model)
     learner = ngn.learn_sizes(model, {"mlp": ngn.Width(6, t0=1.03), "last": ngn.Rank(4, t0=2.0)}, example=X)
     report = learner.report(latency=X)
@@ -270,23 +189,15 @@ def test_the_report_says_what_changes(capsys, monkeypatch):
         f"parameters: {before} -> {before - 28} ({-28 / before:+.0%})",
         "t: the boundary between kept and cut components",
     ]
-    assert "medians, this machine" in str(report)
     timed = []
-    monkeypatch.setattr(ngn.learner.sized, "latencies_of", lambda *given: timed.extend(given[:2]) or (1.0, 1.0))
+    monkeypatch.setattr(ngn.sized, "latencies_of", lambda *given: timed.extend(given[:2]) or (1.0, 1.0))
     small = learner.deploy()
-    learner.report(latency=X, deployed=small)
+    assert "medians, this machine" in str(learner.report(latency=X, deployed=small))
     whole, after = timed
     assert after is small
     torch.testing.assert_close(whole(X), original(X))
     assert not axes_of(whole)
-    capsys.readouterr()
-    learner.deploy()
     assert not capsys.readouterr().out
-
-
-@pytest.mark.parametrize(("n", "text"), [(999_999, "999,999"), (2_100_000, "2.1 M"), (3 * 10**9, "3.0 G")])
-def test_large_numbers_are_short(n, text):
-    assert f"-{text} parameters" in str(SizeReport("a", "heads", 1.0, 4, 2, 64, n))
 
 
 def test_a_boundary_that_only_went_back_and_forth_has_moved():
@@ -307,17 +218,6 @@ def test_sizes_that_were_on_their_way_when_they_were_fixed_are_said():
         trained(network(), steps=40).deploy()
     late = trained(network(), steps=40, commit=None)
     assert "still moving" in late.watch.missing()[-1]
-
-
-def test_a_loop_without_steps_is_said_of_every_learner():
-    axis = ngn.OrderedSum(MLPBank([1, 3, 1], K=4, seeds=0), ngn.CountGate(4, t0=2.0))
-    learner = ngn.Learner(axis)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        learner.deploy()
-    learner(X).square().mean().backward()
-    with pytest.warns(UserWarning, match="no schedule moved"):
-        learner.deploy()
 
 
 def test_a_boundary_over_hundreds_of_components_gets_where_the_budget_asks():
@@ -346,26 +246,9 @@ def test_frozen_boundaries_and_early_states_are_said():
         learner.deploy()
 
 
-def test_a_model_whose_parts_are_compiled_is_deployed():
-    model = network()
-    learner = ngn.learn_sizes(model, {"": ngn.Width(12, t0=3.0)}, example=X)
-    model.compile(backend="eager")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's own, of tensors that it looks at
-        model(X)
-    assert learner.deploy(example=X, unsettled="allow")[0].out_features == 4
-
-
 def test_a_cast_leaves_price_and_progress_of_a_budget():
     learner = ngn.learn_sizes(network(), {"": ngn.Width(12)}, example=X, budget=ngn.Budget(parameters="60%"))
     learner.set_progress(0.1)
     before = {name: value.clone() for name, value in learner.named_buffers(recurse=False)}
     learner.to(torch.bfloat16)
     assert all(torch.equal(value, before[name]) for name, value in learner.named_buffers(recurse=False))
-
-
-def test_frozen_weights_that_were_cast_have_another_digest():
-    learner = ngn.learn_sizes(network(), {"": ngn.Width(12)}, example=X, frozen=True)
-    first = learner.state()["frozen"]
-    learner.to(torch.float64)
-    assert not torch.equal(learner.state()["frozen"], first)

@@ -224,7 +224,10 @@ def test_what_an_adapter_cannot_hold_is_not_written(tmp_path):
     refused("every rank is zero", with_terms(llama, {"**.q_proj": ngn.Rank(2)}))
     with pytest.raises(TypeError, match="not a learner"):
         ngn.to_peft(with_terms(llama, ranks), tmp_path)
-    damaged = learned(adapted(llama, target_modules=PAIR)).deploy()
+    learner = learned(adapted(llama, target_modules=PAIR))
+    with pytest.raises(ValueError, match="sizes are still learned, and others would read the folder without masks"):
+        learner.model.save_pretrained(tmp_path)
+    damaged = learner.deploy()
     damaged.base_model.model.model.layers[0].self_attn.q_proj.scaling["default"] = 3.0  # its configuration says another
     with pytest.raises(ValueError, match="other ranks or scales"):
         ngn.to_peft(damaged, tmp_path)
@@ -236,7 +239,7 @@ def test_a_budget_of_lora_counts_what_is_trained():
     terms = with_terms(llama, {"**.q_proj": ngn.Rank(4)}, budget=budget)
     assert (terms.reach.smallest, terms.reach.largest) == (0, 2 * 4 * (24 + 24))
     model = adapted(llama, target_modules=PAIR)
-    ranks = ngn.find_sizes(model, {"input_ids": IDS}).only("**.lora_A.*")
+    ranks = ngn.find_sizes(model, {"input_ids": IDS}).without("**.base_layer").only("**.lora_A.*")
     learner = ngn.learn_sizes(model, ranks, budget=budget)
     trained = sum(p.numel() for name, p in model.named_parameters() if "lora_" in name and "size" not in name)
     assert learner.reach.largest == trained

@@ -109,15 +109,6 @@ class Jump(nn.Module):
         return (x > self.at).float()
 
 
-def test_hooks_and_modes_are_as_before() -> None:
-    made = model().train()
-    before = made(X)
-    rounding_bounds(made, lambda: outputs_on(made, X))
-    assert made.training
-    assert torch.equal(made(X), before)
-    assert not any(part._forward_hooks for part in made.modules())
-
-
 class Listed(nn.Module):
     """Returns the numbers above a threshold that one of them has in an exact run: how many depends on rounding."""
 

@@ -7,31 +7,12 @@ from torch import nn
 
 import ngn
 
-X, IMAGES = torch.randn(2, 5, 8), torch.randn(2, 3, 4, 4)
-WIDE = torch.randn(2, 5, 24)
-IDS = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6]])
-TINY = {"vocab_size": 11, "hidden_size": 24, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 6}
-TINY |= {"num_key_value_heads": 3, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+X, WIDE, IMAGES, PIXELS = (torch.randn(n) for n in ((2, 5, 8), (2, 5, 24), (2, 3, 4, 4), (3, 3, 12, 12)))
 
 
-def encoder(norm_first: bool = False) -> nn.Module:
-    layer = nn.TransformerEncoderLayer(8, 4, 24, 0.0, batch_first=True, norm_first=norm_first)
+def encoder() -> nn.Module:
+    layer = nn.TransformerEncoderLayer(8, 4, 24, 0.0, batch_first=True, norm_first=True)
     return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
-
-
-def vision() -> nn.Module:
-    return nn.Sequential(
-        nn.Conv2d(3, 12, 3, padding=1),
-        nn.BatchNorm2d(12),
-        nn.ReLU(),
-        nn.Conv2d(12, 12, 3, padding=1, groups=12),  # depthwise
-        nn.BatchNorm2d(12),
-        nn.ReLU(),
-        nn.Conv2d(12, 6, 3, padding=1),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(6 * 16, 8),
-    )
 
 
 class ViTAttention(nn.Module):
@@ -68,12 +49,6 @@ def recurrent() -> nn.Module:
     return Forward(lambda own, x: own.head(own.rnn(own.embed(x))[0]), **parts)
 
 
-def language(kind, **more):
-    transformers = pytest.importorskip("transformers")
-    config = getattr(transformers, f"{kind}Config")
-    return getattr(transformers, f"{kind}ForCausalLM")(config(**TINY | more))
-
-
 class Named(Gated):
     """Activations are given by name."""
 
@@ -97,30 +72,54 @@ def layers() -> nn.Module:
     return Stack(scaled(), scaled(), scaled())
 
 
+def conv(before: int = 3, after: int = 8, size: int = 3, **more) -> nn.Conv2d:
+    return nn.Conv2d(before, after, size, **more)
+
+
+def ended(*parts: nn.Module) -> nn.Sequential:
+    return nn.Sequential(*parts, nn.ReLU(), conv(8, 2, 1))
+
+
+def over_sensors() -> nn.Module:
+    """A convolution over sensors and time, then one over time, as in EEGNet."""
+    convs = {"a": nn.Conv2d(1, 8, (4, 3)), "b": nn.Conv1d(8, 6, 3)}
+    return Forward(lambda own, x: own.b(own.a(x).relu().squeeze(2)).mean(-1), **convs)
+
+
+class Frozen(nn.Module):
+    """A batch norm with buffers only, as in detectors."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.rand(channels) + 0.5)
+        self.register_buffer("bias", torch.rand(channels))
+
+    def forward(self, x):
+        return x * self.weight[:, None, None] + self.bias[:, None, None]
+
+
 GATED = {"model": "6 slices"}, {"": ngn.Width(6)}
-HEADS = {"layers.*.self_attn": ngn.Heads()}
 CUT = {
     "two maps": (lambda: chain(8, 24, nn.GELU(), 8), X, *GATED),
+    "units of any order": (
+        lambda: chain(8, 8, 8),
+        X,
+        {"model": "4 slices"},
+        {"": ngn.Width(4, by_importance=[7, 0, 5, 2, 3, 1, 4, 6])},
+    ),
     "gated": (Gated, X, *GATED),
     "given by name": (Named, X, *GATED),
     "aligned": (Gated, X, {"model": "3 slices"}, {"": ngn.Width(round_to=8)}),
-    "encoder": (encoder, X, {"layers.0.self_attn": "4 heads", "layers.1.self_attn": "4 heads"}, HEADS),
-    "encoder, pre-norm": (
-        lambda: encoder(True),
+    "encoder": (
+        encoder,
         X,
-        {
-            "layers.0.self_attn": "4 heads",
-            "layers.0": "6 slices",
-            "layers.1.self_attn": "4 heads",
-            "layers.1": "6 slices",
-            "layers": "2 layers",
-        },
-        HEADS | {"layers.*": ngn.Width(6), "layers": ngn.Depth()},
+        {f"layers.{n}{part}": size for n in range(2) for part, size in ((".self_attn", "4 heads"), ("", "6 slices"))}
+        | {"layers": "2 layers"},
+        {"layers.*.self_attn": ngn.Heads(), "layers.*": ngn.Width(6), "layers": ngn.Depth()},
     ),
     "fused heads": (Fused, X, {"model": "4 heads"}, {"": ngn.Heads()}),
     "timm's attention": (ViTAttention, WIDE, {"model": "6 heads"}, {"": ngn.Heads()}),
     "heads in pairs": (ViTAttention, WIDE, {"model": "3 heads"}, {"": ngn.Heads(round_to=2)}),
-    "channels": (vision, IMAGES, {"0": "6 channels", "6": "6 channels"}, {"0": ngn.Channels(6), "6": ngn.Channels(6)}),
     "norms of each channel": (
         lambda: convs(nn.InstanceNorm2d(6, affine=True), nn.PReLU(6), nn.PReLU(), nn.Conv2d(6, 4, 1)),
         IMAGES,
@@ -138,18 +137,28 @@ CUT = {
         {"0.0.lora_A.default": "4 slices", "0.0": "4 slices", "0.2.lora_A.default": "4 slices"},
         {"0": ngn.Width(4)},
     ),
-    "units between maps with terms": (
-        adapted,
-        WIDE,
-        {"0.0.base_layer": "16 slices"},
-        {"0.0.base_layer": ngn.Width(16)},
-    ),
     "beside a recurrent layer": (recurrent, WIDE, {"head": "16 slices"}, {"*": ngn.Width(16)}),
-    "grouped queries in one map": (
-        lambda: language("Falcon", new_decoder_architecture=True, num_kv_heads=3),
-        IDS,
-        {f"transformer.h.{number}.self_attention": "3 heads" for number in range(2)},
-        {"transformer.h.*.self_attention": ngn.Heads()},
+    # with as many samples as channels
+    "of other dimensions": (over_sensors, torch.randn(8, 1, 4, 16), {"a": "8 channels"}, {"a": ngn.Channels()}),
+    "both halves of a gated unit": (
+        lambda: nn.Sequential(conv(), nn.GLU(1), nn.Flatten(), nn.Linear(4 * 10 * 10, 4)),
+        PIXELS,
+        {"0": "4 channels"},
+        {"0": ngn.Channels()},
+    ),
+    "buffers of one's own": (lambda: ended(conv(), Frozen(8)), PIXELS, {"0": "8 channels"}, {"0": ngn.Channels()}),
+    "parameters of one's own": (
+        lambda: ended(conv(), Forward(lambda own, x: x * own.gamma, gamma=nn.Parameter(torch.rand(8, 1, 1)))),
+        PIXELS,
+        {"0": "8 channels"},
+        {"0": ngn.Channels()},
+    ),
+    "groups of a norm": (lambda: ended(conv(), nn.GroupNorm(4, 8)), PIXELS, {"0": "4 channels"}, {"0": ngn.Channels()}),
+    "groups of a convolution": (
+        lambda: nn.Sequential(conv(), nn.ReLU(), nn.ConvTranspose2d(8, 8, 4, 2, 1, groups=4), conv(8, 2)),
+        PIXELS,
+        {"0": "4 channels"},
+        {"0": ngn.Channels()},
     ),
     "layers called by name": (layers, X, {"layers": "3 layers"}, {"layers": ngn.Depth()}),
 }
@@ -228,33 +237,23 @@ def test_batch_norms_that_were_converted_for_several_processes_are_cut():
         learner.deploy()
 
 
-@pytest.mark.parametrize(
-    ("make", "sizes", "x", "message", "followed"),
-    [
-        (
-            recurrent,
-            {"rnn": ngn.Width(4)},
-            WIDE,
-            r"operation .*rnn.* in rnn.* has slices in head\.\d",
-            {"head.*": ngn.Width(4)},
-        ),
-        (
-            lambda: language("Phi3"),
-            {"model.layers.*.self_attn": ngn.Heads(), "model.layers.*.mlp": ngn.Width(4)},
-            IDS,
-            "self_attn: cut to .* Leave it out",
-            {"model.layers.*.mlp": ngn.Width(4)},
-        ),
-        (
-            lambda: nn.Sequential(adapted()),
-            {"0.0.2": ngn.Width(4), "0.0.1": ngn.Width(4)},
-            WIDE,
-            "0.0.1: no slices to cut inside it",
-            {"0.0.2": ngn.Width(4)},
-        ),
-    ],
-)
-def test_the_advice_works(make, sizes, x, message, followed):
-    with pytest.raises(ValueError, match=message):
-        ngn.learn_sizes(make().eval(), sizes, example=x)
-    assert ngn.learn_sizes(make().eval(), followed, example=x).names
+def test_an_activation_of_another_size_is_refused_not_emptied():
+    learner = ngn.learn_sizes(
+        nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2)), {"": ngn.Width(8)}, example=torch.randn(5, 3)
+    )
+    with pytest.raises(ValueError, match=r"dimension -1 .* \[.*, 5\] must be a multiple of the axis's 8 components"):
+        learner.axes[0](torch.ones(2, 5))
+
+
+def test_an_example_that_tries_nothing_is_warned_of(recwarn):
+    model = nn.Sequential(conv(bias=False), nn.ReLU(), conv(8, 2))
+    learner = ngn.learn_sizes(model, {"0": ngn.Channels()}, example=0 * PIXELS)
+    (warning,) = [str(each.message) for each in recwarn]
+    assert warning.startswith("the example does not test 0: it never reaches it, or only with zeros")
+    assert not any(axis.called for axis in learner.axes)
+
+
+def test_entries_of_a_report_are_channels_where_pixels_follow():
+    model = nn.Sequential(conv(3, 16), nn.ReLU(), nn.Flatten(), nn.Linear(16 * 10 * 10, 2))
+    learner = ngn.learn_sizes(model, {"0": ngn.Channels(8, t0=4.0)}, example=PIXELS)
+    assert "8 -> 5 channels  16 -> 10 " in str(learner.report())

@@ -9,6 +9,8 @@ from torch import Tensor, library, nn
 from traceable import NETWORKS, ResNet, UNet, example_of, network
 
 import ngn
+from ngn.budget.cost import Cost
+from ngn.cut import cut_to
 from ngn.sizes.trial import difference
 
 
@@ -31,11 +33,31 @@ def test_the_table_says_what_is_not_cut_and_why():
 
 
 def test_groups_are_chosen_by_the_names_of_their_modules():
-    found = ngn.find_sizes(network(ResNet), example_of(ResNet))
-    assert [group.name for group in found.only("layers.2.conv1").without("head")] == ["layers.2.conv1"]
+    found = ngn.find_sizes(model := network(ResNet), example_of(ResNet))
+    chosen = found.only("layers.2.conv1").without("head")
     assert [group.name for group in found.without("layers.**")] == []
     with pytest.raises(ValueError, match=r"'layer.0' matches no module with a size; there are stem, layers"):
         found.only("layer.0")
+    assert ngn.learn_sizes(model, chosen).names == ["layers.2.conv1"]
+    with pytest.raises(ValueError, match="found in another model"):
+        ngn.learn_sizes(network(ResNet), found)
+
+
+@pytest.mark.parametrize("kind", NETWORKS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("which", ["parameters", "macs"])
+def test_the_traced_cost_is_the_measured_one_at_any_counts(kind, which):
+    model, x = network(kind), example_of(kind)
+    learner = ngn.learn_sizes(model, example=x)
+    cost = Cost(model, learner.axes, which, x)
+    assert cost.exact is not None
+    random = torch.Generator().manual_seed(3)
+    for _ in range(3):
+        counts = tuple(int(torch.randint(1, axis.K + 1, (), generator=random)) for axis in learner.axes)
+        assert cost.measured(counts) == cost.of(cut_to(model, learner.axes, counts))
+        value, slope = cost(torch.tensor(counts, dtype=torch.float64))
+        more = torch.tensor(counts, dtype=torch.float64)
+        more[0] += 1e-3
+        assert float(cost(more)[0] - value) == pytest.approx(1e-3 * float(slope[0]), rel=1e-2)
 
 
 def between(function) -> nn.Module:
@@ -124,6 +146,14 @@ def test_regions_of_images_keep_channels():
     assert difference(learner.model, learner.axes, IMAGES, lambda axis: 3) is None
 
 
+def test_a_sparse_input_is_compared_as_it_is():
+    graph = Forward(
+        lambda own, a, x: own.down(torch.sparse.mm(a, own.up(x)).relu()), up=nn.Linear(4, 9), down=nn.Linear(9, 2)
+    )
+    learner = ngn.learn_sizes(graph, example=(torch.eye(2).to_sparse(), ROWS))
+    assert {axis.name: axis.K for axis in learner.axes} == {"up": 9}
+
+
 def scaled(persistent: bool) -> nn.Module:
     """Units times a buffer that a file of the model holds, or not."""
     maps = {"first": nn.Linear(4, 8), "last": nn.Linear(8, 2)}
@@ -132,26 +162,15 @@ def scaled(persistent: bool) -> nn.Module:
     return model
 
 
-class Queries(nn.Module):
-    """Attention whose heads read the same keys, which are expanded, repeated or all there is."""
+def queries() -> nn.Module:
+    """Attention of four heads, of which the first and third, and the second and fourth read the same keys."""
 
-    def __init__(self, shared: int, outer: bool) -> None:
-        super().__init__()
-        self.heads, self.shared, self.outer = 4, shared, outer
-        self.q, self.k, self.v, self.out = (nn.Linear(8, n) for n in (16, 4 * shared, 4 * shared, 8))
-        self.out = nn.Linear(16, 8)
+    def attend(own, x):
+        q, k, v = (part(x).unflatten(-1, (-1, 4)).transpose(1, 2) for part in (own.q, own.k, own.v))
+        k, v = (h[:, None].expand(-1, 2, -1, -1, -1).reshape(len(x), -1, x.shape[1], 4) for h in (k, v))
+        return own.out(nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
 
-    def forward(self, x: Tensor) -> Tensor:
-        b, n, _ = x.shape
-        q = self.q(x).view(b, n, self.heads, 4).transpose(1, 2)
-        k, v = (self._all(part(x).view(b, n, self.shared, 4).transpose(1, 2)) for part in (self.k, self.v))
-        return self.out(nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(b, n, -1))
-
-    def _all(self, h: Tensor) -> Tensor:
-        times, (b, _, n, w) = self.heads // self.shared, h.shape
-        if self.outer:
-            return h[:, None].expand(b, times, self.shared, n, w).reshape(b, self.heads, n, w)
-        return h[:, :, None].expand(b, self.shared, times, n, w).reshape(b, self.heads, n, w)
+    return Forward(attend, q=nn.Linear(8, 16), k=nn.Linear(8, 8), v=nn.Linear(8, 8), out=nn.Linear(16, 8))
 
 
 def mixer() -> nn.Module:
@@ -172,6 +191,14 @@ def convs(*parts: nn.Module) -> nn.Sequential:
 def pooled() -> nn.Module:
     parts = nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 2)
     return nn.Sequential(*parts).to(memory_format=torch.channels_last)
+
+
+def unpooled() -> nn.Module:
+    def forward(own, x):
+        h, places = nn.functional.max_pool2d(own.up(x), 2, return_indices=True)
+        return own.down(nn.functional.max_unpool2d(own.inner(h), places, 2))
+
+    return Forward(forward, up=nn.Conv2d(3, 6, 2), inner=nn.Conv2d(6, 6, 1), down=nn.Conv2d(6, 2, 1))
 
 
 def weight_normed() -> nn.Module:
@@ -199,16 +226,22 @@ CUT = {
         f"function {number}": (lambda function=function: between(function), ROWS, {"up": "9 units"})
         for number, function in enumerate([*LONG_AS_UNITS, *NOT_ZERO_AT_ZERO])
     },
+    "torch's encoder": (
+        lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 4, 24, 0.0, batch_first=True), 1), WORDS,
+        {"layers.0.self_attn": "4 heads", "layers.0.linear1": "24 units"},
+    ),
     # the norm of the weight, over its inputs, is that of before
     "weight norm": (weight_normed, IMAGES, {"0": "8 channels", "2": "6 channels"}),
+    "a standardised weight": (standardised, IMAGES, {"2": "6 channels"}),
+    "a buffer": (lambda: scaled(True), ROWS, {"first": "8 units"}),
+    "repeated keys, in turn": (queries, WORDS, {"q": "2 heads"}),
     "an attribute that the cut sets in any convolution": (
         lambda: convs(Reshaped(3, 6, 3)), IMAGES, {"0": "6 channels"},
     ),
-    "a standardised weight": (standardised, IMAGES, {"2": "6 channels"}),
-    "a buffer": (lambda: scaled(True), ROWS, {"first": "8 units"}),
-    "one key for all heads": (lambda: Queries(1, False), WORDS, {"q": "4 heads"}),
-    "repeated keys": (lambda: Queries(2, False), WORDS, {"q": "2 heads"}),
-    "repeated keys, in turn": (lambda: Queries(2, True), WORDS, {"q": "2 heads"}),
+    "pooling undone": (unpooled, IMAGES, {"up": "6 channels"}),
+    "bags of embeddings": (
+        lambda: nn.Sequential(nn.EmbeddingBag(9, 6), nn.Linear(6, 2)), WORDS.argsort(-1)[0], {"0": "6 units"},
+    ),
     "channels last": (pooled, IMAGES.to(memory_format=torch.channels_last), {"0": "8 channels"}),
     "sizes that meet in one activation": (mixer, ROWS, {"place": "16 units", "tokens": "12 units"}),
 }  # fmt: skip

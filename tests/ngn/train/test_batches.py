@@ -26,18 +26,6 @@ def model():
     return OrderedSum(MLPBank([1, 4, 1], 3, 0), CountGate(3, lambda0=1e-3))
 
 
-def test_batches_may_be_a_data_loader_a_list_or_whole_tensors():
-    pairs = torch.utils.data.TensorDataset(X, Y)
-    loader = torch.utils.data.DataLoader(pairs, batch_size=32)
-    plan, states = TrainPlan(steps=7, lr=1e-2), []
-    for inputs, targets, loss in ((X, Y, mean_squared_error), (loader, None, MSE), ([(X, Y)], None, MSE)):
-        learner = Learner(model())
-        fit(learner, inputs, targets, loss, plan, progress="never")
-        states.append(learner.state())
-    for name, value in states[0].items():
-        assert all(torch.equal(value, other[name]) for other in states[1:]), name
-
-
 def test_batches_of_an_iterable_are_addressed_by_index():
     batches = IteratedBatches([10, 20, 30])
     assert [batches.at(i) for i in (0, 0, 1, 5, 6, 2, 0)] == [10, 10, 20, 30, 10, 30, 10]
@@ -142,6 +130,7 @@ class WithLoss(nn.Module):
 def test_the_loss_may_be_that_of_the_models_output():
     states, batch = [], {"values": X, "labels": Y}
     trained = [(X, Y, lambda output, target: mean_squared_error(output["logits"], target)), ([batch],), (batch,)]
+    trained += [(torch.utils.data.DataLoader([batch], batch_size=None),)]
     trained += [([batch], None, lambda model, batch: model(**batch)["loss"]), ({"values": X}, Y, trained[0][2])]
     for data in trained:
         learner = Learner(WithLoss())

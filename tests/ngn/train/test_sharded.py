@@ -1,8 +1,11 @@
 """Two gloo processes, for real: cut and wrapped again (DDP), sharded (FSDP), tensor parallel."""
 
+from collections import OrderedDict
+
 import pytest
 import torch
 import two_processes
+from sizable import chain
 from torch import distributed, nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.device_mesh import init_device_mesh
@@ -11,6 +14,10 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.nn.parallel import DistributedDataParallel
 
 import ngn
+from ngn.components.low_rank import LowRankLinear
+from ngn.losses import Supervised
+from ngn.train.batches import FullBatches, Split
+from ngn.train.trainer import Trainer
 
 X = torch.linspace(-2, 2, 512, dtype=torch.float64).view(64, 8).sin()
 Y = X.roll(1, -1)
@@ -18,21 +25,16 @@ SIZES = {"a": ngn.Width(16, t0=8.0), "b": ngn.Width(8, t0=5.0)}
 STEPS = 40
 
 
-class Two(nn.Module):
-    def __init__(self, seed=0):
-        super().__init__()
-        torch.manual_seed(seed)
-        self.a, self.b = (nn.Sequential(nn.Linear(8, n), nn.Tanh(), nn.Linear(n, 8)) for n in (32, 16))
-
-    def forward(self, x):
-        return self.b(self.a(x))
+def two(seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(OrderedDict(a=chain(8, 32, 8), b=chain(8, 16, 8))).double()
 
 
 def made(budget, seed=0):
     if budget:
         sizes = {"a": ngn.Width(16), "b": ngn.Width(8)}
-        return ngn.learn_sizes(Two(seed).double(), sizes, example=X, budget=ngn.Budget(parameters="50%"))
-    return ngn.learn_sizes(Two(seed).double(), SIZES, example=X, lambda0=1e-2)
+        return ngn.learn_sizes(two(seed), sizes, example=X, budget=ngn.Budget(parameters="50%"))
+    return ngn.learn_sizes(two(seed), SIZES, example=X, lambda0=1e-2)
 
 
 def optimizer_of(learner):
@@ -80,7 +82,7 @@ def sharded(rank, budget):
 
 
 def parallel(rank, budget):
-    alone, model = made(False), Two().double()
+    alone, model = made(False), two()
     found = ngn.find_sizes(model, X)
     for part in (model.a, model.b):
         plan = {"0": ColwiseParallel(), "2": RowwiseParallel()}
@@ -95,6 +97,26 @@ def parallel(rank, budget):
     model.requires_grad_(False)
     torch.testing.assert_close(learner(X), alone(X), rtol=1e-9, atol=1e-12)
     return {}
+
+
+def trained(rank, parts=2):
+    """Trained by ``Trainer``. Initial values differ between processes; those of the first process are used."""
+    torch.manual_seed(rank)
+    gate = ngn.CountGate(4, t0=1.3, lambda0=1e-2, alpha_max=1e-2)
+    learner = ngn.Learner(LowRankLinear(nn.Linear(8, 8), gate, seed=rank, name="map")).double()
+    plan = ngn.TrainPlan(steps=12, lr=1e-2, lr_boundary=0.1, clip=0.1, optimizer="adamw", weight_decay=0.1)
+    batches, loss = FullBatches(Split(X[rank::parts], Y[rank::parts])), Supervised(nn.functional.mse_loss)
+    model = DistributedDataParallel(learner) if parts > 1 else learner
+    Trainer(learner, batches, loss, plan, model=model, progress="never").fit()
+    return learner.state()
+
+
+@pytest.mark.slow
+def test_processes_agree_and_follow_the_joint_batch(tmp_path):
+    first, second = two_processes.results(tmp_path, trained, 2)
+    for name, value in trained(0, 1).items():
+        assert torch.equal(first[name], second[name]), name
+        torch.testing.assert_close(first[name], value, rtol=1e-9, atol=1e-12, msg=name)
 
 
 def alone(budget):
