@@ -194,7 +194,7 @@ def test_the_report_says_what_changes(capsys, monkeypatch):
         "t: the boundary between kept and cut components",
     ]
     timed = []
-    monkeypatch.setattr(ngn.sized, "latencies_of", lambda *given: timed.extend(given[:2]) or (1.0, 1.0))
+    monkeypatch.setattr(ngn.learner.sized, "latencies_of", lambda *given: timed.extend(given[:2]) or (1.0, 1.0))
     small = learner.deploy()
     assert "medians, this machine" in str(learner.report(latency=X, deployed=small))
     whole, after = timed
