@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from importlib.metadata import version
 from xml.etree import ElementTree
 
@@ -12,7 +11,6 @@ import pytest
 import record_samples as samples
 
 from experiments.analysis.collect import Reader
-from experiments.analysis.figures import Data, Panel, Point
 from experiments.analysis.selection import Selection
 from experiments.config.schema import branch_phase
 from experiments.core.paths import ROOT
@@ -84,17 +82,6 @@ def test_data_and_weights_are_named_in_the_words_that_say_most(tmp_path):
     beginning = "data differ from the published files: "
     said = [f"{beginning}regression1d, mirror: 3 images from JPEG", f"{beginning}tiny, 4-bit GGUF"]
     assert [*reader.data_notes(reader.seen)] == said
-
-
-def test_means_of_fewer_runs_say_so():
-    panel = Panel("x", "y")
-
-    def shown(*runs, lanes=False):
-        points = [Point("a", x, 1.0, tuple(map(str, range(n)))) for x, n in enumerate(runs)]
-        return Data(tuple(points)).fewest("", replace(panel, lanes=lanes))
-
-    assert [shown(10, 9, 10), shown(10, 10), shown(1, 1), shown()] == [9, None, None, None]
-    assert [shown(10, 9, lanes=True), shown(3, 3, lanes=True), shown(1, 1, lanes=True)] == [10, 3, None]
 
 
 def test_without_records_it_says_so(tmp_path):
