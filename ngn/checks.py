@@ -105,7 +105,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     Some layers merge weights in ``eval()`` and undo it in ``train()``. So a ``train()`` that is not torch's is called,
     and what it rounds is put back.
     """
-    modes = modes_of(model)
+    modes = [(each, each.training) for each in model.modules() if hasattr(each, "training")]  # not of frozen scripts
     with Written(model) as entering:
         if any(training for _, training in modes):
             enter(model, training=False)
@@ -125,11 +125,6 @@ def value_of(module: nn.Module, name: str) -> Any:
         return getattr(module, name)
     with evaluating(parametrised[name]):
         return getattr(module, name)
-
-
-def modes_of(model: nn.Module) -> list[tuple[nn.Module, bool]]:
-    """The mode of every module; frozen scripts have none."""
-    return [(module, module.training) for module in model.modules() if hasattr(module, "training")]
 
 
 def enter(model: nn.Module, training: bool) -> None:
@@ -212,7 +207,7 @@ def untouched(model: nn.Module) -> Iterator[Written]:
     Yields:
         What notes values that are written into, in operations within its context or given to its ``note``.
     """
-    modes = modes_of(model)
+    modes = [(each, each.training) for each in model.modules() if hasattr(each, "training")]
     written, put_back = Written(model), snapshot(model)
     try:
         with own_randomness():

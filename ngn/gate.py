@@ -42,11 +42,6 @@ def boundary(tau: Tensor, stride: Tensor | float, settled: Tensor, rounded: Tens
     return torch.where(rounded > 0, settled / rounded, stride * F.softplus(tau, threshold=700.0))
 
 
-def penalty(t: Tensor, price: Tensor, alpha: Tensor) -> Tensor:
-    """lambda t + alpha sin^2(pi t), of equal shapes."""
-    return price * t + alpha * snapping(t)
-
-
 def gates(t: Tensor, K: int, beta: Tensor | float, delta: float) -> Tensor:
     """g_k(t) for k < K. t and beta: [*R]; returns [*R, K]."""
     k = torch.arange(K, dtype=t.dtype, device=t.device)

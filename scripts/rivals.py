@@ -25,7 +25,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Print the tables of one scale; return 0."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=folder_of_records, default=rivals.FOLDER, help="folder of the records")
-    parser.add_argument("--scale", choices=("full", "small"), default="full", help="usual lengths, or short ones")
+    scales = ("full", "small", "front")
+    said = "usual lengths, short ones, or one training of all sizes"
+    parser.add_argument("--scale", choices=scales, default="full", help=said)
     parser.add_argument("--figure", type=Path, help="also draw the scores against the costs, as an SVG file")
     given = parser.parse_args(arguments)
     found = rivals.read(given.results)

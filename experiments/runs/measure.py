@@ -17,11 +17,12 @@ from experiments.core.blocks import visible
 from experiments.core.config import Config
 from experiments.core.reading import contents_digest
 from experiments.core.task import ModuleTask, Task
+from experiments.methods.pruning import Front
 from experiments.methods.pruning.cutting import ModuleRun
 from experiments.models.trainer import StudyTrainer
 from experiments.runs.host import peak_mib
 from experiments.runs.result import CURVE_TYPES
-from experiments.store.record import SCORES, BudgetBlock, CostBlock, Result
+from experiments.store.record import SCORES, BudgetBlock, CostBlock, MemberBlock, Result
 from ngn.budget.allocation import BudgetLearner
 from ngn.components.base import OrderedSum
 from ngn.cut.truncation import axes_of, deploy
@@ -199,6 +200,23 @@ def of_module(result: Result, learner: Learner, task: ModuleTask[Any], config: C
         if budget["cost"] > budget["limit"]:
             raise RuntimeError(f"method={config.method.name} left {work.kind} above its limit: {budget}")
         result["budget"] = budget
+    if isinstance(config.method, Front):
+        result["members"] = members_of(learner, work, config.method.shares)
+
+
+def members_of(learner: Learner, work: ModuleRun, shares: Sequence[int]) -> dict[str, MemberBlock]:
+    """Score the members of a family at ``shares``, in percent of the whole module's cost, where it has one.
+
+    Statistics of normalisations are measured on the first training batches.
+    """
+    most, members = work.cost(work.module()), {}
+    for share in shares:
+        if (limit := work.part(share, most)) >= work.within:
+            small = learner.deploy(limit, work.calibration() or None, unsettled="allow")
+            cost, count = float(work.cost(small)), work.task.counts(small)
+            scores = {name: value.item() for name, value in work.task.evaluate(small).items()}
+            members[str(share)] = MemberBlock(cost=cost, count=count, scores=scores)
+    return members
 
 
 @torch.no_grad()

@@ -72,6 +72,18 @@ class BudgetBlock(TypedDict):
 
 
 @with_config(FORBID)
+class MemberBlock(TypedDict):
+    """One model of a family that was trained together."""
+
+    cost: Amount
+    """cost of the deployed member, in the kind of the limit"""
+    count: list[Natural]
+    """retained components per axis"""
+    scores: Scores
+    """scores of the deployed member"""
+
+
+@with_config(FORBID)
 class PrunesBackBlock(TypedDict):
     """The paper's verdict on a run that starts at high capacity."""
 
@@ -134,6 +146,8 @@ class Result(TypedDict):
     norms: NotRequired[list[Amount]]
     """L2 norm of each f_k over the training inputs, without w_k (`task=regression1d`, phase `grown`)"""
     budget: NotRequired[BudgetBlock]
+    members: NotRequired[dict[Annotated[str, Field(pattern="^[1-9][0-9]?$|^100$")], MemberBlock]]
+    """share of the whole module's cost, in percent → the member of the family at it (`method=front`)"""
     prefixes: NotRequired[list[float]]
     """score of the model truncated to at most 1, 2, ... components per axis, up to one less than its largest count:
     error (1D), accuracy (images, Cora) or bits per character (TinyStories); phase `grown` of methods with a boundary"""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FOLDER = RESULTS / "rivals"
 """The study's records. Those of before 2026-11-28 were converted once from files of a benchmark, and say so."""
-SHARES = (25, 50, 75)
+SHARES = (25, 40, 50, 60, 75)
 LEVEL = 0.05
 LATENCIES = ("batch", "16", "1")
 
@@ -46,7 +46,9 @@ class RivalWork:
         digits: digits of a score behind the point.
         shares, seeds: planned runs.
         settings: method → its own settings, the best on validation data.
-        timed: (method, share) → the steps that take the processor time of the dense model.
+        timed: (method, share) → the steps that take the processor time of the dense model; for one training of all
+            sizes, that of the dense model and of one model a share by ``beside``.
+        beside: the method of the separate trainings whose total time one training of all sizes takes.
         methods: the methods of :data:`METHODS` that it has.
     """
 
@@ -68,6 +70,7 @@ class RivalWork:
     samples: str = "images"
     small: float = 0.3
     digits: int = 2
+    beside: str = ""
 
 
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -88,13 +91,16 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "Wanda, even": ("wanda", {}),
     "Minitron": ("minitron", {}),
     "Sheared-LLaMA's masks": ("sheared", {}),
+    "one training": ("front", {}),
     "as given": ("given", {}),
 }
 """Method in the tables → the method of the suite, and its settings."""
 SCRATCH = "NGN's sizes from scratch"
 """The second phase of NGN."""
 WHOLE = ("dense", "as given")
-OWN = ("NGN", "NGN, sizes fixed early")
+FRONT = "one training"
+"""All sizes at once. A run of it is the line of several shares."""
+OWN = ("NGN", "NGN, sizes fixed early", FRONT)
 """Our methods. Each that was run has a column: by how much it is better than the others."""
 LIMITS = {"parameters": "parameters", "macs": "multiply-adds"}
 _NETWORK = ("NGN", "NGN's sizes from scratch", "NGN, sizes fixed early", "even sizes, cut half-way", "magnitude",
@@ -137,6 +143,16 @@ WORKS = {
         {"task.held": 200_000, "train.batch": 16, "train.lr": 3e-2, "train.lr_boundary": 0.4, "schedule.commit": 0.5},
         **_TEXT,
     ),
+    "front_stories": RivalWork(
+        "Transformer on TinyStories, from scratch", "front", _STORIES, 3000, 200_000, (FRONT, "even sizes", "NGN"),
+        (25, 50, 75), 5, {"task.held": 200_000, "train.batch": 16}, timed={(FRONT, 25): 12_700}, beside="even sizes",
+        **_TEXT,
+    ),
+    "front20": RivalWork(
+        "ResNet-20, trained, on CIFAR-10", "front", _IMAGES | {"model": "resnet20"}, 1053, 10_000,
+        (FRONT, "magnitude", "NGN, sizes fixed early"), (25, 50, 75), 5, _TRAINED, _OWN, {(FRONT, 25): 3750},
+        beside="magnitude",
+    ),
     "smollm2": RivalWork(
         "SmolLM2-135M, trained, on WikiText-2, shares of its feed-forward parameters", "full", {"task": "wikitext2"},
         60, 16_384, ("NGN", "NGN, sizes fixed early", "magnitude", "Wanda, even", "Minitron", "Sheared-LLaMA's masks"),
@@ -161,8 +177,9 @@ def _planned() -> Iterator[tuple[str, str, int, str, Selection]]:
     for name, work in WORKS.items():
         seeds = range(work.seeds)
         yield name, "dense", 100, "steps", selection(work, "dense", 100, seeds)
-        for share, method in itertools.product(work.shares, [each for each in work.methods if each != SCRATCH]):
-            yield name, method, share, "steps", selection(work, method, share, seeds)
+        for share, method in itertools.product(work.shares, work.methods):
+            if method != SCRATCH and (method != FRONT or share == min(work.shares)):
+                yield name, method, share, "steps", selection(work, method, share, seeds)
         for (method, share), steps in work.timed.items():
             longer = selection(work, method, share, seeds, **{"train.steps": steps, "phases": ("grown",)})
             yield name, method, share, "processor time", longer
@@ -199,13 +216,19 @@ def read(folder: Path) -> pd.DataFrame:
             record = store.get(run.id)
             if record is None or record["status"] != "complete":
                 continue
+            members = {} if method != FRONT else record["phases"]["grown"]["members"]
+            most = members["100"]["cost"] if members else 0
             for phase, result in record["phases"].items():
                 kind = SCRATCH if (METHODS[method][0], phase) == ("ngn", "fixed") else method
                 row = {"work": name, "method": kind, "share": share, "seed": run.config.seed.value, "equal": equal}
-                row |= {"part": 100.0 if method in WHOLE else _part(result), "seconds": result["seconds"]}
+                row |= {"part": 100.0 if method in (*WHOLE, FRONT) else _part(result), "seconds": result["seconds"]}
                 row |= {"score": result["truncated"][WORKS[name].score], "peak": result.get("peak_memory_mib")}
                 row |= {"cpu": record["hardware"]["cpu"], "batch_size": record["config"]["train"]["batch"]}
-                rows.append(row | {of: result["cost"].get("ratios", {}).get(of) for of in LATENCIES})
+                if not members:
+                    rows.append(row | {of: result["cost"].get("ratios", {}).get(of) for of in LATENCIES})
+                for part, member in members.items():
+                    own = {"part": 100 * member["cost"] / most, "score": member["scores"][WORKS[name].score]}
+                    rows.append(row | own | {"share": int(part)} | dict.fromkeys(LATENCIES))
     return pd.DataFrame(rows)
 
 
@@ -226,7 +249,11 @@ def tables(found: pd.DataFrame, scale: str) -> str:
         these = found[(found.work == name) & (found.equal == equal)]
         if these.empty or work.scale != scale:
             continue
-        budget = f"{work.steps:,} steps" if equal == "steps" else "the dense model's processor time, in batches"
+        budget = f"{work.steps:,} steps"
+        if equal != "steps":
+            budget = "the dense model's processor time, in batches"
+        if equal != "steps" and work.beside:
+            budget = f"the processor time of the dense model and of {work.beside} together, in batches"
         cells = dict(list(these.set_index("seed").groupby(["share", "method"])))
         ours = [own for own in OWN if own in set(these.method)]
         better = "".join(f" {own} better by |" for own in ours)

@@ -262,11 +262,11 @@ class FrontLearner(Learner):
                 rows.append(cost | scored | {"sizes": dict(zip(sizes, counts[place], strict=True))})
         return Members(self.budget.kind, rows)
 
-    def deploy(self, budget: str | float = "100%", calibration: Any = None, **settings: Any) -> nn.Module:  # type: ignore[override]
+    def deploy(self, budget: str | float | None = None, calibration: Any = None, **settings: Any) -> nn.Module:  # type: ignore[override]
         """Return the largest model of the front within ``budget``, a plain module.
 
         Args:
-            budget: a cost, or a share of the whole model such as "40%".
+            budget: a cost, or a share of the whole model such as "40%"; None for the whole model.
             calibration: batches of inputs, from which running statistics of normalisations are measured anew; the
                 first 20 are read. Of a batch that is a list, as a ``DataLoader`` makes of pairs, the first entry is
                 the input. None: those of the next larger member that was trained.
@@ -275,7 +275,7 @@ class FrontLearner(Learner):
         Raises:
             TypeError, ValueError: as :meth:`Learner.deploy`, and if no member has such a cost.
         """
-        point = place_of(budget, self.points()[1], self.budget.kind)
+        point = place_of("100%" if budget is None else budget, self.points()[1], self.budget.kind)
         with self.slices.opened(*self._chosen(point)), self.slices.with_statistics():
             small = super().deploy(**settings)
         return small if calibration is None else measure_again(small, calibration)

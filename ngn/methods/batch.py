@@ -66,7 +66,8 @@ class BoundaryGate(Weighted):
         return torch.maximum(self.alpha_max, self.kappa * self.price) * self.scheduled(1)
 
     def penalty(self) -> Tensor:
-        return equations.penalty(self.t(), self.price, self.alpha)
+        t = self.t()
+        return self.price * t + self.alpha * equations.snapping(t)
 
     def _result(self) -> Computed:
         """The soft coefficients in this pass, without gradients."""
@@ -252,7 +253,7 @@ def penalty(capacities: Sequence[Capacity]) -> Tensor:
     price = _all(gates, "lambda0") * t.new_tensor([gate.scheduled(0) for gate in gates])
     snap = t.new_tensor([gate.scheduled(1) for gate in gates])
     alpha = torch.maximum(_all(gates, "alpha_max"), _all(gates, "kappa") * price) * snap
-    return equations.penalty(t, price, alpha).sum(-1)
+    return (price * t + alpha * equations.snapping(t)).sum(-1)
 
 
 def boundary_slopes(gates: Sequence[BoundaryGate]) -> Tensor:

@@ -166,14 +166,14 @@ class CountGate(BoundaryGate):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         super()._apply(fn, recurse)
-        self.committed = False
-        self.set_progress(self._progress_of_buffers())  # puts the scheduled values on the new device
+        self._follow_buffers()  # puts the scheduled values on the new device
         return self
 
-    def _progress_of_buffers(self) -> float:
-        """The progress in the buffers, at least the commit if they are an average with rounded boundaries."""
-        progress = float(self.progress)
-        return progress if self.commit is None or not bool(self.rounded.any()) else max(progress, self.commit)
+    def _follow_buffers(self) -> None:
+        """Go to the progress in the buffers, at least the commit if they are an average with rounded boundaries."""
+        progress, self.committed = float(self.progress), False  # set_progress decides by the buffers
+        rounded = self.commit is not None and bool(self.rounded.any())
+        self.set_progress(max(progress, self.commit or 0.0) if rounded else progress)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         if f"{prefix}tau" in state_dict:  # states of version 0.1 may lack these
@@ -184,8 +184,7 @@ class CountGate(BoundaryGate):
                 state_dict[f"{prefix}settled"] = settled.nan_to_num(nan=0.0, posinf=0.0)
         super()._load_from_state_dict(state_dict, prefix, *args)
         self.commit = None if bool(self.commits.isinf()) else float(self.commits)
-        self.committed = False  # set_progress decides by the loaded state
-        self.set_progress(self._progress_of_buffers())
+        self._follow_buffers()
 
     def set_progress(self, progress: float) -> None:
         self.progress.fill_(progress)

@@ -76,15 +76,11 @@ class Size(ABC):
         shared: bool = False,
         **gate: Any,
     ) -> None:
-        if K is not None and (isinstance(K, bool) or not isinstance(K, int) or K < 1):
-            raise ValueError(
-                f"{type(self).__name__}: K={K!r} is not a number of components: give a whole number, 1 or more"
-            )
-        if isinstance(round_to, bool) or not isinstance(round_to, int) or round_to < 1:
-            raise ValueError(
-                f"{type(self).__name__}: round_to={round_to!r} is not a number of entries: "
-                "give a whole number, 1 or more"
-            )
+        for name, value, what in (("K", K, "components"), ("round_to", round_to, "entries")):
+            whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+            if not whole and (name, value) != ("K", None):
+                kind = f"{type(self).__name__}: {name}={value!r}"
+                raise ValueError(f"{kind} is not a number of {what}: give a whole number, 1 or more")
         if isinstance(by_importance, (Tensor, np.ndarray)):
             by_importance = by_importance.tolist()
         if not (by_importance is None or callable(by_importance) or isinstance(by_importance, Sequence)):

@@ -78,6 +78,9 @@ MISTAKES = {
         learner_at(1.0), X, X, MSE, ngn.TrainPlan(steps=1), held_out=(X, X)
     ),
     "preset K": lambda: ngn.CountGate(None, weights=torch.ones(3)),
+    "0 has no shapes yet: call the model once": lambda: ngn.learn_sizes(
+        nn.Sequential(nn.LazyLinear(8), nn.Tanh(), nn.Linear(8, 1)), {"": ngn.Width(8)}
+    ),
     "sizes= names no size: add one": lambda: ngn.learn_sizes(MLP, {"0": None}, example=X),
     "'exmaple'; did you mean example?": lambda: ngn.learn_sizes(MLP, exmaple=X),
     "capacity= takes a function of a name and K": lambda: ngn.learn_sizes(MLP, example=X, capacity=ngn.CountGate(8)),

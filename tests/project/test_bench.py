@@ -1,48 +1,24 @@
 """The benchmarks run and measure what they claim."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import importlib
-import importlib.util
-import os
-import re
-from pathlib import Path
-from types import ModuleType
 
-import programs
 import pytest
 import torch
 
 from experiments.core.paths import ROOT
 
 
-def load(name: str) -> ModuleType:
-    return importlib.import_module(name)
-
-
 @pytest.fixture(autouse=True)
-def folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def folder(monkeypatch):
     """The folder from which the benchmarks import each other, as they do as scripts."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
 
 
-@pytest.mark.slow
-def test_scripts_with_paths_of_their_own_find_what_they_import(tmp_path: Path) -> None:
-    """Import them from another folder, with only the installed packages, as users call them."""
-    scripts = [path for path in ROOT.glob("benchmarks/*.py") if '"support"' in path.read_text()]
-    assert len(scripts) == 2
-    bare = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    code = "import os, runpy, sys; sys.path[0] = os.path.dirname(sys.argv[1]); runpy.run_path(sys.argv[1])"
-    for script in scripts:
-        done = programs.run_code(code, script, cwd=tmp_path, env=bare)
-        assert done.returncode == 0, done.stderr
-
-
 @pytest.mark.slow(seconds=10)
-def test_each_kind_of_process(tmp_path: Path) -> None:
-    bench = load("bench_1d")
+def test_each_kind_of_process(tmp_path):
+    bench = importlib.import_module("bench_1d")
     course = bench.TimedSteps(steps=1000, start=20, stop=60, seconds=0.1)
     bench.prepare(tmp_path, course)
     for variant in (each for each in bench.VARIANTS[:4] if each.kind != "fused" or bench.fused()):
@@ -56,36 +32,11 @@ def test_each_kind_of_process(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["bench_models", "bench_kernels"])
-def test_every_variant_of_every_group_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = load(name)
+def test_every_variant_of_every_group_runs(name, monkeypatch):
+    module = importlib.import_module(name)
     for size, small in {"STEPS": 1, "BATCH": 2, "CONTEXT": 16}.items():
         monkeypatch.setattr(module, size, small, raising=False)
     # compiling for the processor takes minutes; one graph per step shows without it
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
     ran = {title: len([run(1) for run, _ in make().values()]) for title, make in module.GROUPS.items()}
     assert all(count > 1 for title, count in ran.items() if "compiled kernel" not in title), ran
-
-
-def test_the_llama_benchmark_trains_and_asks_each_adaptation(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """On a model of two tiny layers; deployment keeps half of the components."""
-    llama = load("bench_llama")
-    monkeypatch.setattr(llama, "SMALL", llama.SMALL | {"num_hidden_layers": 2, "vocab_size": 256})
-    monkeypatch.setattr(llama, "ROWS", 8)
-    monkeypatch.setattr(llama, "NEW", 2)
-    assert llama.main(["--quick", "--device", "cpu"]) == 0
-    table = capsys.readouterr().out
-    for name, gate in llama.GATES.items():
-        if gate.get("train.optimizer") == "adamw8bit" and importlib.util.find_spec("torchao") is None:
-            assert f"{name:34} not measured: pip install" in table
-            continue
-        assert len(re.findall(rf"{re.escape(name)}  +[\d.]+ +[\d.]+ +[\d.]+\n", table)) == 1
-        assert len(re.findall(rf"{re.escape(name)}, half of it deployed +[\d,]+ +[\d.]+\n", table)) == 1
-    task = llama.Questions(llama.llama(llama.SMALL, torch.device("cpu")), torch.device("cpu"))
-    for gate in llama.GATES.values():
-        learner, _ = llama.learned(task, gate)
-        K = torch.tensor([axis.K for axis in learner.axes])
-        assert torch.equal(learner.count().cpu(), K)
-        llama.set_boundaries(learner, 0.5)
-        assert torch.equal(learner.count().cpu(), K // 2)

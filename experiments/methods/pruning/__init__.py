@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from experiments.core.blocks import ConfigError, NonNegative, Positive
+from experiments.core.blocks import ConfigError, NonNegative, NonNegativeInt, Positive
 from experiments.core.config import Method
 from experiments.core.groups import OrderedGroup
 
@@ -193,3 +193,17 @@ class Gradual(OfModules):
     has_boundary = True
 
     name: Literal["gradual"]
+
+
+class Front(OfModules):
+    """Train one network for every size from the limit to the whole: one size a step, as the leading components."""
+
+    cuts = False  # the record's own scores are those of the whole
+
+    name: Literal["front"]
+    members: Annotated[int, Field(ge=2, le=64)] = 7
+    """Sizes that training draws from, at even distances in cost."""
+    ends: NonNegativeInt = 1
+    """How often more than the others the smallest and the largest are drawn."""
+    shares: tuple[Annotated[int, Field(ge=1, le=100)], ...] = (25, 40, 50, 60, 75, 100)
+    """Costs of the members to score, in percent of the whole module's; those below the limit are left out."""

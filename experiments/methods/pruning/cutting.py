@@ -51,8 +51,12 @@ class ModuleRun:
             if value > most:
                 raise ConfigError(f"limit.{self.kind}={value} limits nothing: the whole module has {most:,}")
             return value
+        return self.part(float(value[:-1]), most)
+
+    def part(self, share: float, most: int) -> int:
+        """A share, in percent, of the cost of a module that costs ``most``, without what no size reaches."""
         outside = self.task.outside if self.kind == "parameters" else 0
-        return outside + int((most - outside) * float(value[:-1]) / 100)
+        return outside + int((most - outside) * share / 100)
 
     def module(self, width: float = 1.0) -> nn.Module:
         """Return the module that the training begins with; at width 1 it is the same for every method."""
@@ -249,11 +253,22 @@ def learned(work: ModuleRun, significance: float = 3.0) -> ngn.Learner:
     """Learn the sizes with the weights, within the limit, by the library."""
     limit: Any = {str(work.kind): work.within}
     budget = ngn.Budget(**limit, example=work.example[:1], significance=significance)
+    return _sized(work, budget, work.config.gate.K, commit=work.config.schedule.commit)
+
+
+def front(work: ModuleRun) -> ngn.Learner:
+    """Train every size from the limit to the whole, by the library; all sizes are cut to one fraction."""
+    method: Any = work.config.method
+    front: Any = {str(work.kind): work.within, "members": method.members, "ends": method.ends}
+    every = ngn.Front(**front, example=work.example[:1], significance=math.inf)
+    return _sized(work, every, None)
+
+
+def _sized(work: ModuleRun, budget: Any, K: int | None, **gate: Any) -> ngn.Learner:
     module, order = work.module(), work.ordering(work.task.by_importance)
-    sizes = work.task.sizes(module, work.config.gate.K)
-    commit: Any = {"commit": work.config.schedule.commit}
+    sizes = work.task.sizes(module, K)
     try:
-        return ngn.learn_sizes(module, sizes, budget=budget, example=work.example, **commit, **order)
+        return ngn.learn_sizes(module, sizes, budget=budget, example=work.example, **order, **gate)
     except ValueError as out_of_reach:
         raise ConfigError(f"limit.{work.kind}: {out_of_reach}") from None
 

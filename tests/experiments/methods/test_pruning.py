@@ -27,8 +27,8 @@ from experiments.tasks.images.resnets import shifted
 CPU = torch.device("cpu")
 GATE = {"cifar10": "channels", "tinystories": "units", "wikitext2": "neurons"}
 FIT = {
-    "cifar10": ("ngn", "dense", "given", "width", "even", "magnitude", "morphnet", "bar", "gradual"),
-    "tinystories": ("ngn", "even", "width", "magnitude", "bar"),
+    "cifar10": ("ngn", "dense", "given", "width", "even", "magnitude", "morphnet", "bar", "gradual", "front"),
+    "tinystories": ("ngn", "even", "width", "magnitude", "bar", "front"),
     "wikitext2": ("magnitude", "wanda", "minitron", "sheared"),
 }
 
