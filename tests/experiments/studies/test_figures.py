@@ -149,8 +149,3 @@ def test_the_committed_figures_and_the_papers_file_are_those_of_the_committed_re
     for name in FIGURES:
         drawn, committed = ((folder / "figures" / f"{name}.svg").read_bytes() for folder in (tmp_path, ROOT / "paper"))
         assert drawn == committed, name
-
-
-def test_a_wrong_name_gives_the_nearest(capsys):
-    assert main(["--only", "figure99"]) == 2
-    assert "figure1" in capsys.readouterr().err
