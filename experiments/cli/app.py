@@ -41,7 +41,8 @@ def prepare(argv: Sequence[str]) -> tuple[list[str], list[Job]]:
     """
     mode, flags, given = arguments.split(argv)
     if mode == "complete":
-        os.environ["COMP_LINE"] = rewrite.completion_line(os.environ.get("COMP_LINE", ""))
+        if "COMP_LINE" in os.environ:
+            os.environ["COMP_LINE"] = rewrite.completion_line(os.environ["COMP_LINE"])
         return list(argv), []
     overrides = rewrite.expand_experiment(given)
     for token in overrides:

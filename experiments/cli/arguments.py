@@ -155,10 +155,8 @@ def refuse_code(token: str) -> None:
         if choice in PLUGINS and missing(f"hydra_plugins.{PLUGINS[choice].replace('-', '_')}"):
             raise ConfigError(f"{token} needs the package {PLUGINS[choice]}: pip install {PLUGINS[choice]}")
         return
-    if key in OPEN_KEYS:
-        return
     plain = re.fullmatch(r"hydra\.(?:launcher|sweeper|sweeper\.sampler)\.(\w+)", key)
-    if plain and plain[1] not in CODE_KEYS and "${" not in token:
+    if key in OPEN_KEYS or (plain and plain[1] not in CODE_KEYS and "${" not in token):
         return
     raise ConfigError(
         f"{token}: not allowed, because some settings of Hydra can name code to run. "

@@ -75,7 +75,8 @@ def plugins_digest() -> str | None:
 
 def keep_digests(results: Path) -> None:
     """Write the digests of the present files beside records. The commit tells those of the suite's own records."""
-    path = _kept(results, sources_digest(), plugins_digest())
+    made_by = {"sources": sources_digest(), "plugins": plugins_digest() or ""}
+    path = results / KEPT / f"{combined_digest(made_by)[:16]}.sha256"
     if results.resolve() != RESULTS and not path.exists():
         files = training_digests() | plugin_digests()
         write_atomically(path, "".join(f"{found}  {name}\n" for name, found in files.items()).encode())
@@ -90,15 +91,12 @@ def changed_files(results: Path, sources: str, plugins: str | None) -> list[str]
         results: folder of the record.
         sources, plugins: the digests in the record.
     """
+    made_by = combined_digest({"sources": sources, "plugins": plugins or ""})
     try:
-        lines = read_regular(_kept(results, sources, plugins), 2**24).decode().splitlines()
+        lines = read_regular(results / KEPT / f"{made_by[:16]}.sha256", 2**24).decode().splitlines()
     except (OSError, UnicodeDecodeError):
         return None
     then = {name: kept for kept, _, name in (line.partition("  ") for line in lines)}
     now = training_digests() | plugin_digests()
     later = {name for name in now.keys() - then.keys() if name.startswith(PLUGIN)}
     return sorted(name for name in (then.keys() | now.keys()) - later if then.get(name) != now.get(name))
-
-
-def _kept(results: Path, sources: str, plugins: str | None) -> Path:
-    return results / KEPT / f"{combined_digest({'sources': sources, 'plugins': plugins or ''})[:16]}.sha256"

@@ -13,8 +13,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +37,7 @@ from ngn.front.path import (
     prefers,
     thinned,
 )
-from ngn.front.running import Statistics, batch_statistics, measure_again
+from ngn.front.running import Statistics, batch_statistics, measure_again, mismatched
 from ngn.front.slices import Slices
 from ngn.learner import Learner
 from ngn.learner.importance import slopes_of
@@ -51,6 +52,9 @@ GATHERED = 16
 """Steps of the whole model that give scores before held-out data are asked: the first ones, if there are such data."""
 ASKED = (0.0, 0.1, 0.25, 0.5)
 """Progress at which they are asked whether sizes by scores are better, until they say so."""
+FLOOR = 0.5
+"""Part of the smallest member's even counts that stays in networks with running statistics: batch norm rescales what a
+thin layer has lost, so that scores say too little of its last components."""
 TESTED = 2
 """Members that are compared."""
 
@@ -129,14 +133,17 @@ class FrontLearner(Learner):
             self._known = at, ([*map(tuple, self.path.tolist())], self.costs.tolist(), int(state[2]), int(state[3]))
         return self._known[1]
 
-    def _chosen(self, point: int) -> tuple[list[int], int | None]:
+    def _chosen(self, point: int) -> tuple[tuple[int, ...], int | None]:
         """The components of each axis at a point, and whose running statistics it has: the next larger member's."""
         rows = self.points()[0]
         member = member_with(point, rows, self.places)
         return self._by_axis(rows[point]), None if member == len(self.places) - 1 else member
 
-    def _by_axis(self, counts: NestedCounts) -> list[int]:
-        return [counts[size] for size in self.cost.size_of.tolist()]
+    def _by_axis(self, counts: NestedCounts) -> tuple[int, ...]:
+        return tuple(counts[size] for size in self.cost.size_of.tolist())
+
+    def _whole(self) -> tuple[int, ...]:
+        return self._by_axis(self.points()[0][-1])
 
     def drawn(self, step: int) -> int:
         """The number of the member that a step trains; in step 0 the largest, as before the first :meth:`step`."""
@@ -164,17 +171,15 @@ class FrontLearner(Learner):
     def after_backward(self, step: int) -> None:
         """Gather the scores of components from the gradients of the whole model, where held-out data will ask."""
         held, self._held = self._held, False  # once a step
-        whole = self.slices.counts == tuple(axis.K for axis in self.axes)
-        if held and whole:
-            slopes = [slopes_of(axis) for axis in self.axes]
-            if all(each is not None for each in slopes):
-                sizes = [torch.zeros(K, dtype=torch.float64, device=self.worth.device) for K in self.cost.largest]
-                for size, each in zip(self.cost.size_of.tolist(), slopes, strict=True):
-                    sizes[size] += each.to(sizes[size].device)  # type: ignore[union-attr]
-                new = torch.cat(sizes).square()
-                if bool(new.isfinite().all()):
-                    self.seen += 1
-                    self.worth.lerp_(new, 1.0 / min(GATHERED, float(self.seen)))
+        slopes = [slopes_of(axis) for axis in self.axes] if held and self.slices.counts == self._whole() else [None]
+        if any(each is None for each in slopes):
+            return
+        sizes = [torch.zeros(K, dtype=torch.float64, device=self.worth.device) for K in self.cost.largest]
+        for size, each in zip(self.cost.size_of.tolist(), slopes, strict=True):
+            sizes[size] += each.to(self.worth.device)  # type: ignore[union-attr]
+        if bool((new := torch.cat(sizes).square()).isfinite().all()):
+            self.seen += 1
+            self.worth.lerp_(new, 1.0 / min(GATHERED, float(self.seen)))
 
     def after_step(self, step: int) -> None:
         self.after_backward(step)
@@ -182,7 +187,9 @@ class FrontLearner(Learner):
     def judge(self, loss: Callable[[int], Tensor], number: int) -> None:
         """Take the path by scores if held-out data prefer its members (:func:`~ngn.front.path.prefers`)."""
         late = sum(self._progress >= progress for progress in ASKED)
-        coarse = thinned(self.allowed, REMOVALS)
+        least = [FLOOR * n if self.statistics.names else 0.0 for n in self.points()[0][0]]
+        kept = [[n for n in counts if n >= low] for counts, low in zip(self.allowed, least, strict=True)]
+        coarse = thinned(kept, REMOVALS)
         order = order_by_scores(coarse, self.worth.cpu().split([*self.cost.largest]), self.cost)
         rows, costs = points(order, coarse, self.cost, self.limits)
         models, tested = [*self.points()[0], *rows], self.places[: -1 : -(-(len(self.places) - 1) // TESTED)]
@@ -193,7 +200,8 @@ class FrontLearner(Learner):
 
         with batch_statistics(self.model):
             scored = [place + len(rows) for place in tested]
-            better = prefers(tested, scored, len(rows) - 1, loss_at, self.budget.significance)
+            mixed = partial(mismatched, self.model)
+            better = prefers(tested, scored, len(rows) - 1, loss_at, mixed, self.budget.significance)
         self.asked.fill_(len(ASKED) if better else max(late, int(self.asked) + 1))
         if better:
             self.path.copy_(torch.tensor(rows))
@@ -212,7 +220,7 @@ class FrontLearner(Learner):
         """
         parts = [*islice(held_out, PARTS)]
         of_batch = as_loss(loss, self.model, lambda: parts[0])
-        with evaluating(self.model), self.slices.opened([axis.K for axis in self.axes]):
+        with evaluating(self.model), self.slices.opened(self._whole()):
             for batch in islice(calibration, GATHERED):
                 self.zero_grad()
                 of_batch(self.model, batch).backward()
@@ -254,15 +262,7 @@ class FrontLearner(Learner):
                 rows.append(cost | scored | {"sizes": dict(zip(sizes, counts[place], strict=True))})
         return Members(self.budget.kind, rows)
 
-    def deploy(  # type: ignore[override]
-        self,
-        budget: str | float | None = None,
-        calibration: Any = None,
-        example: Any = None,
-        share_frozen: bool = False,
-        unsettled: Literal["warn", "allow"] = "warn",
-        verbose: bool = False,
-    ) -> nn.Module:
+    def deploy(self, budget: str | float | None = None, calibration: Any = None, **settings: Any) -> nn.Module:  # type: ignore[override]
         """Return the largest model of the front within ``budget``, a plain module.
 
         Args:
@@ -270,14 +270,14 @@ class FrontLearner(Learner):
             calibration: batches of inputs, from which running statistics of normalisations are measured anew; the
                 first 20 are read. Of a batch that is a list, as a ``DataLoader`` makes of pairs, the first entry is
                 the input. None: those of the next larger member that was trained.
-            example, share_frozen, unsettled, verbose: see :meth:`Learner.deploy`.
+            settings: ``example``, ``share_frozen``, ``unsettled``, ``verbose``; see :meth:`Learner.deploy`.
 
         Raises:
             TypeError, ValueError: as :meth:`Learner.deploy`, and if no member has such a cost.
         """
         point = place_of("100%" if budget is None else budget, self.points()[1], self.budget.kind)
         with self.slices.opened(*self._chosen(point)), self.slices.with_statistics():
-            small = super().deploy(None, example, share_frozen, unsettled, verbose)
+            small = super().deploy(**settings)
         return small if calibration is None else measure_again(small, calibration)
 
     def whole(self) -> nn.Module:
@@ -286,11 +286,11 @@ class FrontLearner(Learner):
             return self.cut(share_frozen=True)
 
     def check_cuts(self, optimizer: Optimizers, averages: Averages = ()) -> None:
-        """Do nothing: a front is cut after its training alone."""
+        """Do nothing: a front is cut after its training."""
 
     def penalty(self) -> Tensor:
         """0: a front has no price."""
-        return torch.zeros((), dtype=torch.float64, device=self.path.device)
+        return torch.zeros_like(self.seen)
 
     def _budget_used(self) -> str:
         return f"{self.standing()}; learner.front(score) shows each"

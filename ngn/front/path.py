@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -106,40 +107,42 @@ def points(
 
 @torch.no_grad()
 def prefers(
-    even: Sequence[int], scored: Sequence[int], whole: int, loss_at: Callable[[int, int], Tensor], significance: float
+    even: Sequence[int],
+    scored: Sequence[int],
+    whole: int,
+    loss_at: Callable[[int, int], Tensor],
+    mismatched: Callable[[], AbstractContextManager[None]],
+    significance: float,
 ) -> bool:
     """Whether held-out data prefer members by scores to even ones of the same costs.
 
-    There must be something to learn, too: the whole model must be better than the even members by a part of the loss.
-    A network that memorises noise has the larger loss, the more components it has.
+    The whole model must know the targets, too: with those of other samples its loss must be larger, by a part of it.
+    A trained network under other targets is better, the closer a member is to it or to a constant, which says nothing.
 
     Args:
         even, scored, whole: numbers of models.
         loss_at: the loss of a model on a part of the held-out data.
+        mismatched: a context in which outputs meet the targets of other samples.
         significance: standard errors over the parts by which both must hold.
     """
-
-    def losses(models: Sequence[int], part: int) -> Tensor:
-        each = torch.stack([loss_at(model, part).detach().double().mean() for model in models])
-        if distributed.is_available() and distributed.is_initialized():
-            distributed.all_reduce(each)
-            each /= distributed.get_world_size()
-        return each
-
     found: list[Tensor] = []
     for part in range(PARTS):
-        new = losses([whole, *even, *scored], part)
+        each = [loss_at(model, part) for model in (whole, *even, *scored)]
+        with mismatched():
+            each.append(loss_at(whole, part))
+        new = torch.stack([value.detach().double().mean() for value in each])
+        if distributed.is_available() and distributed.is_initialized():
+            distributed.all_reduce(new)
+            new /= distributed.get_world_size()
         if found and torch.equal(new, found[0]):  # the data start again
             break
         found.append(new)
     if len(found) < FEWEST:
         return False
-    table = torch.stack(found)
-    best, those = table[:, 0], table[:, 1 : 1 + len(even)].mean(1)
-    gap, gain = those - best, those - table[:, 1 + len(even) :].mean(1)
-    least = FALL * best.mean().abs()
-    clear = [d.mean() > significance * d.std() / len(found) ** 0.5 for d in (gap, gain)]
-    return bool(gap.mean() > least) and all(map(bool, clear))
+    best, evens, others, mixed = torch.stack(found).split([1, len(even), len(scored), 1], 1)
+    knows, gain = (mixed - best)[:, 0], evens.mean(1) - others.mean(1)
+    clear = [d.mean() > significance * d.std() / len(found) ** 0.5 for d in (knows, gain)]
+    return bool(knows.mean() > FALL * best.mean().abs()) and all(map(bool, clear))
 
 
 def member_with(point: int, counts: Sequence[Sequence[int]], places: Sequence[int]) -> int:

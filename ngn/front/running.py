@@ -1,4 +1,4 @@
-"""Running statistics of normalisations: of the members of a front, and measured again for a deployed model."""
+"""Other passes of a model: with running statistics of a member, with those of each batch, with targets of others."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
+from torch.utils._pytree import tree_map
 
 from ngn.checks import arguments
 
@@ -80,6 +81,31 @@ def batch_statistics(model: nn.Module) -> Iterator[None]:
     finally:
         for part, momentum, training, number in before:
             part.momentum, part.training, part.num_batches_tracked = momentum, training, number
+
+
+@contextmanager
+def mismatched(model: nn.Module) -> Iterator[None]:
+    """Let the outputs of ``model`` meet the targets of other samples within the context: they move by one sample.
+
+    Where the model computes its loss itself, from ``labels``, those move.
+    """
+
+    def moved(value: Any) -> Any:
+        return value.roll(1, 0) if isinstance(value, Tensor) and value.dim() else value
+
+    def before(module: nn.Module, args: Any, named: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
+        return (args, named | {"labels": moved(named["labels"])}) if "labels" in named else None
+
+    def after(module: nn.Module, args: Any, named: dict[str, Any], output: Any) -> Any:
+        return None if "labels" in named else tree_map(moved, output)
+
+    hooks = [model.register_forward_pre_hook(before, with_kwargs=True)]
+    hooks.append(model.register_forward_hook(after, with_kwargs=True))
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 @torch.no_grad()

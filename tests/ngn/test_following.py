@@ -54,7 +54,6 @@ def averaged(average, model):
 
 AVERAGES = {
     "learner, buffers": lambda learner: torch.optim.swa_utils.AveragedModel(learner, use_buffers=True),
-    "learner": lambda learner: torch.optim.swa_utils.AveragedModel(learner),
     "model, buffers": lambda learner: torch.optim.swa_utils.AveragedModel(learner.model, use_buffers=True),
     "model": lambda learner: torch.optim.swa_utils.AveragedModel(learner.model),
     "timm, model": lambda learner: ModelEma(learner.model),
@@ -217,7 +216,7 @@ HALF = ngn.Budget(parameters="50%", round_to=2)
     ("stop", "budget", "by_magnitude", "cut"),
     [
         (4, None, True, True),
-        (12, None, True, False),
+        (8, None, True, False),
         (6, HALF, False, True),
         (8, HALF, True, False),
     ],

@@ -91,7 +91,6 @@ def test_growth_stops_with_a_message():
         ({"task": "mnist", "gate": "conv"}, {"gate.K": None}, "from_high"),
         ({"task": "cora"}, {"gate.K": None, "phases": ["grown"]}, "weight_decay"),
         ({}, {"gate.K": None, "gate.t0": 2000.0}, "K_max = 1024"),
-        ({}, {"gate.K": None, "gate.K_max": 0}, "K_max"),
     ],
 )
 def test_what_cannot_grow_is_refused(choices, overrides, named):

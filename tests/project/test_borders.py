@@ -3,8 +3,6 @@
 The order of the suite's parts is that of ``[tool.importlinter]`` in pyproject.toml, which ``lint-imports`` checks.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -38,13 +36,13 @@ for name in sys.argv[1:]:
 """
 
 
-def test_the_contracts_of_imports_hold() -> None:
+def test_the_contracts_of_imports_hold():
     line = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
     done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_library_needs_torch_numpy_and_safetensors_alone() -> None:
+def test_the_library_needs_torch_numpy_and_safetensors_alone():
     graph = grimp.build_graph("ngn", include_external_packages=True, cache_dir=None)
     foreign = {name for name in graph.modules if graph.is_module_squashed(name)} - LIBRARY - sys.stdlib_module_names
     assert {name: {*graph.find_modules_that_directly_import(name)} for name in foreign} == {
@@ -52,11 +50,11 @@ def test_the_library_needs_torch_numpy_and_safetensors_alone() -> None:
     }
 
 
-def test_changes_that_stop_no_training_are_of_parts_after_the_runs() -> None:
+def test_changes_that_stop_no_training_are_of_parts_after_the_runs():
     assert set(READERS) == {*LAYERS[: LAYERS.index("runs")], "runs/sweeps"}
 
 
-def test_torch_stays_where_models_are_made() -> None:
+def test_torch_stays_where_models_are_made():
     files = (path.relative_to(ROOT).with_suffix("") for path in sorted((ROOT / "experiments").rglob("*.py")))
     names = [".".join(path.parts).removesuffix(".__init__") for path in files]
     line = [sys.executable, "-c", WITHOUT_TORCH, *(name for name in names if not re.match(WITH_TORCH, name))]

@@ -3,10 +3,6 @@
 The wheel holds only the library. With only torch, numpy and safetensors it runs the examples of the README.
 """
 
-from __future__ import annotations
-
-import ast
-import functools
 import os
 import re
 import shlex
@@ -15,7 +11,7 @@ import sys
 import tomllib
 import venv
 import zipfile
-from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
@@ -36,15 +32,13 @@ MODULES = {
 """Package → the module by which the code knows it, where the names differ."""
 LINES = [line for line in (ROOT / ".ci" / "promises").read_text().splitlines() if not line.startswith("#")]
 PROMISES = [(name, words.strip()) for name, _, words in (line.partition(":") for line in LINES)]
-WITH_PAPER = ("experiments/report/drawing/", "experiments/report/pages.py")
-"""The files that a command imports only where it draws or writes pages."""
 
 
-def names_of(extra: str) -> set[str]:
+def names_of(extra):
     return {Requirement(line).name for line in DECLARED[extra]}
 
 
-def test_every_extra_is_known_by_its_modules_and_promises_a_command() -> None:
+def test_every_extra_is_known_by_its_modules_and_promises_a_command():
     """Those of the documentation and of the tests are run by their own jobs, and mamba needs a GPU."""
     assert DECLARED.keys() == packages.EXTRAS.keys()
     for extra in set(DECLARED) - {"docs", "dev", "mamba"}:
@@ -53,8 +47,8 @@ def test_every_extra_is_known_by_its_modules_and_promises_a_command() -> None:
     assert (ROOT / ".github" / "workflows" / "tests.yml").read_text().count(".ci/extra") == 1
 
 
-def test_the_lock_has_every_version_with_hashes_and_agrees_with_the_constraints() -> None:
-    def pinned(name: str) -> dict[str, str]:
+def test_the_lock_has_every_version_with_hashes_and_agrees_with_the_constraints():
+    def pinned(name):
         lines = re.findall(r"^([A-Za-z0-9._-]+)==([^\s;]+)", (ROOT / name).read_text(), re.MULTILINE)
         return {re.sub(r"[-_.]+", "-", package).lower(): version for package, version in lines}
 
@@ -67,7 +61,7 @@ def test_the_lock_has_every_version_with_hashes_and_agrees_with_the_constraints(
     assert [entry for entry in entries if not re.search(r"--hash=sha256:[0-9a-f]{64}", entry)] == []
 
 
-def test_workflows_and_image_name_what_they_run_by_commit_and_digest() -> None:
+def test_workflows_and_image_name_what_they_run_by_commit_and_digest():
     for workflow in (ROOT / ".github" / "workflows").glob("*.yml"):
         content = yaml.safe_load(workflow.read_text())
         assert content["permissions"] == {"contents": "read"}
@@ -79,38 +73,6 @@ def test_workflows_and_image_name_what_they_run_by_commit_and_digest() -> None:
     assert {".git", "runs", "scratch"} <= {*(ROOT / ".dockerignore").read_text().split()}
 
 
-@functools.cache
-def _parsed(path: Path) -> list[ast.stmt]:
-    return ast.parse(path.read_text()).body
-
-
-def imported(path: Path, lazy: bool) -> set[str]:
-    """The packages that a file imports, at once or also in functions; not those for types alone."""
-    body = [node for node in _parsed(path) if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))]
-    nodes = [node for part in body for node in ast.walk(part)] if lazy else body
-    found = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    found |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
-    return {name.partition(".")[0] for name in found} - set(sys.stdlib_module_names)
-
-
-FILES = [path for folder in ("experiments", "scripts", "hydra_plugins") for path in (ROOT / folder).rglob("*.py")]
-OURS = {"ngn", "experiments", "hydra_plugins", "torch", "numpy", "safetensors", "typing_extensions"}
-OURS |= {path.stem for path in (ROOT / "scripts").glob("*.py")}
-
-
-def test_imports_at_the_start_are_of_the_suites_extra_others_of_some_extra_and_every_extra_is_used() -> None:
-    for path in FILES:
-        name = path.relative_to(ROOT).as_posix()
-        extras = ("suite", "paper") if name.startswith(WITH_PAPER) else ("suite",)
-        assert imported(path, lazy=False) <= OURS.union(*(packages.EXTRAS[extra] for extra in extras)), name
-    found = set().union(*(imported(path, lazy=True) for path in FILES)) - OURS
-    known = {module.partition(".")[0] for modules in packages.EXTRAS.values() for module in modules}
-    assert found <= known
-    extras = ("suite", "graph", "paper", "cluster", "tinystories", "language")
-    declared = {name.partition(".")[0] for extra in extras for name in packages.EXTRAS[extra]}
-    assert declared - found <= {"hydra_plugins", "gguf"}, "no dependency without a use; transformers imports gguf"
-
-
 @pytest.mark.parametrize(
     ("module", "said"),
     [
@@ -120,9 +82,7 @@ def test_imports_at_the_start_are_of_the_suites_extra_others_of_some_extra_and_e
         ("nothing.known", "before"),
     ],
 )
-def test_a_program_that_lacks_a_package_ends_with_a_sentence(
-    module: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_program_that_lacks_a_package_ends_with_a_sentence(module, said, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["x.py"])
     monkeypatch.setattr(sys, "excepthook", lambda *of: print("before", file=sys.stderr))
     packages.name_extras()
@@ -138,22 +98,20 @@ def test_a_program_that_lacks_a_package_ends_with_a_sentence(
         ({"task": "gsm8k", "profile": "smoke"}, {}, "tokenizers", "pip install -e '.[language]'"),
     ],
 )
-def test_a_run_that_lacks_a_package_is_refused(
-    choices: dict[str, str], overrides: dict[str, str], module: str, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_lacks_a_package_is_refused(choices, overrides, module, said, monkeypatch):
     real = packages._installed
     monkeypatch.setattr(packages, "_installed", lambda name: name != module and real(name))
     with pytest.raises(machine.ConfigError, match=re.escape(said)):
         machine.check_packages(compose(choices, overrides))
 
 
-def closure(names: set[str]) -> dict[str, Distribution]:
+def closure(names):
     """Return distributions of this environment by name, with all their requirements.
 
     Raises:
         importlib.metadata.PackageNotFoundError: if one is not installed here.
     """
-    found: dict[str, Distribution] = {}
+    found = {}
     left = set(names)
     while left:
         name = left.pop()
@@ -163,7 +121,7 @@ def closure(names: set[str]) -> dict[str, Distribution]:
     return found
 
 
-def environment(folder: Path, packages: dict[str, Distribution]) -> tuple[Path, Path]:
+def environment(folder, packages):
     """Make an environment with these packages, linked with files and metadata; return its python and where they are."""
     venv.create(folder, with_pip=False)
     (site,) = (folder / "lib").glob("python3*/site-packages")
@@ -176,7 +134,7 @@ def environment(folder: Path, packages: dict[str, Distribution]) -> tuple[Path, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("extra", sorted({name for name, _ in PROMISES}))
-def test_an_extra_by_itself_runs_what_it_promises(extra: str, tmp_path: Path) -> None:
+def test_an_extra_by_itself_runs_what_it_promises(extra, tmp_path):
     try:
         found = closure(CORE | {"setuptools"} | names_of("suite") | names_of(extra))
     except PackageNotFoundError as missing:
@@ -192,7 +150,7 @@ def test_an_extra_by_itself_runs_what_it_promises(extra: str, tmp_path: Path) ->
 
 @pytest.mark.checkout
 @pytest.mark.slow(seconds=15)
-def test_a_clean_environment_needs_the_wheel_alone(tmp_path: Path) -> None:
+def test_a_clean_environment_needs_the_wheel_alone(tmp_path):
     """sdist → wheel → pip, without an index → the examples of the README, unchanged, away from the checkout."""
     source, dist, work = tmp_path / "source", tmp_path / "dist", tmp_path / "work"
     source.mkdir()
@@ -229,7 +187,7 @@ def test_a_clean_environment_needs_the_wheel_alone(tmp_path: Path) -> None:
     assert (work / "small.safetensors").exists()
 
 
-def _do_what_they_say(printed: str) -> None:
+def _do_what_they_say(printed):
     """The learned sizes of both examples are smaller than the candidates, and the deployed models as good."""
     units, before, after = re.search(r"64 -> (\d+) units(?:.*\n)+?parameters: (\d+) -> (\d+)", printed).groups()
     assert 1 <= int(units) < 0.95 * 64

@@ -1,12 +1,8 @@
 """One name, one type: no two classes share a name, and no type alias has the name of another type."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
-from pathlib import Path
 
 from experiments.core.paths import ROOT
 
@@ -14,7 +10,7 @@ EXCEPTIONS = {"SizesCallback": "one per trainer; the module says which"}
 """Name of several types → the reason."""
 
 
-def types_of(path: Path) -> Iterator[tuple[str, str]]:
+def types_of(path):
     """(name, definition) of every class and type alias in a file; aliases of one definition are one type."""
     text = path.read_text()
     yield from ((name, f"class in {path}") for name in re.findall(r"^ *class (\w+)[(:]", text, re.MULTILINE))
@@ -26,8 +22,8 @@ def types_of(path: Path) -> Iterator[tuple[str, str]]:
             yield target.id, ast.unparse(value)
 
 
-def test_a_name_stands_for_one_type() -> None:
-    files: dict[str, dict[str, str]] = defaultdict(dict)
+def test_a_name_stands_for_one_type():
+    files = defaultdict(dict)
     for path in (
         path for folder in ("ngn", "experiments", "scripts") for path in sorted((ROOT / folder).rglob("*.py"))
     ):

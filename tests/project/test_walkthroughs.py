@@ -1,7 +1,5 @@
 """What users read runs: README, tutorial, CONTRIBUTING, docs/extending word by word, the notebook, and the site."""
 
-from __future__ import annotations
-
 import base64
 import html
 import json
@@ -10,8 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import matplotlib.pyplot as plt
 import pytest
@@ -48,7 +44,7 @@ SMALL = {
 
 @pytest.mark.checkout
 @pytest.mark.slow(seconds=30)
-def test_the_commands_of_the_readme_run_in_a_fresh_clone(tmp_path: Path) -> None:
+def test_the_commands_of_the_readme_run_in_a_fresh_clone(tmp_path):
     lines = [line for line in "".join(COMMANDS.findall(README)).splitlines() if line.strip()]
     assert {line.split()[0] for line in lines} == {"make", "python"}
     clone = tmp_path / "clone"
@@ -64,7 +60,7 @@ def test_the_commands_of_the_readme_run_in_a_fresh_clone(tmp_path: Path) -> None
 
 
 @pytest.mark.slow(seconds=10)
-def test_the_first_example_makes_a_model_of_transformers_smaller(tmp_path: Path) -> None:
+def test_the_first_example_makes_a_model_of_transformers_smaller(tmp_path):
     """test_extras.py runs the others, without transformers."""
     pytest.importorskip("transformers")
     (example,) = [block for block in PYTHON.findall(README) if "transformers" in block]
@@ -73,15 +69,15 @@ def test_the_first_example_makes_a_model_of_transformers_smaller(tmp_path: Path)
     assert (tmp_path / "small.safetensors").exists()
 
 
-def _parameters(printed: str) -> tuple[int, int]:
+def _parameters(printed):
     ((before, after),) = re.findall(r"parameters: (\d+) -> (\d+)", printed.replace(",", ""))
     return int(before), int(after)
 
 
 @pytest.mark.slow(seconds=30)
-def test_the_tutorial_runs(tmp_path: Path) -> None:
+def test_the_tutorial_runs(tmp_path):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    blocks: list[list[str]] = []
+    blocks = []
     for language, block in re.findall(r"^```(sh|python)\n(.*?)^```", TUTORIAL, re.S | re.M):
         if "network()" in block and "def network" not in block:
             blocks[-1][1] += block  # it continues the block before
@@ -112,7 +108,7 @@ def test_the_tutorial_runs(tmp_path: Path) -> None:
 
 @pytest.mark.checkout
 @pytest.mark.slow(seconds=10)
-def test_the_commands_of_contributing_do_what_it_says(tmp_path: Path) -> None:
+def test_the_commands_of_contributing_do_what_it_says(tmp_path):
     """In a copy of the checkout, the parts of a folder of one's own become parts of the suite, without the folder."""
     listed = ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard", "--", ".", ":!results", ":!paper"]
     copy = tmp_path / "copy"
@@ -131,7 +127,7 @@ def test_the_commands_of_contributing_do_what_it_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow(seconds=25)
-def test_the_pages_of_extending_do_what_they_say(tmp_path: Path) -> None:
+def test_the_pages_of_extending_do_what_they_say(tmp_path):
     reader = Reader(tmp_path)
     for page in (EXTENDING, *PAGES.values()):
         reader.follow(page)
@@ -143,7 +139,7 @@ def test_the_pages_of_extending_do_what_they_say(tmp_path: Path) -> None:
     assert "At twice the price fewer waves are learned, same seed, in the mean." in page
 
 
-def test_every_block_of_a_page_is_a_step() -> None:
+def test_every_block_of_a_page_is_a_step():
     """A block that is written in another form would not be followed."""
     for page in PAGES.values():
         blocks = len(re.findall(r"^```\w", page, re.M))
@@ -154,7 +150,7 @@ def test_every_block_of_a_page_is_a_step() -> None:
         assert len(rows) == heads + len(MISSING.findall(page)) + sum(table.count("\n") for table in tables)
 
 
-def test_the_example_has_the_files_of_the_pages() -> None:
+def test_the_example_has_the_files_of_the_pages():
     written = {name: text for page in PAGES.values() for name, text in FILE.findall(page)}
     files = [path for path in PLUGIN.rglob("*") if path.is_file() and path.suffix != ".pyc"]
     assert written == {f"scratch/mine/{path.relative_to(PLUGIN)}": path.read_text() for path in files}
@@ -164,18 +160,18 @@ NOTEBOOK = ROOT / "examples" / "smaller_cnn.ipynb"
 CELLS = [cell for cell in json.loads(NOTEBOOK.read_text())["cells"] if cell["cell_type"] == "code"]
 
 
-def _of_reports(text: str) -> list[int]:
+def _of_reports(text):
     return [int(number.replace(",", "")) for number in re.findall(r"accuracy \S+, ([\d,]+) parameters", text)]
 
 
-def test_the_notebook_was_executed_in_order_to_its_end() -> None:
+def test_the_notebook_was_executed_in_order_to_its_end():
     assert [cell["execution_count"] for cell in CELLS] == [*range(1, len(CELLS) + 1)]
     printed = "".join("".join(out.get("text", "")) for cell in CELLS for out in cell["outputs"])
     before, after = _of_reports(printed)
     assert after <= 0.6 * before
     assert "60,000 images to train on" in printed
     assert any("image/png" in out.get("data", {}) for out in CELLS[-1]["outputs"])
-    drawn = Image.open(NOTEBOOK.with_suffix(".png")).text["Description"]  # type: ignore[attr-defined]
+    drawn = Image.open(NOTEBOOK.with_suffix(".png")).text["Description"]
     assert drawn in printed, "the picture of the README is of the report that the notebook prints"
     sizes = [(int(whole), int(left)) for whole, left in re.findall(r"^\d +(\d+) -> +(\d+) channels", drawn, re.M)]
     assert [whole for whole, _ in sizes] == [24, 48]
@@ -183,12 +179,10 @@ def test_the_notebook_was_executed_in_order_to_its_end() -> None:
     assert f"parameters: {before:,} -> {after:,} (-40%)" in drawn
 
 
-def test_the_cells_of_the_notebook_run(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_cells_of_the_notebook_run(monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("NGN_SMOKE", "1")
     monkeypatch.chdir(tmp_path)  # the notebook writes no files next to itself
-    names: dict[str, Any] = {}
+    names = {}
     for cell in CELLS:
         exec(compile("".join(cell["source"]), NOTEBOOK.name, "exec"), names)
     channels, parameters, errors = names["figure"].axes
@@ -204,7 +198,7 @@ def test_the_cells_of_the_notebook_run(
 
 
 @pytest.mark.slow(seconds=40)
-def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+def test_the_site_builds_without_a_warning(tmp_path):
     pytest.importorskip("sphinx_gallery")
     for entry in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "CITATION.cff"):
         shutil.copy(ROOT / entry, tmp_path)

@@ -1,8 +1,8 @@
-"""A sample of ``bench_zoo.py``: models of transformers, and of torchvision and timm where they are installed."""
+"""The benchmarks run, and a sample of ``bench_zoo.py``: models of transformers, torchvision and timm if installed."""
 
-from __future__ import annotations
-
-import pkgutil
+import dataclasses
+import functools
+import importlib
 import sys
 from pathlib import Path
 
@@ -69,41 +69,9 @@ def test_all_checks_hold_for_branches_that_meet_and_a_head_for_the_training(head
     assert max(max(each.values()) for each in row["differences"].values()) < 1e-5
 
 
-def _doubled(cut):
-    """A cut in place that also changes a weight."""
-
-    def shrink(model, *given):
-        changed = cut(model, *given)
-        model.get_submodule("out").weight.data.mul_(2.0 if changed else 1.0)
-        return changed
-
-    return shrink
-
-
-def _in_front(load):
-    """A learner whose units have another order."""
-
-    def load_state_dict(self, state, *given):
-        return load(
-            self, {name: value.flip(0) if name.endswith("one.bias") else value for name, value in state.items()}
-        )
-
-    return load_state_dict
-
-
-@pytest.mark.parametrize(
-    ("where", "name", "made", "fails"),
-    [
-        ("zoo.checks", "zeroed", lambda old: lambda whole, learner: whole, "comparing"),
-        ("ngn.learner", "shrink", _doubled, "cutting in place"),
-        ("ngn.learner.Learner", "load_state_dict", _in_front, "resuming"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_what_is_wrong_is_noticed(where, name, made, fails, tmp_path, monkeypatch):
-    holder = pkgutil.resolve_name(where)
-    monkeypatch.setattr(holder, name, made(getattr(holder, name)))
-    assert fails in table.failing(checked(tmp_path))
+def test_what_is_wrong_is_noticed(tmp_path, monkeypatch):
+    monkeypatch.setattr(checks, "zeroed", lambda whole, learner: whole)
+    assert "comparing" in table.failing(checked(tmp_path))
 
 
 def test_the_program_ends_with_a_status_that_says_whether_all_checks_hold(tmp_path, monkeypatch, capsys):
@@ -126,28 +94,47 @@ def test_the_table_counts_what_holds_and_names_what_does_not():
     good |= {"differences": {"equal": {"eval": 1e-7, "train": 2e-7}, "masked": {"eval": 3e-7, "train": 1e-7}}}
     good |= {"pass_seconds": 0.1, "find_seconds": 0.2, "last": ["fc"]}
     rival = {"cut": "yes", "runs": "yes", "equal": "yes", "step": "yes", "left": 0.3}
+    other = {"ngn": good | {"equal": "differs by 1.0e-01"}, "torch_pruning": rival | {"equal": "another shape"}}
+    none = {"ngn": {"groups": 0, "unknown": ["a norm over it"], "half": "ValueError: no size of", "last": []}}
     rows = [
         {"name": "a", "ngn": good, "torch_pruning": rival},
-        {
-            "name": "b",
-            "ngn": good | {"equal": "differs by 1.0e-01"},
-            "torch_pruning": rival | {"equal": "another shape"},
-        },
+        {"name": "b", **other},
         {"name": "c", "ngn": good, "torch_pruning": {"cut": "KeyError: x | y"}},
         {"name": "d", "not_run": "too many parameters"},
-        {
-            "name": "f",
-            "ngn": {"groups": 0, "unknown": ["a norm over it"], "half": "ValueError: no size of", "last": []},
-            "torch_pruning": {},
-        },
+        {"name": "f", "torch_pruning": {}, **none},
     ]
     text = table.table([{"collection": "timm", **row} for row in rows], {"timm": [*"abcdef"]})
     assert "2 of 4 models of timm (Torch-Pruning: 1 of 3)" in text
     assert "NGN cuts 1 of all 4 models so that they compute something else, Torch-Pruning 1." in " ".join(text.split())
-    assert "2.0 forward passes" in text
     assert "| a | 1.00 | 3 of 3 | 100% | 30% | 29% | 3e-07 | 2e-07 | 2.0 | yes | 30% | right |" in text
     assert "| b | comparing | `differs by 1.0e-01` |" in text
     assert "| c | Torch-Pruning | `KeyError: x / y` |" in text
     assert "| f | cutting | `no size is found. What fixes them: a norm over it` |" in text
     assert "d (too many parameters)" in text
     assert "Not run yet: e." in text
+
+
+@pytest.mark.slow(seconds=10)
+def test_each_kind_of_process(tmp_path):
+    bench = importlib.import_module("bench_1d")
+    course = bench.TimedSteps(steps=1000, start=20, stop=60, seconds=0.1)
+    bench.prepare(tmp_path, course)
+    for variant in (each for each in bench.VARIANTS[:4] if each.kind != "fused" or bench.fused()):
+        found = bench.rate_of(dataclasses.replace(variant, processes=1), tmp_path, course)
+        assert found["rate"] > 0
+        assert found["peak_mib"] >= found["imported_mib"] > 10
+        assert 1 <= found["active"] <= 32
+    with pytest.raises(RuntimeError, match="ended with code 1"):
+        bench.rate_of(bench.VARIANTS[1], tmp_path / "nowhere", course)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["bench_models", "bench_kernels"])
+def test_every_variant_of_every_group_runs(name, monkeypatch):
+    module = importlib.import_module(name)
+    for size, small in {"STEPS": 1, "BATCH": 2, "CONTEXT": 16}.items():
+        monkeypatch.setattr(module, size, small, raising=False)
+    # compiling for the processor takes minutes; one graph per step shows without it
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
+    ran = {title: len([run(1) for run, _ in make().values()]) for title, make in module.GROUPS.items()}
+    assert all(count > 1 for title, count in ran.items() if "compiled kernel" not in title), ran

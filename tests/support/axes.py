@@ -43,18 +43,16 @@ class GroupedHeads(nn.Module):
 
 
 class Slices(nn.Module):
-    """A feed-forward layer in K slices of three units: gated without biases (SwiGLU), or with biases."""
+    """A gated feed-forward layer (SwiGLU) in K slices of three units."""
 
-    def __init__(self, capacity: Capacity | None, K: int = K, gated: bool = False) -> None:
+    def __init__(self, capacity: Capacity | None, K: int = K) -> None:
         super().__init__()
-        self.up, self.down = nn.Linear(8, 3 * K, bias=not gated), nn.Linear(3 * K, 8, bias=not gated)
-        self.gate = nn.Linear(8, 3 * K, bias=False) if gated else None
-        maps = [self.up] if self.gate is None else [self.up, self.gate]
-        self.axis = OrderedAxis(capacity, [cut for m in maps for cut in outputs(m, 3)] + inputs(self.down, 3))
+        self.up, self.gate = (nn.Linear(8, 3 * K, bias=False) for _ in range(2))
+        self.down = nn.Linear(3 * K, 8, bias=False)
+        self.axis = OrderedAxis(capacity, [*outputs(self.up, 3), *outputs(self.gate, 3), *inputs(self.down, 3)])
 
     def forward(self, x: Tensor) -> Tensor:
-        h = F.gelu(self.up(x)) if self.gate is None else self.up(x) * F.silu(self.gate(x))
-        return self.down(self.axis(h))
+        return self.down(self.axis(self.up(x) * F.silu(self.gate(x))))
 
 
 def awake(model: Bottleneck) -> None:
@@ -197,7 +195,6 @@ def _slices(bank: SliceBank, x: Tensor, c: Tensor) -> Tensor:
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "heads": GroupedHeads,
     "slices": Slices,
-    "slices-gated": partial(Slices, gated=True),
     "low-rank": LowRank,
     "adapter": Behind,
     "states": States,
@@ -209,7 +206,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 }
 LAST = {
     "heads": ("out.weight", 1, 6, 0), "slices": ("down.weight", 1, 3, 0),
-    "slices-gated": ("down.weight", 1, 3, 0), "states": ("x_proj.weight", 0, 1, 2 + K),
+    "states": ("x_proj.weight", 0, 1, 2 + K),
     "channels": ("last.weight", 1, 2, 0), "neurons": ("3.weight", 1, 2, 0),
 }  # fmt: skip
 """Of ordinary models, the map that only multiplies each component's part: its dimension, their width, their start."""

@@ -1,8 +1,6 @@
 """Made-up runs and cells that agree or disagree with a claim: selections with the phases of their records."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ from experiments.analysis.published import value_of
 from experiments.analysis.reduce import Cell
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.analysis.statistics import NO, PARTIAL, YES
-from experiments.analysis.tables import DASH, Table
+from experiments.analysis.tables import DASH
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN, Verdict
 from experiments.config.schema import branch_phase
 from experiments.store.records import Store
@@ -39,75 +37,75 @@ Made = list[tuple[Selection, Phases | Callable[[int], Phases]]]
 class Memory(Store):
     """A store in memory. ``highest``: up to where the boundary of each run rose on its way to 6, as a curve."""
 
-    def __init__(self, made: Iterable[tuple[Selection, Any]] = (), highest: float | None = None) -> None:
+    def __init__(self, made=(), highest=None):
         super().__init__(Path("nowhere"))
-        self.records: dict[str, dict[str, Any]] = {}
+        self.records = {}
         self.highest = highest
         for selection, phases in made:
             for run in selected_runs(selection):
                 of_seed = phases(run.config.seed.value) if callable(phases) else phases
                 self.records[run.id] = samples.record(run.config, of_seed)
 
-    def get(self, run_id: str) -> dict[str, Any] | None:
+    def get(self, run_id):
         return self.records.get(run_id)
 
-    def curves(self, run_id: str) -> dict[str, np.ndarray] | None:
+    def curves(self, run_id):
         return None if self.highest is None else {"grown.t": np.array([[0.0], [self.highest], [6.0]])}
 
 
-def grown(t: float, soft: float, truncated: float | None = None, **more: Any) -> Phases:
+def grown(t, soft, truncated=None, **more):
     return {"grown": samples.grown([t], soft, soft if truncated is None else truncated) | more}
 
 
-def sweep(steps: int, falling: bool = True, t_off: float = 0.0) -> Made:
+def sweep(steps, falling=True, t_off=0.0):
     """Make a staircase: every ``steps`` prices the count falls by one and the error doubles."""
     levels = [at // steps if falling else 0 for at in range(len(SWEEP))]
     return [(runs, grown(20.0 - level + t_off, 1e-5 * 2.0**level)) for level, runs in zip(levels, SWEEP, strict=True)]
 
 
-def frontier(times: float) -> Made:
+def frontier(times):
     made = FIXED_FRONTIER.make()
-    fixed: Made = [(runs, {"fixed": samples.fixed(n, 1e-4 / n)}) for n, runs in enumerate(made[:12], 1)]
+    fixed = [(runs, {"fixed": samples.fixed(n, 1e-4 / n)}) for n, runs in enumerate(made[:12], 1)]
     return fixed + [(runs, lambda seed: grown(4.0 + seed % 4, times * 1e-4 / (5 + seed % 4))) for runs in made[12:]]
 
 
-def starts(low: float, high: float, other: float) -> Made:
+def starts(low, high, other):
     """Write runs from t₀ = 0, which end at ``low``, and from 16: ``high`` in the first panel, ``other`` beside it."""
     ends = {"standard": high, "uniform": other, "alpha_const": other}
     return [(start(key, t0), grown(t if t0 else low, 1e-5)) for key, t in ends.items() for t0 in (0, 16)]
 
 
-def continued(*counts: int) -> Made:
+def continued(*counts):
     after = {branch_phase(factor): n for factor, n in zip((0.1, 1.0, 10.0), counts, strict=True)}
     return [(CONTINUED, {phase: samples.grown([n - 1.0], 1e-5, 1e-5) for phase, n in {"grown": 7, **after}.items()})]
 
 
-def baseline(t: Callable[[int], float]) -> Made:
+def baseline(t):
     return [(BASELINE.with_seeds(range(50)), lambda seed: grown(t(seed), 1e-5))]
 
 
-def schedules(**rows: tuple[float, float, float]) -> Made:
+def schedules(**rows):
     """Write rows of table 4 with (t, soft, truncated); the baseline has its fifty seeds."""
-    made: Made = [(FOUR.runs[key], grown(*numbers)) for key, numbers in rows.items() if key != "baseline"]
+    made = [(FOUR.runs[key], grown(*numbers)) for key, numbers in rows.items() if key != "baseline"]
     return [*made, (BASELINE.with_seeds(range(50)), grown(*rows.get("baseline", (6.0, 1e-5, 1e-5))))]
 
 
-def decay(**rows: tuple[float, float]) -> Made:
+def decay(**rows):
     """Write rows of the decay table with (soft, truncated), and a baseline of 1e-5."""
     return [(BASELINE, grown(6.0, 1e-5)), *((DECAY.runs[key], grown(6.0, *errors)) for key, errors in rows.items())]
 
 
-def accuracies(lost: float, seeds: int) -> Made:
+def accuracies(lost, seeds):
     """Write vision runs; the first ``seeds`` lose so many points by truncation and against fixed models."""
 
-    def phases(seed: int) -> Phases:
+    def phases(seed):
         own = samples.grown([4.0], 90.0, 90.0 - lost * (seed < seeds), "accuracy")
         return {"grown": own, "fixed": samples.fixed(5, 90.0, "accuracy")}
 
     return [(runs, phases) for runs in EIGHT.runs.values()]
 
 
-def layers(constant: int, both: int = 6, error: float = 3e-4) -> Made:
+def layers(constant, both=6, error=3e-4):
     rows = {"const-const": (constant, 2e-2), "const-inc": (10, 1e-3), "dec-inc": (both, error), "dec-const": (7, 2e-2)}
     return [
         (NINE.runs[key].with_seeds(range(SEEDS_OF_DEPTH)), grown(1.0, mse, depth=depth))
@@ -115,12 +113,12 @@ def layers(constant: int, both: int = 6, error: float = 3e-4) -> Made:
     ]
 
 
-def chain(bad: int) -> Made:
+def chain(bad):
     runs = TEN.runs["recursive"].with_seeds(range(SEEDS_OF_DEPTH))
     return [(runs, lambda seed: grown(7.0, 2e-5, 3e-2 if seed < bad else 3e-5, depth=8))]
 
 
-def two_learners(key: str, ours: Sequence[int], our_error: float, theirs: Sequence[int], error: float) -> Made:
+def two_learners(key, ours, our_error, theirs, error):
     """Write NGN and another learner, whose seeds keep these counts in turn."""
     return [
         (SEVEN.runs[name], lambda seed, counts=counts, mse=mse: grown(counts[seed % len(counts)] - 1.0, mse))
@@ -128,22 +126,22 @@ def two_learners(key: str, ours: Sequence[int], our_error: float, theirs: Sequen
     ]
 
 
-def committed(cost: float = 1.0, beta4: float = 1e-5) -> Made:
+def committed(cost=1.0, beta4=1e-5):
     """Write committed schedules that end at 6, with a truncated error of ``cost`` times the soft error.
 
     Schedules without a commit have errors of the paper's form."""
     soft = {**dict.fromkeys(FOUR.runs, 1e-5), "beta4": beta4}
-    made: Made = [(COMMITTED.runs[f"datafour_{key}_commit"], grown(6.0, x, cost * x)) for key, x in soft.items()]
+    made = [(COMMITTED.runs[f"datafour_{key}_commit"], grown(6.0, x, cost * x)) for key, x in soft.items()]
     return made + schedules(no_alpha=(4.5, 1e-5, 9e-5), beta4=(4.0, 1e-5, 6e-4))
 
 
-def tied(times: float) -> Made:
+def tied(times):
     """Write boundaries that end ``times`` as far below 6 as the minimum of the penalty."""
     below = {kappa: times * float(np.arcsin(1 / (np.pi * kappa))) / (2 * np.pi) for kappa in (1, 3, 10)}
     return [(TIED.runs[f"constant_{kappa}"], grown(6.0 - apart, 1e-5)) for kappa, apart in below.items()]
 
 
-def rows(table: Table, numbers: Mapping[str, tuple[float, ...]]) -> Made:
+def rows(table, numbers):
     """Write runs by row: truncated error, then the scores of smaller prefixes."""
     return [
         (table.runs[key], grown(float(len(prefixes) or 6), error, prefixes=prefixes))
@@ -151,9 +149,9 @@ def rows(table: Table, numbers: Mapping[str, tuple[float, ...]]) -> Made:
     ]
 
 
-def budgets(cost: float = 100.0, times: float = 2.0) -> Made:
+def budgets(cost=100.0, times=2.0):
     """Write models of this cost under budgets of 100 parameters, with ``times`` the error of fixed models."""
-    made: Made = []
+    made = []
     for count in range(3, 13):
         limited = grown(count - 1.0, times * 1e-5, budget={"kind": "parameters", "limit": 100.0, "cost": cost})
         made.append((BUDGETS.runs[f"one_d_{count}_budget"], limited))
@@ -161,7 +159,7 @@ def budgets(cost: float = 100.0, times: float = 2.0) -> Made:
     return made
 
 
-def stories(high: float) -> Made:
+def stories(high):
     """Write stories under budgets: grown sizes at 1.7 bits, sizes from all components at ``high`` bits."""
     return [
         (
@@ -173,7 +171,7 @@ def stories(high: float) -> Made:
     ]
 
 
-def ordered(order: str, whole: float, half: float) -> Made:
+def ordered(order, whole, half):
     """Write an order under budgets of 4 and 8, with a multiple of the errors of r = ½."""
     errors = {"half": (1.0, 1.0), order: (whole, half)}
     made = {f"one_d_{n}_{key}": (a * 1e-5, *[b * 1e-2] * (n - 1)) for n in (4, 8) for key, (a, b) in errors.items()}
@@ -181,7 +179,7 @@ def ordered(order: str, whole: float, half: float) -> Made:
 
 
 WIDE, NARROW = (5, 6, 7, 8), (7, 7, 7, 8)
-OF_RUNS: dict[str, tuple[Made, Made]] = {
+OF_RUNS = {
     "knob": (sweep(40), sweep(40, falling=False)),
     # 40 prices are a factor of 10**(4 * 39 / 499) = 2.05; 10 one of 1.18
     "plateaus": (sweep(40), sweep(10)),
@@ -224,7 +222,7 @@ OF_RUNS: dict[str, tuple[Made, Made]] = {
 """Claim → (runs that agree with it, runs that disagree)."""
 
 
-def cell(name: str, n: int | None = None, **value: float) -> Comparison:
+def cell(name, n=None, **value):
     """Make a table cell with these numbers, from ``n`` seeds or from every published one."""
     of, row_key, column_key = name.split(".")
     table = macro(of)
@@ -236,23 +234,23 @@ def cell(name: str, n: int | None = None, **value: float) -> Comparison:
     return Comparison(table, row, table.column(column_key), made, published, Verdict(NOT_RUN))
 
 
-def eight(column: str, values: Sequence[float]) -> list[Comparison]:
+def eight(column, values):
     rows = ("mnist-mlp", "mnist-conv", "cifar10-conv", "cora-gcn")
     return [cell(f"dataeightbody.{row}.{column}", value=value) for row, value in zip(rows, values, strict=True)]
 
 
-def truncated_stories(ratio: float) -> list[Comparison]:
+def truncated_stories(ratio):
     rows, scores = ("heads", "ffn", "joint", "mamba"), {"soft": 1.0, "truncated": ratio}
     return [cell(f"dataeightbody.stories-{row}.{key}", value=bits) for row in rows for key, bits in scores.items()]
 
 
-def dimensions(last: float) -> list[Comparison]:
+def dimensions(last):
     rates = {1: 100.0, 2: 100.0, 4: 100.0, 6: 100.0, 8: last}
     return [cell(f"datafifteenbody.{d}.exact", rate=rate) for d, rate in rates.items()]
 
 
 Case = tuple[list[Comparison], str]
-OF_CELLS: dict[str, tuple[Case, Case]] = {
+OF_CELLS = {
     "dimension": ((dimensions(90.0), AGREES), (dimensions(20.0), DISAGREES)),
     # one row is proof that there is some; four rows without one do not prove that there is none
     "vision_prune": (

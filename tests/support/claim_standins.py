@@ -1,16 +1,11 @@
 """Made-up records of SmolLM2-135M that agree or disagree with the claims on it. No training."""
 
-from __future__ import annotations
-
 import itertools
-from collections.abc import Callable, Iterable
-from typing import Any
+from functools import partial
 
 import record_samples as samples
 
-from experiments.analysis.selection import Selection, base_of, selected_runs
-from experiments.analysis.tables import Table
-from experiments.store.records import Store
+from experiments.analysis.selection import base_of, selected_runs
 from experiments.studies.peft import ADAPTER, BASELINES, DIAGNOSTICS, LORA, SMALL, TASKS, learned
 from experiments.studies.pruning import FOURTEEN, NUMBERS, TARGETS, THIRTEEN
 from experiments.studies.pruning_small import LADDER_RUNS, MIXED, TASK_ONLY
@@ -19,22 +14,19 @@ from experiments.studies.standins import ASKED_RUNS, PRICED_RUNS, SNAPPED_RUNS, 
 PEFT, PRUNING = (LORA, ADAPTER, DIAGNOSTICS, BASELINES), (THIRTEEN, FOURTEEN, *NUMBERS)
 
 
-def adapt_all(store: Store, every: Iterable[Selection], **changes: Any) -> None:
-    for runs in every:
+def adapt_all(store, every, **changes):
+    for runs in every.values():
         for seed in runs.seeds:
             samples.adapt(store, runs, seed, **changes)
 
 
-def adapted(store: Store, **changes: Any) -> None:
+def adapted(store, **changes):
     """Write learned ranks and widths, and their rivals."""
-    adapt_all(store, itertools.starmap(_small, itertools.product(TASKS.values(), ("lora", "adapter"))), **changes)
+    pairs = itertools.product(TASKS.values(), ("lora", "adapter"))
+    adapt_all(store, {pair: learned(*pair, choices=SMALL) for pair in pairs}, **changes)
 
 
-def _small(task: str, gate: str) -> Selection:
-    return learned(task, gate, choices=SMALL)
-
-
-def beside_random(store: Store, runs: Selection, score: float) -> None:
+def beside_random(store, runs, score):
     """Write the random neurons of pruned runs that are there, with this score."""
     (run,) = selected_runs(runs)
     record = store.get(run.id)
@@ -45,7 +37,7 @@ def beside_random(store: Store, runs: Selection, score: float) -> None:
             samples.put(store, beside, 0, {"fixed": samples.answers(counts, gate, score, 30.0)})
 
 
-def pruned(store: Store, sign: int = 1, frozen: float = 10.0, ngn: float = 72.0) -> None:
+def pruned(store, sign=1, frozen=10.0, ngn=72.0):
     """Write pruned models: lower prices keep and score more for ``sign`` 1, a frozen one's perplexity is less by
     ``frozen``, and ``ngn`` is the score beside rivals."""
     for key, runs in LADDER_RUNS.items():
@@ -62,14 +54,14 @@ def pruned(store: Store, sign: int = 1, frozen: float = 10.0, ngn: float = 72.0)
     samples.put(store, base, 0, {"fixed": samples.answers([0] * gate.groups, gate, 0.0, 20.0)})
 
 
-def strong(store: Store, ngn: float) -> None:
+def strong(store, ngn):
     """Write a pruned model with this score beside Wanda with 70 and random neurons with 17."""
     samples.adapt(store, UPDATED_RUNS["ffn-updated"])
     samples.adapt(store, STRONG_RUNS["four"], score=ngn, rival=70.0)
     beside_random(store, STRONG_RUNS["four"], 17.0)
 
 
-def frozen(store: Store, perplexity: float) -> None:
+def frozen(store, perplexity):
     """Write frozen models of this perplexity and updated ones of 30."""
     for target in TARGETS:
         updated = (UPDATED_RUNS[f"{target}-updated"], LADDER_RUNS[f"{target}-updated-1e-2"])
@@ -80,24 +72,16 @@ def frozen(store: Store, perplexity: float) -> None:
             store.write(made, replace=True)
 
 
-def snapped(store: Store, t: float) -> None:
+def snapped(store, t):
     """Write adapters whose soft scores are higher by 1; boundaries of the weaker snapping all end at ``t``."""
-    adapt_all(store, SNAPPED_RUNS.values(), questions=20_000)
+    adapt_all(store, SNAPPED_RUNS, questions=20_000)
     for task in TASKS.values():
-        made = samples.adapt(store, _small(task, "adapter"))
+        made = samples.adapt(store, learned(task, "adapter", choices=SMALL))
         made["phases"]["grown"]["t"] = [t] * len(made["phases"]["grown"]["t"])
         store.write(made, replace=True)
 
 
-def asked(store: Store, score: float) -> None:
-    adapt_all(store, ASKED_RUNS.values(), score=score)
-
-
-def priced(store: Store, third: int) -> None:
-    adapt_all(store, PRICED_RUNS.values(), third=third)
-
-
-OF_STAND_INS: dict[str, tuple[tuple[Table, ...], Callable[..., None], tuple[dict[str, Any], ...]]] = {
+OF_STAND_INS = {
     "peft_baselines_small": (PEFT, adapted, ({"score": 80.0}, {"score": 51.0}, {"score": 20.0})),
     "peft_middle_small": (PEFT, adapted, ({}, {"third": 2})),
     "lora_close_small": (PEFT, adapted, ({"questions": 20_000}, {}, {"soft": 40.0})),
@@ -108,8 +92,8 @@ OF_STAND_INS: dict[str, tuple[tuple[Table, ...], Callable[..., None], tuple[dict
     "prune_random_strong": ((), strong, ({"ngn": 70.0}, {"ngn": 30.0})),
     "prune_frozen_trained": ((), frozen, ({"perplexity": 29.0}, {"perplexity": 31.0})),
     "adapter_close_snapped": ((), snapped, ({"t": 0.5}, {"t": 1.0})),
-    "peft_baselines_asked": ((), asked, ({"score": 80.0}, {"score": 20.0})),
-    "peft_middle_prices": ((), priced, ({"third": 1}, {"third": 2})),
+    "peft_baselines_asked": ((), partial(adapt_all, every=ASKED_RUNS), ({"score": 80.0}, {"score": 20.0})),
+    "peft_middle_prices": ((), partial(adapt_all, every=PRICED_RUNS), ({"third": 1}, {"third": 2})),
 }
 """A claim → its tables, and what is in records that agree with it, that cannot tell (where there are three), and that
 disagree."""

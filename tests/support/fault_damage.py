@@ -1,13 +1,9 @@
 """Damage files of every kind and check the commands that read them. ``tests/support/faults.py`` runs these."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import fault_kills
 import numpy as np
@@ -27,7 +23,7 @@ from experiments.studies.model import Study
 from experiments.studies.one_d import BASELINE
 from experiments.tasks.language.folders import check_sums
 
-DAMAGE: dict[str, Callable[[bytes, int], bytes]] = {
+DAMAGE = {
     "empty": lambda content, at: b"",
     "cut": lambda content, at: content[:at],
     "a bit": lambda content, at: content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :],
@@ -44,7 +40,7 @@ RESUMED = tuple(place for place in PLACES if place != "unreadable")
 """What a training survives. A disk that cannot be read stops it with a message, as that may be temporary."""
 
 
-def harm(path: Path, random: np.random.Generator, places: Sequence[str] = PLACES) -> str:
+def harm(path, random, places=PLACES):
     """Damage a file, or put something else in its place, in a random way; return a description."""
     how = str(random.choice([*DAMAGE, *places]))
     content = path.read_bytes()
@@ -60,13 +56,13 @@ def harm(path: Path, random: np.random.Generator, places: Sequence[str] = PLACES
     return how
 
 
-def damaged_files(folder: Path, count: int) -> Count:
+def damaged_files(folder, count):
     """Kill at a random step; then damage a random remaining file or, every fourth time, change the code."""
 
-    def program(kind: str, seeds: int) -> fault_kills.Program:
+    def program(kind, seeds):
         killed = fault_kills.runs(kind, seeds, ("steps",))
 
-        def again(place: Path, number: int) -> None:
+        def again(place, number):
             random = np.random.default_rng(number)
             if number // len(kinds) % 4 == 3:
                 phases.sources_digest = lambda: "0" * 64
@@ -85,7 +81,7 @@ def damaged_files(folder: Path, count: int) -> Count:
     return fault_kills.kill_anywhere(folder, count, programs, means)
 
 
-def damaged_records(folder: Path, count: int) -> Count:
+def damaged_records(folder, count):
     """Damage one of two records or its curves: the command names the file and a remedy, and the remedy works."""
     result = Count("record named with the way out, curves left out; force=true made all bit-equal")
     random, calm = np.random.default_rng(count), Trial(folder / "calm")
@@ -110,7 +106,7 @@ def damaged_records(folder: Path, count: int) -> Count:
     return result
 
 
-def _beside(place: Path) -> None:
+def _beside(place):
     """Write ten records of a table with curves, and all other kinds of files in a results folder."""
     store = Store(place / "results")
     for seed in range(10):
@@ -127,7 +123,7 @@ def _beside(place: Path) -> None:
     (place / "squeue").chmod(0o755)
 
 
-def _readers(place: Path, harmed: Path, turn: int) -> list[tuple[Callable[[list[str]], int], list[str]]]:
+def _readers(place, harmed, turn):
     """Return the commands that read a kind of file; the three slow ones take turns."""
     from scripts import build_figures, build_paper_data, build_report, sweep, table
 
@@ -148,7 +144,7 @@ def _readers(place: Path, harmed: Path, turn: int) -> list[tuple[Callable[[list[
     return [*commands, (table.main, [str(place / "results")]), (build_paper_data.main, data), slow[turn % 3]]
 
 
-def damaged_beside(folder: Path, count: int) -> Count:
+def damaged_beside(folder, count):
     """Damage any file; no script that reads it may end in a traceback, and it must name damaged files that count."""
     result = Count("no command ended in a traceback; damaged records and plans were named")
     random = np.random.default_rng(count)
@@ -159,7 +155,7 @@ def damaged_beside(folder: Path, count: int) -> Count:
     os.environ["PATH"] = f"{place}{os.pathsep}{os.environ['PATH']}"
     shutil.copytree(place, sound)
     files = [p for p in sorted(place.rglob("*")) if p.is_file() and p.suffix and p.name != ".lock"]
-    kinds: dict[str, list[Path]] = {}
+    kinds = {}
     for path in files:
         kinds.setdefault(f"{path.parent.name}/{path.name[:4]}{path.suffix}", []).append(path)
     for number in range(count):
@@ -179,7 +175,7 @@ def damaged_beside(folder: Path, count: int) -> Count:
     return result
 
 
-def damaged_saves(folder: Path, count: int) -> Count:
+def damaged_saves(folder, count):
     """Damage a file of ``ngn.save`` or of an export: loading or checking names it, and loads nothing."""
     result, random = Count("refused with the file's name"), np.random.default_rng(count)
     for number in range(count):
@@ -203,7 +199,7 @@ def damaged_saves(folder: Path, count: int) -> Count:
     return result
 
 
-def damaged_models(folder: Path, count: int) -> Count:
+def damaged_models(folder, count):
     """Damage a model beside its record: loading names it and a remedy, and the remedy works."""
     result = Count("named with the way out; force=true wrote the same model again")
     random = np.random.default_rng(count)

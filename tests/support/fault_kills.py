@@ -33,12 +33,11 @@ from ngn.tensor_files import write_checked
 
 UNCOMPARED = "checkpoints"
 """Folder whose files hold times, so that only their names are compared."""
-CALLS = ("fsync", "replace", "rename", "link", "mkdir", "unlink", "rmdir")
 KINDS = ("writes", "calls", "halves")
 """Where a program is killed: at system calls of writing, at any call in C, inside of a write."""
 
 
-def _files(place: Path) -> dict[str, Any]:
+def _files(place):
     """Map all files and folders below a folder to their content."""
     return {
         str(path.relative_to(place)): path.read_bytes() if path.is_file() and UNCOMPARED not in path.parts else b""
@@ -66,16 +65,16 @@ class Program:
     kinds: Sequence[str] = KINDS[:2]
 
 
-def done(work: Callable[[], object], log: Path) -> None:
+def done(work, log):
     if status := child(work, log):
         raise RuntimeError(f"an undisturbed command ended with status {status}\n{log.read_text()}")
 
 
-def _differ(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+def _differ(one, other):
     return [name for name in sorted({**one, **other}) if one.get(name) != other.get(name)]
 
 
-def kill_anywhere(folder: Path, count: int, programs: Sequence[Program], means: str) -> Count:
+def kill_anywhere(folder, count, programs, means):
     """Kill each program in turn, as often as ``count`` says in all, at moments of each of its kinds."""
     result, random, log, told = Count(means), np.random.default_rng(count), folder / "log", folder / "events"
     for index, program in enumerate(programs[:count]):
@@ -85,18 +84,16 @@ def kill_anywhere(folder: Path, count: int, programs: Sequence[Program], means: 
         shutil.copytree(place, sound)
         before = program.read(place)
 
-        def restore(place: Path = place, sound: Path = sound) -> None:
+        def restore(place=place, sound=sound):
             shutil.rmtree(place)
             shutil.copytree(sound, place)
 
-        def hooked(kind: str, at: int, program: Program = program, place: Path = place) -> None:
-            hook = Hook(at, KILL)
+        def hooked(kind, at, program=program, place=place):
+            hook = Hook(at, KILL, kind)
             if kind == "halves" and at:
                 signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # a write beyond this size kills, and leaves a part
                 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
                 resource.setrlimit(resource.RLIMIT_FSIZE, (at, resource.RLIM_INFINITY))
-            elif kind != "halves":
-                {"writes": partial(hook.at_writes, CALLS), "calls": hook.at_calls, "steps": hook.at_steps}[kind]()
             try:
                 program.work(place)
             finally:
@@ -132,20 +129,20 @@ def kill_anywhere(folder: Path, count: int, programs: Sequence[Program], means: 
     return result
 
 
-def _recorded(place: Path) -> dict[str, Any]:
+def _recorded(place):
     return faulty.found(place) | {str(path): "is left" for path in faulty.left(place)}
 
 
-def runs(kind: str, seeds: int, kinds: Sequence[str] = ("writes", "steps", "halves"), **own: Any) -> Program:
+def runs(kind, seeds, kinds=("writes", "steps", "halves"), **own):
     """A training of these runs: its records, curves and models are compared, and nothing else may be left."""
 
-    def work(place: Path) -> None:
+    def work(place):
         train(place, configs(place, kind, seeds, **own))
 
     return Program(f"{kind} x{seeds}", work, read=_recorded, kinds=kinds)
 
 
-def _command(place: Path) -> None:
+def _command(place):
     """Do what ``run.py`` does from its first line on, with Hydra."""
     words = "task=regression1d profile=smoke engine=torch phases=[grown,from_high] train.steps=12 gate.K=4 seed=0..2"
     run_files.SCRATCH = paths.SCRATCH = place / "scratch"
@@ -153,7 +150,7 @@ def _command(place: Path) -> None:
     raise SystemExit(app.main([*words.split(), *more]))
 
 
-def kill_runs(folder: Path, count: int) -> Count:
+def kill_runs(folder, count):
     """Kill trainings of every kind."""
     programs = [
         Program("run.py", _command, read=_recorded),
@@ -164,17 +161,17 @@ def kill_runs(folder: Path, count: int) -> Count:
     return kill_anywhere(folder, count, programs, means)
 
 
-def kill_and_ask_otherwise(folder: Path, count: int) -> Count:
+def kill_and_ask_otherwise(folder, count):
     """Kill anywhere; then run another command first, a member's ``method=fixed`` run, or the runs with force."""
     own = {"phases": ["grown", "fixed"]}
     plain, forced = (runs("1d", 3, ("writes",), **own, **more) for more in ({}, {"force": True}))
 
-    def member_first(place: Path, number: int) -> None:
+    def member_first(place, number):
         member = configs(place, "1d", 3, **own)[number // 3 % 3]
         train(place, [fixed_configuration(member, 1 + number % 3)])
         plain.work(place)
 
-    def present(place: Path) -> dict[str, Any]:
+    def present(place):
         """Map names alone, as the runs that are left form other stacks, with other last bits."""
         wanted = {run_id(config) for config in configs(place, "1d", 3, **own)}
         return {name: True for name in _recorded(place) if name in wanted or Path(name).is_absolute()}
@@ -188,13 +185,13 @@ def kill_and_ask_otherwise(folder: Path, count: int) -> Count:
     return kill_anywhere(folder, count, programs, means)
 
 
-def net(value: float) -> nn.Module:
+def net(value):
     model = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5))
     nn.init.constant_(model[0].weight, value)
     return model
 
 
-def export(place: Path) -> None:
+def export(place):
     """Write a small export, whose folder is whole or absent. One that is there is checked and written again."""
     if (place / "out").exists():
         check_sums(place / "out")
@@ -206,12 +203,12 @@ def export(place: Path) -> None:
         (out / "inner" / "x.json").write_text("{}")
 
 
-def _fit(place: Path, budget: bool, batches: bool, **settings: Any) -> None:
+def _fit(place, budget, batches, **settings):
     warnings.simplefilter("ignore")
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(1, 12), nn.Tanh(), nn.Dropout(0.1), nn.Linear(12, 8), nn.Tanh(), nn.Linear(8, 1))
     x = torch.linspace(-2, 2, 64).unsqueeze(-1)
-    limits: dict[str, Any] = {"budget": ngn.Budget(parameters=80)} if budget else {"lambda0": 1.0}
+    limits = {"budget": ngn.Budget(parameters=80)} if budget else {"lambda0": 1.0}
     learner = ngn.learn_sizes(model, {"0": ngn.Width(12), "3": ngn.Width(8)}, example=x, **limits)
     pairs = [(x[n::4], x[n::4].sin()) for n in range(4)]
     inputs, targets = (pairs, None) if batches else (x, x.sin())
@@ -221,7 +218,7 @@ def _fit(place: Path, budget: bool, batches: bool, **settings: Any) -> None:
     ngn.save(learner.deploy(), place / "model")
 
 
-def kill_library(folder: Path, count: int) -> Count:
+def kill_library(folder, count):
     """Kill ``ngn.save``, ``ngn.fit`` with checkpoints, and an export."""
     programs = [
         Program("save", lambda place: ngn.save(net(2.0), place / "small"), lambda p: ngn.save(net(1.0), p / "small")),

@@ -1,16 +1,11 @@
 """Other programs of the kill-anywhere campaign: trainers of other libraries, and scripts. ``faults.py`` runs this."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
 import shutil
 import warnings
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import data_samples
 import page_samples
@@ -18,13 +13,12 @@ import record_samples as samples
 import trainers
 from data_server import CONTENT, origin_of, serving
 from fault_kills import Program, done, kill_anywhere
-from faulty import Count, child
+from faulty import child
 
 import ngn
 from experiments.cli import app
 from experiments.config import run_files
 from experiments.core import paths
-from experiments.core.task import DataInfo
 from experiments.data import cifar10, mnist, sets
 from experiments.data.fetch import DataOrigin, Remote
 from experiments.data.source import Folder
@@ -34,13 +28,13 @@ from experiments.tasks.language.folders import check_sums
 from ngn.files import write_atomically
 
 
-def kill_trainers(folder: Path, count: int) -> Count:
+def kill_trainers(folder, count):
     """Kill transformers' and Lightning's trainer; resume from the newest checkpoint, or the one before if it is cut."""
 
-    def program(name: str, train: Callable[..., Any]) -> Program:
+    def program(name, train):
         __import__(f"ngn.integrations.{name}")  # the children need not import it again
 
-        def work(place: Path, at: int | None = None) -> None:
+        def work(place, at=None):
             warnings.simplefilter("ignore")  # of the trainers
             logging.disable(logging.CRITICAL)
             learner = ngn.learn_sizes(trainers.Model(), trainers.SIZES, example=trainers.X, lambda0=1.0, t0=8.0)
@@ -48,13 +42,13 @@ def kill_trainers(folder: Path, count: int) -> Count:
             learned = {name: value.tolist() for name, value in learner.state().items()}
             write_atomically(place / "learned", json.dumps(learned).encode())
 
-        def again(place: Path, number: int) -> None:
+        def again(place, number):
             saved = {int("".join(filter(str.isdigit, path.name))) for path in (place / "saved").glob("*")}
             newest, before, *_ = [*sorted(saved, reverse=True), None, None]
             if child(lambda: work(place, newest)) and child(lambda: work(place, before)):
                 raise SystemExit(1)
 
-        def read(place: Path) -> dict[str, Any]:
+        def read(place):
             return {file.name: file.read_text() for file in place.glob("learned")}
 
         return Program(name, work, again=again, read=read, kinds=("halves", "calls"))
@@ -68,17 +62,17 @@ RUNS = {"lora": ["gate=lora"], "adapter": ["gate=adapter"], "prune": ["gate=prun
 """Exports of three formats: overrides of their runs."""
 
 
-def _export_of(name: str, folder: Path) -> Program:
+def _export_of(name, folder):
     from scripts import export_model
 
     run = RUNS[name] + ["gate.t0=2.2"] * (name != "prune")
 
-    def ready(place: Path) -> None:
+    def ready(place):
         run_files.SCRATCH = paths.SCRATCH = folder / name
         line = ["task=wikisql_easy", "profile=smoke", "progress=never", "save=deployed", "phases=[grown]"]
         raise SystemExit(app.main([*line, *run, "threads=1", f"results={place / 'results'}"]))
 
-    def work(place: Path) -> None:
+    def work(place):
         if (place / "out").exists():
             check_sums(place / "out")
             shutil.rmtree(place / "out")
@@ -88,25 +82,25 @@ def _export_of(name: str, folder: Path) -> Program:
     return Program(f"export of {name}", work, ready)
 
 
-def _paper(folder: Path) -> list[Program]:
+def _paper(folder):
     """The scripts of ``make paper``, which replace the output of other records."""
     from matplotlib import pyplot  # noqa: F401  # the children need not import it again
 
     from experiments.report.drawing import style  # noqa: F401
     from scripts import build_figures, build_paper_data, build_report
 
-    mains: dict[str, tuple[Callable[[list[str]], int], list[str]]] = {
+    mains = {
         "build_paper_data.py": (build_paper_data.main, ["--output={}/paper/data.tex"]),
         "build_figures.py": (build_figures.main, ["--output={}/figures", "--only", "figure1", "figure2"]),
         "build_report.py": (build_report.main, ["--output={}/paper"]),
     }  # fmt: skip
 
-    def program(name: str) -> Program:
-        def work(place: Path) -> None:
+    def program(name):
+        def work(place):
             main, words = mains[name]
             raise SystemExit(main([f"--results={place / 'results'}", *(word.format(place) for word in words)]))
 
-        def ready(place: Path) -> None:
+        def ready(place):
             store = Store(place / "results")
             page_samples.fill(store)
             done(partial(work, place), folder / "log of the old output")
@@ -118,7 +112,7 @@ def _paper(folder: Path) -> list[Program]:
     return [program(name) for name in mains]
 
 
-def kill_scripts(folder: Path, count: int) -> Count:
+def kill_scripts(folder, count):
     """Kill the scripts: those that download, unpack and install data sets, of ``make paper``, and exports."""
     from scripts import fetch_data
 
@@ -126,15 +120,15 @@ def kill_scripts(folder: Path, count: int) -> Count:
     with serving() as server:
         server.files = {"one.bin": CONTENT, cifar10.BINARY_ARCHIVE: cifar, **data_samples.gzipped(digits)}
 
-        def remote(name: str) -> Remote:
+        def remote(name):
             return Remote(name, f"sha256:{hashlib.sha256(server.files[name]).hexdigest()}", (server.url(name),))
 
-        def read_digits(root: Path) -> DataInfo:
+        def read_digits(root):
             return mnist.read_folder(
                 Folder(root, "mnist", data_samples.official(digits)), *data_samples.MNIST_COUNTS
             ).info
 
-        def read_pictures(root: Path) -> DataInfo:
+        def read_pictures(root):
             return cifar10.read_folder(Folder(root, "cifar10", {}), data_samples.CIFAR_BATCH).info
 
         of_mnist = tuple(remote(name) for name in data_samples.gzipped(digits))
@@ -144,8 +138,8 @@ def kill_scripts(folder: Path, count: int) -> Count:
             "cifar10": DataOrigin((remote(cifar10.BINARY_ARCHIVE),), read_pictures, sets.ORIGINS["cifar10"].install),
         }
 
-        def fetch(place: Path) -> None:
-            sets.ORIGINS, sets.NAMES = origins, tuple(origins)  # type: ignore[assignment]
+        def fetch(place):
+            sets.ORIGINS, sets.NAMES = origins, tuple(origins)
             raise SystemExit(fetch_data.main([*origins, "--data-root", str(place)]))
 
         programs = [Program("fetch_data.py", fetch), *_paper(folder), *(_export_of(name, folder) for name in RUNS)]

@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
+from typing import NamedTuple
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[2])]
 
@@ -25,15 +26,11 @@ KILLS = 20
 """Default number of random moments for each kind of SIGKILL."""
 
 
-@dataclass(frozen=True)
-class Fault:
-    """A kind of fault, injected into a folder.
+class Fault(NamedTuple):
+    """A kind of fault: its description in docs/reliability.md, and what injects it into a folder.
 
-    Attributes:
-        title: its description in docs/reliability.md.
-        inject: takes the folder and, if ``times`` is set, the number of kills.
-        times: number of kills, in multiples of :data:`KILLS`.
-        warm: runs trained once before the children are forked, so that no child repeats imports.
+    ``inject`` also takes the number of kills where ``times`` is set, in multiples of :data:`KILLS`. Runs of the kinds
+    ``warm`` are trained once before the children are forked, so that no child repeats imports.
     """
 
     title: str
@@ -41,7 +38,7 @@ class Fault:
     times: float | None = None
     warm: tuple[str, ...] = ("1d",)
 
-    def count(self, folder: Path, kills: int) -> Count:
+    def inflict(self, folder: Path, kills: int) -> Count:
         return self.inject(folder) if self.times is None else self.inject(folder, max(1, int(self.times * kills)))
 
 
@@ -88,7 +85,7 @@ def main() -> int:
     counts = {}
     for name in names:
         (folder / name).mkdir(parents=True)
-        counts[name] = asdict(FAULTS[name].count(folder / name, each))
+        counts[name] = asdict(FAULTS[name].inflict(folder / name, each))
     print(json.dumps(counts))
     return 0
 

@@ -11,55 +11,42 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from record_samples import untimed
 
 from experiments.config import run_files
 from experiments.config.compose import compose
 from experiments.core import interrupt, paths
-from experiments.core.config import Config
 from experiments.runs import launch
-from experiments.runs.outcome import RunOutcome
 from experiments.runs.training import StorageError
 from experiments.store.records import Store
 
 LEARNERS = ("ste", "l0", "awnn", "decay")
-KINDS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
-    "1d": ({"task": "regression1d"}, {"engine": "torch", "phases": ["grown"]}),
+ONE_D = {"task": "regression1d"}
+KINDS = {
+    "1d": (ONE_D, {"engine": "torch", "phases": ["grown"]}),
     "1d, every phase": (
-        {"task": "regression1d"},
-        {"engine": "torch", "phases": ["grown", "fixed", "from_high"], "continue_with": [0.1, 10.0]},
+        ONE_D, {"engine": "torch", "phases": ["grown", "fixed", "from_high"], "continue_with": [0.1, 10.0]},
     ),
-    "kernel": ({"task": "regression1d"}, {"engine": "auto", "phases": ["grown", "from_high"], "train.steps": 1000}),
+    "kernel": (ONE_D, {"engine": "auto", "phases": ["grown", "from_high"], "train.steps": 1000}),
     "cora": ({"task": "cora"}, {"phases": ["grown", "fixed"]}),
-    **{
-        name: ({"task": "regression1d", "method": name}, {"engine": "torch", "phases": ["grown"], "gate.K": 20})
-        for name in LEARNERS
-    },
-}
+    **{n: (ONE_D | {"method": n}, {"engine": "torch", "phases": ["grown"], "gate.K": 20}) for n in LEARNERS},
+}  # fmt: skip
+CALLS = ("fsync", "replace", "rename", "link", "mkdir", "unlink", "rmdir")
+"""The system calls of a save."""
 
 
-def configs(folder: Path, kind: str = "1d", seeds: int = 1, **changes: Any) -> list[Config]:
+def configs(folder, kind="1d", seeds=1, **changes):
     """Make tiny runs that save a checkpoint after every step."""
     choices, own = KINDS[kind]
-    overrides = {
-        "results": str(folder / "results"),
-        "progress": "never",
-        "checkpoint_seconds": 1e-9,
-        "train.steps": 12,
-        "gate.K": 4,
-        "threads": 1,
-        **own,
-        **{key.replace("__", "."): value for key, value in changes.items()},
-    }
+    usual = {"results": str(folder / "results"), "progress": "never", "checkpoint_seconds": 1e-9, "threads": 1}
+    changed = {key.replace("__", "."): value for key, value in changes.items()}
+    overrides = {**usual, "train.steps": 12, "gate.K": 4, **own, **changed}
     return [compose({"profile": "smoke", **choices}, {**overrides, "seed.value": s}) for s in range(seeds)]
 
 
-def child(work: Callable[[], object], log: Path | None = None) -> int:
+def child(work, log=None):
     """Run ``work`` in a forked process; return its exit status (1 after an exception) or minus its signal.
 
     Its output goes to ``log``.
@@ -67,7 +54,7 @@ def child(work: Callable[[], object], log: Path | None = None) -> int:
     return wait(start(work, log))
 
 
-def start(work: Callable[[], object], log: Path | None = None) -> int:
+def start(work, log=None):
     """Start ``work`` in a forked process; return its process id. See :func:`child`."""
     sys.stdout.flush()
     sys.stderr.flush()
@@ -97,12 +84,12 @@ def start(work: Callable[[], object], log: Path | None = None) -> int:
     return pid
 
 
-def wait(pid: int) -> int:
+def wait(pid):
     """Wait for a child; see :func:`child`."""
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def train(folder: Path, wanted: Sequence[Config]) -> list[RunOutcome]:
+def train(folder, wanted):
     """Do what ``run.py`` does with checked configurations, with all files below one folder."""
     run_files.SCRATCH = folder / "scratch"
     with interrupt.handled():
@@ -110,49 +97,38 @@ def train(folder: Path, wanted: Sequence[Config]) -> list[RunOutcome]:
 
 
 class Hook:
-    """Act at the n-th event of a kind: a step boundary, or a call that changes files."""
+    """Act at the n-th event of a kind, and count them.
 
-    def __init__(self, at: int, action: Callable[[], None]) -> None:
+    Kinds are "steps" (the signal checks, one per step), "writes" (the system calls of a save, each before and after
+    it), and "calls" (of functions in C: any moment of the main thread).
+    """
+
+    def __init__(self, at, action, kind="steps", names=CALLS):
         self.at, self.action, self.count = at, action, 0
+        if kind == "steps":
+            interrupt.requested = self._around(interrupt.requested, after=False)
+        for name in names if kind == "writes" else ():
+            setattr(os, name, self._around(getattr(os, name)))
+        if kind == "calls":
+            sys.setprofile(lambda frame, event, _: self() if event.startswith("c_") else None)
 
-    def __call__(self) -> None:
+    def __call__(self):
         self.count += 1
         if self.count == self.at:
             self.action()
 
-    def at_steps(self) -> Hook:
-        """Count the signal checks, one per step."""
-        real = interrupt.requested
-
-        def asked() -> bool:
-            self()
-            return real()
-
-        interrupt.requested = asked  # type: ignore[assignment]
-        return self
-
-    def at_writes(self, names: Sequence[str] = ("fsync", "replace", "link", "mkdir", "unlink", "rmdir")) -> Hook:
-        """Count the system calls of a save, each twice: before and after it."""
-        for name in names:
-            setattr(os, name, self._around(getattr(os, name)))
-        return self
-
-    def at_calls(self) -> Hook:
-        """Count the calls of functions in C, each twice: any moment of the main thread."""
-        sys.setprofile(lambda frame, event, _: self() if event.startswith("c_") else None)
-        return self
-
-    def _around(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        def called(*arguments: Any, **named: Any) -> Any:
+    def _around(self, real, after=True):
+        def called(*arguments, **named):
             self()
             done = real(*arguments, **named)
-            self()
+            if after:
+                self()
             return done
 
         return called
 
 
-def send(signum: int) -> Callable[[], None]:
+def send(signum):
     """Send this process a signal."""
     return lambda: os.kill(os.getpid(), signum)
 
@@ -160,39 +136,34 @@ def send(signum: int) -> Callable[[], None]:
 KILL = send(signal.SIGKILL)
 
 
-def found(folder: Path) -> dict[str, Any]:
-    """Map the id of every run that is recorded below a folder to the results in its record, curves and models."""
+def found(folder, *ignored):
+    """Map the id of every run that is recorded below a folder to the results in its record, curves and models.
+
+    ``ignored`` are keys of the execution: "replicas", where runs may be taken over in smaller stacks.
+    """
     store = Store(folder / "results")
-    kept: dict[str, Any] = {}
+    kept = {}
     for path in store.paths():
         record = store.get(name := path.stem)
         assert record is not None
         del record["time"], record["sha256"]
-        record["execution"].pop("resumed")
+        for key in ("resumed", *ignored):
+            del record["execution"][key]
         record["phases"] = untimed(record["phases"])
-        models = [model for model in path.parent.glob(f"{name}.*.safetensors") if model.is_file()]
-        kept[name] = (
-            json.dumps(record, sort_keys=True),
-            {n: (v.dtype.str, v.tobytes()) for n, v in (store.curves(name) or {}).items()}
-            | {model.name: ("model", model.read_bytes()) for model in models},
-        )
+        models = {
+            model.name: model.read_bytes() for model in path.parent.glob(f"{name}.*.safetensors") if model.is_file()
+        }
+        curves = {n: (v.dtype.str, v.tobytes()) for n, v in (store.curves(name) or {}).items()}
+        kept[name] = json.dumps(record, sort_keys=True), curves | models
     return kept
 
 
-def in_any_stack(kept: dict[str, Any]) -> dict[str, Any]:
-    """Drop the stack size from results of :func:`found`: runs may be taken over in smaller stacks."""
-    records = {name: (json.loads(text), curves) for name, (text, curves) in kept.items()}
-    for record, _ in records.values():
-        del record["execution"]["replicas"]
-    return records
-
-
-def lost(expected: dict[str, Any], got: dict[str, Any]) -> int:
+def lost(expected, got):
     """Return runs without a record, or with another record than the undisturbed run."""
     return sum(got.get(name) != value for name, value in expected.items())
 
 
-def left(folder: Path) -> list[Path]:
+def left(folder):
     """Return checkpoints, leases and partial files that are left over; models beside records are kept."""
     ends = (".part", ".lease", ".safetensors", "finished.json")
     names = [p for p in folder.rglob("*") if p.name.endswith(ends)]
@@ -214,11 +185,11 @@ class Count:
     survived: int = 0
     lost: int = 0
 
-    def add(self, missing: int, good: bool, told: str, faults: int = 1) -> None:
-        """Count a fault, or several before one command; print ``told`` if one was not survived."""
-        self.tried += faults
+    def add(self, missing, good, told):
+        """Count a fault; print ``told`` if it was not survived."""
+        self.tried += 1
         self.lost += missing
-        self.survived += faults if good else 0
+        self.survived += good
         if not good:
             print(told, file=sys.stderr)
 
@@ -226,38 +197,38 @@ class Count:
 class Trial:
     """A training in a folder of its own, which is disturbed and then repeated. What it says goes to ``log``."""
 
-    def __init__(self, place: Path, kind: str = "1d", seeds: int = 2, **changes: Any) -> None:
+    def __init__(self, place, kind="1d", seeds=2, **changes):
         place.mkdir(parents=True)
         self.place, self.log = place, place / "log"
         self.log.touch()
         self.wanted = configs(place, kind, seeds, **changes)
 
-    def train(self, before: Callable[[], object] = lambda: None) -> int:
+    def train(self, before=lambda: None):
         """Train in a child process, in which ``before`` is called first; return the status."""
         return child(lambda: (before(), train(self.place, self.wanted)), self.log)
 
-    def program(self, main: Callable[[list[str]], int], *words: str) -> int:
+    def program(self, main, *words):
         """Call the main function of a program in a child process; return the status."""
 
-        def work() -> None:
+        def work():
             run_files.SCRATCH = paths.SCRATCH = self.place / "scratch"
             print("$", *words, flush=True)
             raise SystemExit(main([*words]))
 
         return child(work, self.log)
 
-    def told(self) -> str:
+    def told(self):
         """Return what was said since the last call."""
         text = self.log.read_text()
         self.log.write_text("")
         return text
 
-    def undisturbed(self) -> dict[str, Any]:
+    def undisturbed(self, *ignored):
         """Train once; return the results."""
         if status := self.train():
             raise RuntimeError(f"the undisturbed run ended with status {status}\n{self.told()}")
-        return found(self.place)
+        return found(self.place, *ignored)
 
-    def again(self, expected: dict[str, Any]) -> tuple[int, int]:
+    def again(self, expected):
         """Train once more; return the status, and how many results are not the expected ones."""
         return self.train(), lost(expected, found(self.place))

@@ -1,15 +1,13 @@
-"""A page of synthetic records: a complete row, an incomplete one, hostile texts and a damaged file."""
+"""Pages: one of synthetic records (a complete row, an incomplete one, hostile texts, a damaged file), and our own."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
+import functools
 
 import record_samples as samples
 
 from experiments.analysis.collect import Reader
 from experiments.analysis.selection import Selection
-from experiments.report.content import ReportContent, build_content
+from experiments.core.paths import RESULTS
+from experiments.report.content import build_content
 from experiments.report.pages import render
 from experiments.store.records import Store
 from experiments.studies import macro
@@ -20,15 +18,15 @@ HOSTILE = '</script><img src=x onerror="window.hurt = 1">'
 HOSTILE_SEED = 3
 
 
-def _grown(seed: int) -> dict[str, Any]:
+def _grown(seed):
     t, mse = samples.values(seed)
     return {"grown": {**samples.grown([t], mse, 2 * mse), "norms": [1.0, 0.5, 0.25]}}
 
 
-def fill(store: Store) -> None:
+def fill(store):
     """Write ten baseline seeds, three with curves and one with hostile texts; five of MNIST; bad records."""
     for seed in range(10):
-        changes: dict[str, Any] = {"curves": samples.curves(200)} if seed < 3 else {}
+        changes = {"curves": samples.curves(200)} if seed < 3 else {}
         if seed == HOSTILE_SEED:
             changes["data"] = {"name": "regression1d", "sha256": "0" * 64, "provenance": HOSTILE}
             changes |= {"packages": {HOSTILE: HOSTILE}, "hardware": {"cpu": HOSTILE}}
@@ -48,10 +46,21 @@ def fill(store: Store) -> None:
     (store.root / "regression1d" / "<img src=x onerror='window.hurt = 2'>.json").write_text("{")
 
 
-def make(folder: Path) -> tuple[ReportContent, Reader, str]:
+def make(folder):
     """The report of those records, and its page."""
     store = Store(folder / "results")
     fill(store)
     reader = Reader(store)
     report = build_content(reader)
     return report, reader, render(report, reader)
+
+
+@functools.cache
+def own_reader():
+    """The committed records, read once in a process, as several files of tests look at them."""
+    return Reader(Store(RESULTS))
+
+
+@functools.cache
+def own_report():
+    return build_content(own_reader())

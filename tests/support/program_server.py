@@ -7,15 +7,12 @@ The server holds nothing of this project: a program finds its own checkout, envi
 an interpreter of its own. This file starts in milliseconds, as it imports little before it serves.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import socket
 import struct
 import sys
-from typing import Any
 
 NUMBER = struct.Struct("!q")
 """How the server sends a process id and an exit status."""
@@ -23,7 +20,7 @@ PACKAGES = ("torch", "torch._dynamo", "hydra", "pydantic", "filelock", "torch_ge
 """What takes long to import, where it is installed."""
 
 
-def ask(server: str, words: list[str]) -> None:
+def ask(server, words):
     """Run a script in a forked process, to which signals go on, and end as it does; anything else needs no server.
 
     Raises:
@@ -36,7 +33,7 @@ def ask(server: str, words: list[str]) -> None:
     socket.send_fds(connection, [b"\n"], [0, 1, 2])
     connection.sendall(json.dumps({"words": words, "cwd": os.getcwd(), "env": {**os.environ}}).encode() + b"\n")
 
-    def number() -> int:
+    def number():
         return int(NUMBER.unpack(connection.recv(NUMBER.size, socket.MSG_WAITALL))[0])
 
     program, passed_on = number(), (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -49,7 +46,7 @@ def ask(server: str, words: list[str]) -> None:
     os.kill(os.getpid(), -status)
 
 
-def serve(listener: socket.socket) -> tuple[dict[str, Any], list[int]]:
+def serve(listener):
     """Fork for every connection; returns in the programs only, with the request and the standard streams."""
     import select
 
@@ -75,7 +72,7 @@ def serve(listener: socket.socket) -> tuple[dict[str, Any], list[int]]:
     os._exit(0)
 
 
-def become(request: dict[str, Any], streams: list[int], installed: list[str]) -> None:
+def become(request, streams, installed):
     """Run a program as an interpreter that was started for it."""
     import runpy
 
@@ -92,7 +89,7 @@ def become(request: dict[str, Any], streams: list[int], installed: list[str]) ->
     runpy.run_path(sys.argv[0], run_name="__main__")
 
 
-def main() -> None:
+def main():
     """Import what programs need, and serve."""
     import gc
     import importlib.util

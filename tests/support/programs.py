@@ -4,8 +4,6 @@ An interpreter that trains spends four seconds of a processor on the imports of 
 a process that has them spends none.
 """
 
-from __future__ import annotations
-
 import atexit
 import functools
 import os
@@ -14,7 +12,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 
 import program_server
@@ -24,9 +21,7 @@ VARIABLE = "TEST_PROGRAMS"
 """The variable that names the socket to the test processes of one session."""
 
 
-def run(
-    script: str | Path, *arguments: str | Path, cwd: Path, env: Mapping[str, str] = os.environ
-) -> subprocess.CompletedProcess[str]:
+def run(script, *arguments, cwd, env=os.environ):
     """Do what ``python script arguments...`` does in the folder ``cwd``; its exit status and what it printed.
 
     ``env`` is its whole environment.
@@ -35,9 +30,7 @@ def run(
     return subprocess.run(line, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
 
 
-def suite(
-    *words: object, cwd: Path, script: Path = ROOT / "run.py", **environment: str
-) -> subprocess.CompletedProcess[str]:
+def suite(*words, cwd, script=ROOT / "run.py", **environment):
     """Run ``python run.py words...``, which succeeds, without the caller's variables that change what it does."""
     clean = {k: v for k, v in os.environ.items() if k not in ("HYDRA_FULL_ERROR", "NGN_CONF", "NGN_SCRATCH")}
     done = run(script, *map(str, words), cwd=cwd, env=clean | environment)
@@ -45,31 +38,27 @@ def suite(
     return done
 
 
-def start(
-    script: str | Path, *arguments: str | Path, cwd: Path, env: Mapping[str, str], log: Path
-) -> subprocess.Popen[bytes]:
+def start(script, *arguments, cwd, env, log):
     """Start such a program; what it prints goes to the end of a file."""
     line = [Path(server()).with_name("python"), script, *arguments]
     with log.open("ab") as output:
         return subprocess.Popen(line, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
 
-def run_code(
-    code: str, *arguments: str | Path, cwd: Path, env: Mapping[str, str] = os.environ
-) -> subprocess.CompletedProcess[str]:
+def run_code(code, *arguments, cwd, env=os.environ):
     """The same for the text of a program, which finds what its ``PYTHONPATH`` names."""
     with tempfile.TemporaryDirectory() as folder:
         (script := Path(folder, "program.py")).write_text(code)
         return run(script, *arguments, cwd=cwd, env=env)
 
 
-def path() -> str:
+def path():
     """A ``PATH`` for shells, in which ``python SCRIPT`` is such a program and ``python -m`` an interpreter."""
     return os.pathsep.join([str(Path(server()).parent), str(Path(sys.executable).parent), os.environ["PATH"]])
 
 
 @functools.cache
-def server() -> str:
+def server():
     """The socket of the process that forks: that of the process that started this one, or a new one.
 
     A new one ends with this process. Test processes that this one starts use it as well.

@@ -1,21 +1,15 @@
 """Made-up records for tests of tables, verdicts and figures. No training, no torch."""
 
-from __future__ import annotations
-
 import dataclasses
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 
 from experiments.analysis.collect import Reader
-from experiments.analysis.figures import Data
 from experiments.analysis.reduce import THIRDS
-from experiments.analysis.selection import Selection, fixed_of_learned_count
+from experiments.analysis.selection import fixed_of_learned_count
 from experiments.config.identity import numerics, run_id, scientific
 from experiments.config.schema import is_integer
-from experiments.core.config import Component, Config
 from experiments.store.records import Store, digest_of
 from experiments.studies import FIGURES, macros
 from experiments.studies.one_d import BASELINE
@@ -23,7 +17,7 @@ from experiments.studies.one_d import BASELINE
 SIZE = {"parameters": {"candidate": 100, "deployed": 10}, "steps": 5, "seconds": 1.0}
 
 
-def grown(t: Sequence[float], soft: float, truncated: float, score: str = "mse") -> dict[str, Any]:
+def grown(t, soft, truncated, score="mse"):
     """Make a complete phase with boundaries ``t``."""
     return {
         "status": "complete",
@@ -36,33 +30,33 @@ def grown(t: Sequence[float], soft: float, truncated: float, score: str = "mse")
     }
 
 
-def fixed(count: int, truncated: float, score: str = "mse") -> dict[str, Any]:
+def fixed(count, truncated, score="mse"):
     """Make a complete phase of a plain model."""
     return {"status": "complete", "count": [count], "truncated": {score: truncated}, **SIZE}
 
 
-def diverged(step: int = 3) -> dict[str, Any]:
+def diverged(step=3):
     """Make a phase that ended in a non-finite loss."""
     return {"status": "diverged", "diverged_at": step, "count": [], **SIZE}
 
 
-def from_high(t: float, outcome: str, accuracy: float = 70.0) -> dict[str, Any]:
+def from_high(t, outcome, accuracy=70.0):
     """Make a phase that started at high capacity."""
     back = {"outcome": outcome, "returned": outcome == "yes", "moved": outcome != "no"}
     return {**grown([t], accuracy, accuracy, "accuracy"), "prunes_back": back}
 
 
-def untimed(phases: Mapping[str, Any]) -> dict[str, Any]:
+def untimed(phases):
     """Return the phases of a record without times and peak memory, which differ between repetitions."""
     clocks = ("seconds", "run_steps_per_second", "peak_memory_mib", "milliseconds")
 
-    def without(value: Any) -> Any:
+    def without(value):
         return {k: without(v) for k, v in value.items() if k not in clocks} if isinstance(value, Mapping) else value
 
     return {name: without(phase) for name, phase in phases.items()}
 
 
-def record(config: Config, phases: Mapping[str, Any], clean: bool = True, **changes: Any) -> dict[str, Any]:
+def record(config, phases, clean=True, **changes):
     """Make a valid record of a run; ``changes`` replace whole blocks."""
     status = "complete" if all(phase["status"] == "complete" for phase in phases.values()) else "diverged"
     code = {"commit": "0" * 40, "clean": clean, "source": "git"}
@@ -82,14 +76,12 @@ def record(config: Config, phases: Mapping[str, Any], clean: bool = True, **chan
     }
 
 
-def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
+def sealed(content):
     """Return a changed record with the digest of its new content, as if it had been written so."""
     return {**content, "sha256": digest_of(content)}
 
 
-def answers(
-    counts: Sequence[int], gate: Component, score: float, perplexity: float, questions: int = 200
-) -> dict[str, Any]:
+def answers(counts, gate, score, perplexity, questions=200):
     """Make a complete phase of an adapted language model, scored in its truncated form."""
     scores = {"exact_match": score, "nats": 0.5, "perplexity": perplexity}
     n = {"exact_match": questions, "nats": 4000, "perplexity": 8000}
@@ -98,16 +90,7 @@ def answers(
     return {**phase, **kept, "sizes": gate.sizes(counts), "peak_memory_mib": 1000.0}
 
 
-def adapt(
-    store: Store,
-    selection: Selection,
-    seed: int = 0,
-    score: float = 60.0,
-    soft: float = 1.0,
-    third: int = 1,
-    rival: float = 50.0,
-    questions: int = 200,
-) -> dict[str, Any]:
+def adapt(store, selection, seed=0, score=60.0, soft=1.0, third=1, rival=50.0, questions=200):
     """Write records of a learned rank, width or pruned size, its base model and its rivals; return the learned one.
 
     Args:
@@ -138,7 +121,7 @@ def adapt(
     return made
 
 
-def put(store: Store, selection: Selection, seed: int, phases: Mapping[str, Any], **changes: Any) -> str:
+def put(store, selection, seed, phases, **changes):
     """Write the record of one seed, replacing an older one; return its run id."""
     curves = changes.pop("curves", None)
     made = record(selection.config(seed), phases, **changes)
@@ -146,16 +129,16 @@ def put(store: Store, selection: Selection, seed: int, phases: Mapping[str, Any]
     return str(made["run_id"])
 
 
-def put_grown(store: Store, selection: Selection, seed: int, t: float, truncated: float, **changes: Any) -> str:
+def put_grown(store, selection, seed, t, truncated, **changes):
     """Write the record of a seed that learned ``t``."""
     return put(store, selection, seed, {"grown": grown([t], truncated / 2, truncated)}, **changes)
 
 
-def baseline_id(seed: int) -> str:
+def baseline_id(seed):
     return run_id(BASELINE.config(seed))
 
 
-def baseline(folder: Path) -> Store:
+def baseline(folder):
     """Write three seeds of the baseline, one without curves."""
     made = Store(folder)
     for seed in range(3):
@@ -164,7 +147,7 @@ def baseline(folder: Path) -> Store:
     return made
 
 
-def figure(name: str, store: Store, overrides: Mapping[str, Any] | None = None) -> Data:
+def figure(name, store, overrides=None):
     """Return what a figure shows of the records of a store, and of no others."""
     found = FIGURES[name].data(Reader(store), overrides)
     stored = {path.stem for path in store.root.rglob("*.json")}
@@ -173,7 +156,7 @@ def figure(name: str, store: Store, overrides: Mapping[str, Any] | None = None) 
     return found
 
 
-def curves(points: int = 20) -> dict[str, np.ndarray]:
+def curves(points=20):
     """Make the curves of a short training."""
     step = np.arange(points)
     return {
@@ -184,12 +167,12 @@ def curves(points: int = 20) -> dict[str, np.ndarray]:
     }
 
 
-def values(seed: int) -> tuple[float, float]:
+def values(seed):
     """Return (t, mse) of a seed of the made-up 1D study."""
     return float(4 + seed % 5), (1 + seed) * 1e-5
 
 
-def fill(store: Store) -> None:
+def fill(store):
     """Write a complete record for every run of every row, and for their fixed models."""
     for selection in {row.runs for table in macros() for row in table.rows if row.runs is not None}:
         for seed in selection.seeds:

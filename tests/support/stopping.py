@@ -1,32 +1,25 @@
 """Trainings that are interrupted, as by a kill, when a checkpoint of a step is there."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
-
-from ngn.train.plan import History
-from ngn.train.trainer import Trainer
 
 
 class Stop(Exception):
     """The exception that interrupts a training."""
 
 
-def stop_after(step: int) -> Callable[[int], None]:
+def stop_after(step):
     """Return an ``on_step`` that interrupts at the first call after ``step``, when its checkpoint is written."""
 
-    def stop(done: int) -> None:
+    def stop(done):
         if done > step:
             raise Stop
 
     return stop
 
 
-def resumed(trainer: Callable[..., Trainer], folder: Path, stop: int) -> tuple[Any, History]:
+def resumed(trainer, folder, stop):
     """Return what a training gives that was stopped after a step and resumed: the same as a whole one, bit by bit.
 
     Args:

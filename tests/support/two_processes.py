@@ -16,11 +16,7 @@ def process(rank, folder):
 
     torch.set_num_threads(1)
     distributed.init_process_group(
-        "gloo",
-        init_method=f"file://{folder}/meeting",
-        rank=rank,
-        world_size=2,
-        timeout=datetime.timedelta(seconds=120),
+        "gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2, timeout=datetime.timedelta(seconds=120)
     )
     work, args = pickle.loads((folder / "work").read_bytes())
     torch.save(work(rank, *args), folder / f"{rank}.pt")

@@ -1,13 +1,9 @@
 """Wait for other processes: for a condition with a deadline, never for a fixed time. What killed ones leave."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import TypeVar
 
 from ngn.files import temporary_path
@@ -15,7 +11,7 @@ from ngn.files import temporary_path
 T = TypeVar("T")
 
 
-def until(condition: Callable[[], T], what: str, seconds: float = 900.0) -> T:
+def until(condition, what, seconds=900.0):
     """Return the value of ``condition`` as soon as it is true.
 
     Raises:
@@ -28,7 +24,7 @@ def until(condition: Callable[[], T], what: str, seconds: float = 900.0) -> T:
     return value
 
 
-def leave_partial(path: Path) -> None:
+def leave_partial(path):
     """Leave the partial file of a process that was killed while it wrote ``path``."""
     with subprocess.Popen(["true"]) as writer:
         writer.wait()

@@ -4,14 +4,11 @@ A page has captioned files (a path in backticks above a block), commands (``sh``
 block after them), tables of messages (``| missing | message |``), and tables that a section of the report holds.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
 import subprocess
 import tempfile
-from pathlib import Path
 
 import programs
 
@@ -38,13 +35,13 @@ class Reader:
         checkout: whose package is imported; the folder itself where it is a checkout.
     """
 
-    def __init__(self, folder: Path, checkout: Path = ROOT) -> None:
+    def __init__(self, folder, checkout=ROOT):
         self.folder, self.checkout, self.printed, self.exported = folder, checkout, "", ""
         if folder != checkout:
             for name in ("run.py", "scripts"):
                 (folder / name).symlink_to(checkout / name)
 
-    def run(self, commands: str) -> subprocess.CompletedProcess[str]:
+    def run(self, commands):
         """Type commands into a shell that knows the variables exported before."""
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("NGN_")},
@@ -57,7 +54,7 @@ class Reader:
             cwd=self.folder, env=environment, capture_output=True, text=True, check=False,
         )  # fmt: skip
 
-    def follow(self, page: str) -> None:
+    def follow(self, page):
         """Do everything that the page says, in its order.
 
         Raises:
@@ -68,21 +65,21 @@ class Reader:
         for _, do, parts in sorted(steps, key=lambda step: step[0]):
             do(*parts)
 
-    def write(self, name: str, text: str) -> None:
+    def write(self, name, text):
         """Write a file into a folder that is there."""
         try:
             (self.folder / name).write_text(text)
         except FileNotFoundError as error:
             raise Lie(f"no command of the page makes the folder of {name}") from error
 
-    def compute(self, code: str) -> str:
+    def compute(self, code):
         """Run a program that ends well; return what it prints."""
         with tempfile.NamedTemporaryFile("w", suffix=".py") as program:
             program.write(code)
             program.flush()
             return self.type(f"python {program.name}\n")
 
-    def type(self, commands: str) -> str:
+    def type(self, commands):
         """Type commands that end well; return what they print."""
         done = self.run(commands)
         if done.returncode:
@@ -91,12 +88,12 @@ class Reader:
         self.printed = done.stdout.replace(f"{self.folder}/", "")
         return self.printed
 
-    def compare(self, text: str) -> None:
+    def compare(self, text):
         """Compare the last output with the page's."""
         if not alike(self.printed, text):
             raise Lie(f"printed:\n{self.printed}\nthe page says:\n{text}")
 
-    def miss(self, what: str, message: str) -> None:
+    def miss(self, what, message):
         """Take something away, type the command of the page, and put it back."""
         *line, name = re.findall(r"`([^`]+)`", what)
         place, aside = self.folder / OWN_FOLDER / name, self.folder / "aside"
@@ -112,7 +109,7 @@ class Reader:
         if done.returncode != 2 or said != f"refused: {message}\n":
             raise Lie(f"without {what}:\n{said}\nthe page says:\n{message}")
 
-    def see(self, section: str, table: str) -> None:
+    def see(self, section, table):
         """Find the lines of a table in a section of the report."""
         found = rows_of(self.report(), section)
         wanted = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in table.splitlines()]
@@ -120,12 +117,12 @@ class Reader:
             if not any(same_cells(cells[: len(line)], line) for cells in found):
                 raise Lie(f'the report has no line {line} in its section "{section}", but {found}')
 
-    def report(self) -> str:
+    def report(self):
         """The report's page."""
         return (self.folder / "scratch" / "report" / "report.html").read_text()
 
 
-def alike(printed: str, text: str) -> bool:
+def alike(printed, text):
     """Whether two outputs have the same words and whole numbers, and near decimals; times may differ."""
     if NUMBER.sub("#", printed).split() != NUMBER.sub("#", text).split():
         return False
@@ -133,17 +130,17 @@ def alike(printed: str, text: str) -> bool:
     return all(a.endswith(" s") or near(float(a), float(b)) for a, b in pairs)
 
 
-def near(a: float, b: float) -> bool:
+def near(a, b):
     """Whether two results of the same training on two machines may differ so much."""
     return abs(a - b) <= 0.25 * max(abs(a), abs(b))
 
 
-def same_cells(found: list[str], wanted: list[str]) -> bool:
+def same_cells(found, wanted):
     """Whether the cells of a row are those of the page."""
     return len(found) == len(wanted) and all(map(alike, found, wanted))
 
 
-def rows_of(report: str, heading: str) -> list[list[str]]:
+def rows_of(report, heading):
     """The rows of the tables below a heading of the report, as plain texts."""
     section = re.search(rf"<h2>{re.escape(heading)}</h2>(.*?)</section>", report, re.S)
     rows = re.findall(r"<tr>(.*?)</tr>", section[1] if section else "", re.S)

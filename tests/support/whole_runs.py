@@ -1,14 +1,27 @@
-"""Checks that hold for every run with all four kinds of phases, for any task."""
+"""Small runs, and checks that hold for every run with all four kinds of phases, for any task."""
 
 import json
-from pathlib import Path
 
 import pytest
 
+from experiments.config.compose import compose
 from experiments.config.identity import run_id
+from experiments.runs import launch
 from experiments.store.records import Store
 
 ALL = {"phases": ["grown", "fixed", "from_high"], "continue_with": [10.0]}
+
+
+def smoke(folder, task="regression1d", gate=None, method="ngn", **overrides):
+    """A run of few steps with its record below a folder. In names of keys, ``__`` may stand for a dot."""
+    choices = {"task": task, "profile": "smoke", "method": method, **({"gate": gate} if gate else {})}
+    keys = {key.replace("__", "."): value for key, value in overrides.items()}
+    return compose(choices, {"results": str(folder / "results"), "progress": "never", "train.steps": 12, **keys})
+
+
+def trained(*configs):
+    """Train; return the records."""
+    return [json.loads(outcome.path.read_text()) for outcome in launch.launch(configs)]
 
 
 def checked(config, outcome, steps):
@@ -31,7 +44,7 @@ def checked(config, outcome, steps):
         assert set(of_fixed["milliseconds"]) == {"deployed"}
         assert 0 < of_grown["multiply_adds"]["deployed"] < of_grown["multiply_adds"]["candidate"]
         assert of_fixed["multiply_adds"]["deployed"] == of_grown["multiply_adds"]["deployed"]
-    curves = Store(Path(config.results)).curves(outcome.run_id)
+    curves = Store(config.results).curves(outcome.run_id)
     assert curves["grown.t"].shape == (steps, config.gate.groups)
     assert {"fixed.task", "from_high.t"} <= set(curves)
     assert curves["continue_10.t"][0] == pytest.approx(grown["t"], rel=1e-6)

@@ -1,11 +1,8 @@
 """The frame of records is the same with and without its index."""
 
-from __future__ import annotations
-
 import json
 import os
 import zipfile
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -18,7 +15,7 @@ from experiments.store.records import Store
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     """Write runs of two tasks, in a folder that is large enough for an index."""
     monkeypatch.setattr(frames, "INDEXED", 4)
     store = Store(tmp_path / "runs")
@@ -31,19 +28,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return store.root
 
 
-def anew(folder: Path) -> pd.DataFrame:
+def anew(folder):
     """Return the frame of a copy that has no index, as its records are listed one by one."""
     return frame(sorted(folder.glob("*/*.json")))
 
 
-def same(folder: Path) -> bool:
+def same(folder):
     """Return whether the frame with the index equals the one without, at the first and the second time."""
     for _ in range(2):
         pd.testing.assert_frame_equal(frame(folder), anew(folder))
     return (folder / INDEX).is_file()
 
 
-def test_a_row_has_settings_and_numbers_with_their_types(folder: Path) -> None:
+def test_a_row_has_settings_and_numbers_with_their_types(folder):
     table = frame(folder)
     assert [*table["run_id"]] == sorted(path.stem for path in folder.glob("*/*.json"))
     plain = table[(table["task.name"] == "regression1d") & (table["status"] == "complete")]
@@ -57,15 +54,15 @@ def test_a_row_has_settings_and_numbers_with_their_types(folder: Path) -> None:
     assert table.loc[table["status"] == "diverged", "grown.t"].isna().all()
 
 
-def test_with_an_index_nothing_is_read_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_an_index_nothing_is_read_again(folder, monkeypatch):
     first = frame(folder)
-    read: list[Path] = []
+    read = []
     monkeypatch.setattr(frames, "read_record", read.append)
     pd.testing.assert_frame_equal(frame(folder), first)
     assert not read
 
 
-def test_added_changed_and_removed_records_are_noticed(folder: Path) -> None:
+def test_added_changed_and_removed_records_are_noticed(folder):
     assert same(folder)
     first, *_, last = sorted(folder.glob("regression1d/*.json"))
     last.unlink()
@@ -82,7 +79,7 @@ def test_added_changed_and_removed_records_are_noticed(folder: Path) -> None:
     assert same(folder)
 
 
-def test_a_damaged_record_is_named_each_time(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_record_is_named_each_time(folder, caplog):
     assert same(folder)
     first, *_ = folder.glob("regression1d/*.json")
     first.write_text("{")
@@ -94,7 +91,7 @@ def test_a_damaged_record_is_named_each_time(folder: Path, caplog: pytest.LogCap
 
 
 @pytest.mark.parametrize("harm", ["cut", "bits", "text", "folder", "pipe", "other code", "parts", "places"])
-def test_a_damaged_index_is_made_again(folder: Path, harm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_index_is_made_again(folder, harm, monkeypatch):
     table, index = frame(folder), folder / INDEX
     content = index.read_bytes()
     if harm in ("folder", "pipe"):
@@ -128,8 +125,8 @@ def test_a_damaged_index_is_made_again(folder: Path, harm: str, monkeypatch: pyt
     pd.testing.assert_frame_equal(frame(folder), table)
 
 
-def test_a_folder_that_cannot_be_written_has_the_same_frame(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
+def test_a_folder_that_cannot_be_written_has_the_same_frame(folder, monkeypatch):
+    def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(frames, "write_atomically", refuse)

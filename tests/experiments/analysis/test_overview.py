@@ -1,12 +1,8 @@
 """Tables of any records, and the paper's tables in the terminal."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
-from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +15,6 @@ from experiments.analysis import overview
 from experiments.analysis.frame import frame
 from experiments.config.compose import compose
 from experiments.core.blocks import ConfigError
-from experiments.core.config import Config
 from experiments.store.records import Store
 from experiments.studies.one_d import BASELINE
 from experiments.studies.vision import EIGHT
@@ -28,12 +23,12 @@ from scripts.build_paper_data import main
 from scripts.demo import show
 
 
-def config(price: float, seed: int) -> Config:
+def config(price, seed):
     return compose({}, {"schedule.lambda0": price, "seed.value": seed})
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """Write two prices with three seeds each: t is ten times the index of the price, plus the seed."""
     for place, price in enumerate((1e-3, 1e-4)):
         for seed in range(3):
@@ -41,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_lines_are_medians_in_the_order_of_the_values(folder: Path) -> None:
+def test_lines_are_medians_in_the_order_of_the_values(folder):
     rows = frame([folder])
     assert overview.varied(rows) == ["schedule.lambda0"]
     found = overview.grouped(rows, ["schedule.lambda0"], ["grown.t"])
@@ -53,7 +48,7 @@ def test_lines_are_medians_in_the_order_of_the_values(folder: Path) -> None:
     assert len(overview.grouped(rows, ["seed.value", "schedule.lambda0"], ["grown.t"])) == 6
 
 
-def test_the_script_prints_writes_and_draws(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_script_prints_writes_and_draws(folder, tmp_path, capsys):
     out, picture = tmp_path / "runs.csv", tmp_path / "t.png"
     assert table.main([str(folder), "--by", "schedule.lambda0", "--csv", str(out), "--plot", str(picture)]) == 0
     printed = capsys.readouterr().out
@@ -64,7 +59,7 @@ def test_the_script_prints_writes_and_draws(folder: Path, tmp_path: Path, capsys
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_nor_are_methods_profiles_and_data(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nor_are_methods_profiles_and_data(folder, capsys):
     put = Store(folder).write
     choices = [{"method": "ste"}, {"profile": "smoke"}]
     for each in choices:
@@ -87,7 +82,7 @@ def test_nor_are_methods_profiles_and_data(folder: Path, capsys: pytest.CaptureF
     assert "runs of one line differ in schedule.lambda0: name them with --by" in out
 
 
-def test_a_setting_that_older_records_lack_has_its_default(folder: Path) -> None:
+def test_a_setting_that_older_records_lack_has_its_default(folder):
     older, *_ = sorted(folder.glob("regression1d/*.json"))
     content = json.loads(older.read_text())
     del content["config"]["train"]["matmul"], content["config"]["train"]["warmup"]
@@ -102,7 +97,7 @@ def test_a_setting_that_older_records_lack_has_its_default(folder: Path) -> None
     assert "train.matmul" not in overview.varied(rows)
 
 
-def test_settings_that_follow_from_the_method_are_named_and_have_no_column(folder: Path) -> None:
+def test_settings_that_follow_from_the_method_are_named_and_have_no_column(folder):
     for price in (1e-3, 1e-4):
         other = compose({"method": "l0"}, {"schedule.lambda0": price})
         Store(folder).write(record(other, {"grown": grown([9.0], 0.1, 0.1)}))
@@ -117,14 +112,14 @@ def test_settings_that_follow_from_the_method_are_named_and_have_no_column(folde
     assert not more
 
 
-def test_refusals_say_what_was_meant(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refusals_say_what_was_meant(folder, tmp_path, capsys):
     with pytest.raises(ConfigError, match=r"no record has 'schedule\.lamda0'\. Did you mean 'schedule\.lambda0'\?"):
         overview.grouped(frame([folder]), ["schedule.lamda0"], [])
     assert table.main([str(tmp_path / "nothing")]) == 2
     assert "there are no records in" in capsys.readouterr().err
 
 
-def test_columns_that_do_not_fit_follow_below() -> None:
+def test_columns_that_do_not_fit_follow_below():
     rows = [{"run": "first", "a": 1.0, "b": 2.0, "c": 3.0}, {"run": "second", "a": 10.0, "b": 20.0, "c": 30.0}]
     wide = overview.format_rows(rows).splitlines()
     assert wide == ["run      a   b   c", "first    1   2   3", "second  10  20  30"]
@@ -134,9 +129,7 @@ def test_columns_that_do_not_fit_follow_below() -> None:
     assert overview.format_rows(rows, room=1).count("run") == 3, "at least one column beside the first"
 
 
-def test_two_settings_are_compared_seed_by_seed_if_both_have_the_same(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_settings_are_compared_seed_by_seed_if_both_have_the_same(folder, capsys):
     words = [str(folder), "--compare", "schedule.lambda0=0.0001", "schedule.lambda0=0.001", "--columns", "t"]
     assert table.main(words) == 0
     head, line, *more = (line.split() for line in capsys.readouterr().out.splitlines())
@@ -152,9 +145,7 @@ def test_two_settings_are_compared_seed_by_seed_if_both_have_the_same(
     assert numbers[6:] == ["3,", "4"]
 
 
-def test_a_comparison_of_methods_takes_the_first_phase_of_each_and_names_what_else_differs(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_comparison_of_methods_takes_the_first_phase_of_each_and_names_what_else_differs(folder, capsys):
     for count in (3, 4):
         plain = compose({"method": "fixed"}, {"method.count": count})
         Store(folder).write(record(plain, {"fixed": fixed(count, 0.3)}))
@@ -171,16 +162,13 @@ def test_a_comparison_of_methods_takes_the_first_phase_of_each_and_names_what_el
     assert "no record has method=other; in these records method.name is one of fixed, ngn" in capsys.readouterr().err
 
 
-SHORT = {"train.steps": 2000}
-
-
-def shown(store: Store, overrides: dict[str, int] | None = None, seeds: Sequence[int] = range(10)) -> str:
+def shown(store, overrides=None, seeds=range(10)):
     console = Console(file=io.StringIO(), width=110)
     show(store, overrides or {}, seeds, console)
     return console.file.getvalue()
 
 
-def test_the_baseline_row_beside_the_published_one(tmp_path: Path) -> None:
+def test_the_baseline_row_beside_the_published_one(tmp_path):
     store = Store(tmp_path)
     for seed in range(9):
         samples.put(store, BASELINE, seed, {"grown": samples.grown([6.0 + seed % 2], 1e-5, 3e-5)}, clean=False)
@@ -191,17 +179,7 @@ def test_the_baseline_row_beside_the_published_one(tmp_path: Path) -> None:
     assert text.count("missing: regression1d-mlp-ngn-s9-") == 1
 
 
-def test_shorter_runs_are_named_as_stand_ins(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    for seed in range(4):
-        samples.put(store, BASELINE.with_overrides(SHORT), seed, {"grown": samples.grown([3.0], 1e-3, 1e-3)})
-    text = shown(store, SHORT, range(4))
-    for expected in ("stand-in: train.steps=2000", "3.00", "100%", "1.00e-03", "4/4"):
-        assert expected in text
-    assert "not run" in shown(store)
-
-
-def test_the_script_prints_a_task_with_its_stand_ins(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_script_prints_a_task_with_its_stand_ins(tmp_path, capsys):
     store, row = Store(tmp_path), EIGHT.row("cifar10-conv")
     shorter = row.runs.with_overrides(row.stand_ins[0].overrides)
     samples.put(store, shorter, 0, {"grown": samples.grown([7.02], 63.21, 63.21, "accuracy")})
@@ -213,7 +191,7 @@ def test_the_script_prints_a_task_with_its_stand_ins(tmp_path: Path, capsys: pyt
     assert list(tmp_path.glob("*.tex")) == []
 
 
-def test_text_of_records_is_no_markup(tmp_path: Path) -> None:
+def test_text_of_records_is_no_markup(tmp_path):
     store = Store(tmp_path)
     text = "[bold]x[/bold]"
     data = {"name": text, "sha256": "0" * 64, "provenance": "made"}

@@ -1,9 +1,6 @@
 """Reductions beyond the tables, on made-up records with known results; and which runs keep their curve file."""
 
-from __future__ import annotations
-
 from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,16 +25,16 @@ from experiments.studies.schedules import FOUR
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path):
     return Store(tmp_path / "results")
 
 
-def steps(*counts: int) -> list[Price]:
+def steps(*counts):
     """Make prices 1, 2, 4, ... with these counts."""
     return [Price(n, 2.0**n, count, f"run{n}") for n, count in enumerate(counts)]
 
 
-def test_plateaus_are_stretches_of_one_count() -> None:
+def test_plateaus_are_stretches_of_one_count():
     found = plateaus(steps(9, 7, 7, 7, 6, 7, 7, 2, 2, 2, 2), least=3)
     assert [(p[0].count, p[0].price, width(p), len(p)) for p in found] == [(7, 2, 4, 3), (2, 128, 8, 4)]
     assert [len(p) for p in plateaus(steps(9, 7, 7), least=1)] == [1, 2]
@@ -46,7 +43,7 @@ def test_plateaus_are_stretches_of_one_count() -> None:
     assert [(p[0].price, p[-1].price) for p in plateaus([*gap[:3], *gap[4:]], least=3)] == [(1, 4), (16, 64)]
 
 
-def test_the_staircase_has_the_prices_that_have_a_record(store: Store) -> None:
+def test_the_staircase_has_the_prices_that_have_a_record(store):
     for n, t in ((3, 6.0), (1, 7.0), (40, 0.0)):
         samples.put(store, SWEEP[n], 0, {"grown": samples.grown([t], 1e-5, 1e-5 * 2.0**-n)})
     samples.put(store, SWEEP[5], 0, {"grown": samples.diverged()})
@@ -56,7 +53,7 @@ def test_the_staircase_has_the_prices_that_have_a_record(store: Store) -> None:
     assert found[0].run == run_id(SWEEP[1].config(0))
 
 
-def test_our_own_tables_hold_what_seeds_there_are(store: Store) -> None:
+def test_our_own_tables_hold_what_seeds_there_are(store):
     even, depth = SENSITIVITY.row("even"), DEPTH.row("const-inc")
     assert even.runs is not None
     assert depth.runs is not None
@@ -74,7 +71,7 @@ def test_our_own_tables_hold_what_seeds_there_are(store: Store) -> None:
     assert cells["depth.const-inc.depth"].value == pytest.approx(spread)
 
 
-def test_the_first_half_is_a_prefix_that_the_record_holds(store: Store) -> None:
+def test_the_first_half_is_a_prefix_that_the_record_holds(store):
     for seed, (t, scores) in enumerate(((4.0, [0.4, 0.3, 0.2, 0.1]), (0.0, []), (1.0, [0.5]))):
         samples.put(
             store, ORDERED.runs["one_d_8_half"], seed, {"grown": samples.grown([t], 0.05, 0.06) | {"prefixes": scores}}
@@ -86,7 +83,7 @@ def test_the_first_half_is_a_prefix_that_the_record_holds(store: Store) -> None:
     assert cells["orders.one_d_4_half.half"].text == "--"
 
 
-def test_what_was_spent(store: Store) -> None:
+def test_what_was_spent(store):
     """Records count once, by hardware, companions included; untrained phases do not count."""
     phases = {"grown": {**samples.grown([4.0], 1e-5, 1e-5), "steps": 100}}
     hardware = {"cpu": "Some CPU", "cores": 2}
@@ -112,23 +109,23 @@ def test_what_was_spent(store: Store) -> None:
     ]
 
 
-def _with_curves(store: Store) -> list[str]:
+def _with_curves(store):
     return sorted(path.name.removesuffix(CURVES) for path in store.root.glob(f"*/*{CURVES}"))
 
 
 class Noting(Store):
     """A store that notes whose curves were asked for."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root):
         super().__init__(root)
-        self.asked: set[str] = set()
+        self.asked = set()
 
-    def curves(self, run_id: str) -> dict[str, np.ndarray] | None:
+    def curves(self, run_id):
         self.asked.add(run_id)
         return super().curves(run_id)
 
 
-def test_every_curve_file_among_the_records_is_kept_by_a_study() -> None:
+def test_every_curve_file_among_the_records_is_kept_by_a_study():
     store = Store(RESULTS)
     stored = _with_curves(store)
     assert stored
@@ -137,7 +134,7 @@ def test_every_curve_file_among_the_records_is_kept_by_a_study() -> None:
     assert not dropped, "a study keeps the curves of its first seeds alone (curves=N): remove the others from results/"
 
 
-def test_figures_and_claims_find_the_curves_that_they_read() -> None:
+def test_figures_and_claims_find_the_curves_that_they_read():
     store = Noting(RESULTS)
     reader = Reader(store)
     for spec in FIGURES.values():
@@ -149,7 +146,7 @@ def test_figures_and_claims_find_the_curves_that_they_read() -> None:
     assert sorted(store.asked - set(_with_curves(store))) == []
 
 
-def test_a_study_keeps_the_first_seeds_of_each_selection_and_what_follows_from_them(tmp_path: Path) -> None:
+def test_a_study_keeps_the_first_seeds_of_each_selection_and_what_follows_from_them(tmp_path):
     store = Store(tmp_path)
     assert Study("none", "", lambda: [FOUR.runs["beta4"]]).with_curves(store) == set()
     two = Study("two", "", lambda: [FOUR.runs["beta4"], DECAY.runs["learn_r"]], curves=2)

@@ -19,14 +19,11 @@ BROKEN = {
     "a key twice": ("a: 1\ngate: {K: 8}\ngate: {K: 9}\n", "line 3: the key 'gate' occurs a second time"),
     "a tab": ("gate:\n\tK: 8\n", "line 2: a tab; indent with spaces"),
     "deep lists": ("a: " + "[" * 5000, "nest"),
-    "deep lines": ("\n".join(" " * n + "a:" for n in range(300)), "nest"),
     "deep and closed": ("a: " + "[" * 60 + "]" * 60, "is nested more than 50 deep"),
     "an anchor inside itself": ("a: &a\n  b: *a\n", "or repeats itself by its aliases"),
-    "a list inside itself": ("a: &a [*a, *a]\n", "or repeats itself by its aliases"),
     "a bomb": (BOMB, "or repeats itself by its aliases"),
     "many digits": ("a: " + "9" * 10_000, "digits"),
     "no text": (b"\xff\xfe\x00", "is not a YAML file in UTF-8"),
-    "a control character": ("a: \x00", "is not a YAML file"),
     "no settings": ("- a\n", "has no settings"),
     "too long": ("a: 1  # " + "x" * 2**20, "more than the limit of 1048576"),
     "a tag of Python": ("a: !!python/object/apply:os.system ['true']\n", "tag"),
@@ -76,22 +73,14 @@ def test_a_hostile_value_of_the_command_line_is_refused(value):
         parse_value(value)
 
 
-HALF_ADDED = {
-    "conf/task/new.yaml": ("task: {name: new}", "task=new", "/tasks has no settings class for 'new'"),
-    "conf/method/new.yaml": ("method: {name: new}", "method=new", "/methods has no settings class for 'new'"),
-    "conf/gate/new.yaml": ("gate: {component: mlp}", "gate=new", "must contain `gate: {component: new}`"),
-}
-
-
-@pytest.mark.parametrize("file", HALF_ADDED)
-def test_incomplete_additions_are_reported(file, tmp_path, monkeypatch, capsys):
-    content, command, missing = HALF_ADDED[file]
-    (tmp_path / file).parent.mkdir(parents=True)
-    (tmp_path / file).write_text(content)
+def test_an_incomplete_addition_is_reported(tmp_path, monkeypatch, capsys):
+    """The pages of docs/extending have the other messages."""
+    (tmp_path / "conf" / "gate").mkdir(parents=True)
+    (tmp_path / "conf" / "gate" / "new.yaml").write_text("gate: {component: mlp}")
     monkeypatch.setenv("NGN_PLUGINS", str(tmp_path))
     compose.options.cache_clear()
-    assert app.main([command]) == 2
-    assert missing in capsys.readouterr().err
+    assert app.main(["gate=new"]) == 2
+    assert "must contain `gate: {component: new}`" in capsys.readouterr().err
     compose.options.cache_clear()
 
 

@@ -9,11 +9,9 @@ import pytest
 from experiments.cli import app
 from experiments.cli.sweep import OwnStudy
 from experiments.config import compose
-from experiments.config.identity import run_id
 from experiments.core.blocks import ConfigError
 from experiments.core.paths import RUNS
 from experiments.store import provenance
-from experiments.studies.one_d import BASELINE as TEN_SEEDS
 from scripts import sweep
 
 MINE = """
@@ -58,13 +56,6 @@ def test_rows_vary_settings_together(tmp_path):
     ] * 2
     assert typed[4].tokens[:2] == ("schedule.lambda0=0.001", "schedule.alpha_max=0.001"), "what Hydra composes"
     assert typed[0].label == "schedule.lambda0=1e-05 schedule.alpha_max=1e-05 gate.t0=1 seed=0"
-
-
-def test_the_papers_study_of_the_price_can_be_typed():
-    _, jobs = app.prepare(["experiment=price_with_snapping", "seed=0"])
-    found = {job.run.config.schedule.lambda0: job.run.id for job in jobs}
-    tied = {"schedule.lambda0": 1e-3, "schedule.alpha_max": 1e-3}
-    assert found[1e-3] == run_id(TEN_SEEDS.with_overrides(tied).config(0))
 
 
 def test_a_single_row_is_its_settings():

@@ -1,16 +1,23 @@
-"""The real program, as a user calls it; and ``run.py --list``, with every study's cost, tables and figures."""
+"""The real program as a user calls it, the list of studies; both compositions of a configuration are equal."""
 
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 
 import programs
 import pytest
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from omegaconf import OmegaConf
 
-from experiments.cli import app, listing
-from experiments.core.paths import ROOT
+from experiments.cli import app, arguments
+from experiments.cli.app import prepare
+from experiments.config import compose
+from experiments.core.paths import CONF, ROOT
 from experiments.studies import FIGURES, STUDIES, macros
+from experiments.tasks import GATES_OF_TASK, TASKS
 
 
 def test_help_names_groups_seeds_and_exit_statuses(tmp_path):
@@ -30,12 +37,6 @@ def test_cfg_shows_the_first_seed(tmp_path):
     assert "value: 5" in done.stdout
     assert "seed.value=5" in done.stderr
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
-def test_info_and_hydra_help_are_hydras_own(tmp_path):
-    assert "setting/cora-gcn" in programs.suite("--info", "defaults", "task=cora", cwd=tmp_path).stdout
-    assert "Hydra" in programs.suite("--hydra-help", cwd=tmp_path).stdout
 
 
 @pytest.mark.slow
@@ -73,8 +74,62 @@ def test_the_list_has_every_study_with_its_runs_and_outputs():
     assert shown - {""} == {table.name for table in macros() if table.runs} | FIGURES.keys()
 
 
-def test_a_table_belongs_to_the_smallest_study_with_its_runs(monkeypatch):
-    monkeypatch.setattr(listing, "_tables_and_figures", lambda: iter([("one", {"a"}), ("both", {"a", "c"})]))
-    runs = {"all": dict.fromkeys("ab"), "first": dict.fromkeys("a"), "third": dict.fromkeys("cd")}
-    outputs = listing.outputs_of(runs)
-    assert outputs == {"all": ["both"], "first": ["one", "both"], "third": ["both"]}
+PAIRS = [(task, gate) for task, gates in GATES_OF_TASK.items() for gate in gates]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("task", "gate"), PAIRS)
+def test_the_two_compositions_are_equal_for_every_selection(task, gate):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        pretrained = TASKS[task].usual_model != "none"
+        groups = ("schedule", "method", "profile", *(("model", "budget") if pretrained else ()))
+        names = {group: list(compose.options(group)) for group in groups}
+        # Two choices of each group in turn, so that each choice occurs. All products would take minutes, and the file
+        # of a group does not depend on the choices of other groups.
+        first = 2 * PAIRS.index((task, gate))
+        for n in (first, first + 1):
+            choices = {"task": task, "gate": gate, **{group: each[n % len(each)] for group, each in names.items()}}
+            hydras = hydra_compose("config", overrides=[f"{key}={value}" for key, value in choices.items()])
+            assert OmegaConf.to_container(hydras, resolve=True) == compose.selection(choices), choices
+
+
+def test_the_two_compositions_are_equal_under_overrides():
+    overrides = ["task=mnist", "gate=conv", "train.lr_shape={kind:linear}", "gate.channels=[4,4]", "train.clip=0.1"]
+    changes = {"train.lr_shape": {"kind": "linear"}, "gate.channels": [4, 4], "train.clip": 0.1}
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        hydras = OmegaConf.to_container(hydra_compose("config", overrides=overrides))
+    assert isinstance(hydras, dict)
+    ours = compose.compose({"task": "mnist", "gate": "conv"}, changes)
+    assert compose.check({str(key): value for key, value in hydras.items()}) == ours
+    assert ours.gate.channels == [4, 4]
+
+
+def test_exactly_the_fitting_pairs_have_a_setting():
+    assert list(compose.options("setting")) == sorted(f"{task}-{gate}" for task, gate in PAIRS)
+
+
+def _commands():
+    """Return every command in the first lines of conf/ files, in docs/study.md and in the help."""
+    found = []
+    for path in sorted(CONF.rglob("*.yaml")):
+        header = path.read_text().splitlines()[:2]
+        named = [line.removeprefix("# ") for line in header if line.startswith("# python run.py")]
+        assert len(named) == 1, f"{path} does not name its command in its first two lines"
+        group, choice = path.parent.name, path.stem
+        assert f"{group}={choice}" in named[0] or group in ("conf", "setting", "hydra", "help") or choice == "none", (
+            path
+        )
+        found += named
+    for path in (CONF.parent / "docs" / "study.md", CONF / "hydra" / "help" / "ngn.yaml"):
+        found += re.findall(r"^ +(python run\.py .*?)(?:  .*)?$", path.read_text(), re.MULTILINE)
+    readme = (CONF.parent / "README.md").read_text()
+    found += [line.strip() for line in re.findall(r"^(python run\.py [^#\n]*)", readme, re.MULTILINE)]
+    return sorted({command for command in found if "--list" not in command})  # --list runs nothing
+
+
+@pytest.mark.parametrize("command", _commands())
+def test_documented_commands_are_accepted(command, monkeypatch):
+    monkeypatch.setattr(arguments, "missing", lambda *modules: None)  # plug-ins of Hydra
+    monkeypatch.setattr(arguments, "refuse_unknown_settings", lambda tokens: None)
+    rewritten, jobs = prepare(shlex.split(command, comments=True)[2:])
+    assert jobs or "--cfg" in rewritten or "--help" in rewritten

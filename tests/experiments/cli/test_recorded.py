@@ -84,15 +84,6 @@ def test_show_prints_committed_records_and_writes_nothing(committed, tmp_path, c
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_show_puts_rows_of_different_numbers_of_seeds_apart(capsys):
-    """Their columns differ: "committed (10)" and "committed (50)"."""
-    status, out = shown("task=regression1d method=ngn,awnn seed=0..1 show=true", capsys)
-    assert status == 0
-    heads = [line.split("  ") for line in out.splitlines() if "committed (" in line]
-    assert len(heads) == 2
-    assert "mean ± sd over seeds" in out
-
-
 def test_show_of_another_folder_has_its_numbers_in_the_row_of_the_paper(committed, tmp_path, capsys):
     own = Store(tmp_path / "mine")
     for seed in range(2):
@@ -133,11 +124,3 @@ def test_a_command_ends_with_its_numbers_beside_the_others(committed, tmp_path, 
     assert "published (10)" in text
     assert not any(line.startswith("medians") for line in lines)
     assert max(map(len, lines)) <= 60
-
-
-def test_runs_that_nobody_has_recorded_end_with_medians(committed, tmp_path):
-    own = Store(tmp_path / "runs")
-    jobs = [(f"seed={seed}", made(own, seed, **{"train.steps": 77})) for seed in range(2)]
-    told = recorded.closing(jobs, [own.path(run.id) for _, run in jobs])
-    assert told.splitlines()[0] == "medians:"
-    assert recorded.closing(jobs[:1], [own.path(jobs[0][1].id)]) == ""

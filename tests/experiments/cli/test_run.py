@@ -3,6 +3,7 @@
 import errno
 import os
 import pickle
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -109,19 +110,14 @@ def test_an_error_for_the_reader_prints_its_message_with_status_1(command, capsy
     assert shown.err == f"{error}\n"
 
 
-@pytest.mark.parametrize(("code", "why"), [("ENOSPC", "free some space"), ("EROFS", "that can be written")])
-def test_a_folder_that_cannot_be_written_refuses_the_command_once(command, capsys, monkeypatch, code, why):
+def test_a_folder_that_cannot_be_written_refuses_the_command_once(command, capsys, monkeypatch):
     def write(path, content):
-        raise OSError(getattr(errno, code), os.strerror(getattr(errno, code)), str(path))
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
     monkeypatch.setattr(Path, "write_bytes", write)
-    for line, other in (("seed=0..4", "NGN_OUTPUT=DIR"), ("seed=0..4 hydra.sweep.dir=/", "NGN_OUTPUT=DIR")):
-        status, ran = command(line)
-        assert (status, ran) == (2, [])
-        (told,) = capsys.readouterr().err.splitlines()
-        assert told.startswith("refused: /")
-        assert why in told
-        assert told.endswith(f"Another folder: {other} python run.py ...")
+    assert command("seed=0..4") == (2, [])
+    (told,) = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"refused: /.*free some space.*Another folder: NGN_OUTPUT=DIR python run\.py \.\.\.", told)
 
 
 @pytest.mark.parametrize("key", ["results", "hydra.sweep.dir"])
@@ -140,21 +136,6 @@ def test_one_reason_is_told_once(command, capsys):
         "5 of 5 runs failed:",
         "  [1/5] seed=0: the disk is full (and 4 more)",
     ]
-
-
-def test_a_bug_shows_its_traceback(command, capsys):
-    with pytest.raises(SystemExit) as ended:  # Hydra ends the program itself
-        command("", raising(ZeroDivisionError("a bug")))
-    assert ended.value.code == 1
-    shown = capsys.readouterr().err
-    assert "Traceback" in shown
-    assert "ZeroDivisionError: a bug" in shown
-
-
-def test_hydra_full_error_shows_the_traceback_of_every_error(command, monkeypatch):
-    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
-    with pytest.raises(ConfigError, match="no such thing"):
-        command("", raising(ConfigError("no such thing")))
 
 
 def test_a_multirun_continues_after_failures_and_lists_them(command, capsys):

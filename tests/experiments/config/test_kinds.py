@@ -7,11 +7,9 @@ from typing import ClassVar, Literal
 import pytest
 from pydantic import ValidationError
 
-from experiments.cli import machine
 from experiments.config.compose import compose
 from experiments.config.identity import identity_keys
 from experiments.config.run_files import Run
-from experiments.core.blocks import ConfigError
 from experiments.core.config import Component
 from experiments.core.groups import OrderedGroup
 from experiments.methods.fixed import Fixed
@@ -80,14 +78,3 @@ def test_a_fixed_model_has_at_most_the_candidates_of_each_kind():
     Fixed(name="fixed", count=[4, 9] * 3).check(config)
     with pytest.raises(ValueError, match=r"exceeds the gate\.K=4"):
         Fixed(name="fixed", count=[9, 4] * 3).check(config)
-
-
-def test_the_memory_check_counts_the_candidates_of_every_kind():
-    class Wide(Blocks):
-        def widths(self, task):
-            return [8, 64, 8]
-
-    gate = {"component": "blocks", "K": 2, "kinds": {"heads": {"K": 60_000}}}
-    with pytest.raises(ConfigError, match="180,006 components with open gates need at least"):
-        machine._memory(configuration(Wide.model_validate(gate)), 2**30)
-    machine._memory(configuration(Wide.model_validate({**gate, "kinds": None})), 2**30)

@@ -1,16 +1,17 @@
-"""Checkpoints are complete or absent, are checked when loaded, and the previous one is kept."""
+"""Checkpoints are complete or absent, checked when loaded, the previous one is kept; and signals stop after saving."""
 
-import hashlib
 import json
+import os
+import signal
+import subprocess
+import sys
 
 import pytest
-import safetensors.torch
 import torch
 from waiting import leave_partial
 
-from experiments.core import checkpoint
-from experiments.core.reading import digest
-from ngn.files import write_tensors
+from experiments.core import checkpoint, interrupt
+from experiments.core.paths import ROOT
 
 
 def write(folder, *steps, identity=None):
@@ -123,14 +124,6 @@ def test_an_interrupted_save_leaves_the_folder_as_it_was(tmp_path, monkeypatch):
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
 
 
-def test_an_invalid_tensor_file_is_skipped_though_its_digest_matches(tmp_path):
-    write(tmp_path, 100, 200)
-    (tmp_path / "step-0000000200.safetensors").write_bytes(b"junk")
-    facts = {"step": 200, "sha256": hashlib.sha256(b"junk").hexdigest(), "meta": {}}
-    checkpoint.write_sealed(tmp_path / "step-0000000200.json", facts, {})
-    assert checkpoint.latest(tmp_path)[0] == 100
-
-
 def test_a_checkpoint_of_another_identity_is_skipped_with_a_warning(tmp_path, caplog):
     write(tmp_path, 100, 200, identity={"commit": "a", "engine": "torch"})
     assert checkpoint.latest(tmp_path, {"commit": "a", "engine": "torch"})[0] == 200
@@ -151,10 +144,37 @@ def test_a_sealed_file_holds_what_was_written(tmp_path):
         checkpoint.read_sealed(path, identity)
 
 
-def test_tensors_of_any_layout_are_written_as_safetensors(tmp_path):
-    tensors = {"a": torch.randn(3, 5), "b": torch.arange(4).float()[::2]}
-    write_tensors(tmp_path / "deep" / "x", tensors, {"format": "pt"})
-    content = (tmp_path / "deep" / "x").read_bytes()
-    assert digest(tmp_path / "deep" / "x") == hashlib.sha256(content).hexdigest()
-    assert all(torch.equal(value, tensors[name]) for name, value in safetensors.torch.load(content).items())
-    assert [p.name for p in (tmp_path / "deep").iterdir()] == ["x"]
+def test_what_nohup_ignores_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interrupt.handled():
+            signal.raise_signal(signal.SIGHUP)
+            assert not interrupt.requested()
+            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+PROGRAM = """
+import sys
+from experiments.core import interrupt
+with interrupt.handled(), interrupt.deferred():
+    print("ready", flush=True)
+    while not interrupt.requested():
+        pass
+    print("a progress bar", file=sys.stderr, flush=True)  # an OSError, if the terminal is gone
+    open(sys.argv[1], "w").write("saved")
+"""
+
+
+def test_a_closed_terminal_does_not_stop_the_saving(tmp_path):
+    mine, theirs = os.openpty()
+    words = [sys.executable, "-c", PROGRAM, str(tmp_path / "checkpoint")]
+    # setsid -c makes the terminal that of the program, so that closing it sends SIGHUP
+    program = subprocess.Popen(["setsid", "-c", *words], cwd=ROOT, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    assert os.read(mine, 100).strip() == b"ready"
+    os.close(mine)
+    assert program.wait(timeout=60) == 1, "the exception itself has nowhere to go"
+    assert (tmp_path / "checkpoint").read_text() == "saved"

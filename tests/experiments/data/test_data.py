@@ -11,7 +11,6 @@ import pytest
 from data_samples import flip, read_cifar, read_cora, read_mnist, write_manifest
 
 from experiments.data import DataError, MissingData, cifar10, cora, data_root, mnist, sets
-from experiments.data import synthetic as made
 
 
 def test_a_data_root_that_is_one_folder_too_deep_is_noticed(tmp_path):
@@ -146,13 +145,11 @@ def test_the_manifest_of_a_root_vouches_for_a_substitute_and_is_named(tmp_path):
     [
         ("{", "unreadable"),
         ("[]", "must be an object"),
-        ('{"provenance": "x"}', "must be an object"),
         ('{"provenance": "x", "files": {"a": "12"}}', "not a sha256"),
         ('{"provenance": " ", "files": {}}', "provenance"),
         (json.dumps({"provenance": "x" * 501, "files": {}}), "501 characters"),
         (json.dumps({"provenance": "mine\x1b[2J", "files": {}}), r"control character U\+001B"),
         ('{"provenance": "x", "files": {}, "files": {}}', "'files' stands there twice"),
-        ("[" * 100_000, "unreadable"),
         (None, "no regular file"),
     ],
 )
@@ -176,7 +173,6 @@ READERS = {"mnist": read_mnist, "cifar10": read_cifar, "cora": read_cora}
     [
         (MNIST, "train-images-idx3-ubyte", b"", "not an idx file"),
         (MNIST, "train-images-idx3-ubyte", samples.idx(np.zeros((11, 28, 28))), r"\(11, 28, 28\)"),
-        (MNIST, "train-images-idx3-ubyte", samples.idx(np.zeros((12, 28, 28)))[:-1], "do not fit"),
         (MNIST, "train-labels-idx1-ubyte", samples.idx(np.zeros((12, 1))), "not an idx file"),
         (MNIST, "t10k-labels-idx1-ubyte", samples.idx(np.full(8, 10)), "a label is 10"),
         (CIFAR, "data_batch_2.bin", CIFAR["data_batch_2.bin"][:-1], "records of 3073 bytes"),
@@ -185,10 +181,8 @@ READERS = {"mnist": read_mnist, "cifar10": read_cifar, "cora": read_cora}
         (PYTHON, "data_batch_5", pickle.dumps({"data": np.zeros((5, 3072), np.uint8)}, 2), "holds no list of 5 labels"),
         (CORA, "ind.cora.tx", samples.csr_pickle(np.eye(30, dtype=np.float32)), r"shape \(100, 30\) was expected"),
         (CORA, "ind.cora.graph", pickle.dumps({0: [700]}, 2), "outside the 700 nodes"),
-        (CORA, "ind.cora.graph", pickle.dumps([1], 2), "no dictionary of lists"),
         (CORA, "ind.cora.ally", pickle.dumps([1, 2], 2), "not None"),
         (CORA, "ind.cora.test.index", b"\n".join(INDEX[:-1] + INDEX[:1]), "each once"),
-        (CORA, "ind.cora.test.index", b"one\n", "one node number per line"),
     ],
 )
 def test_the_structure_is_checked_even_where_a_manifest_vouches(tmp_path, files, name, content, fault):
@@ -205,28 +199,3 @@ def test_a_file_of_a_terabyte_is_not_taken_into_memory(tmp_path):
     os.truncate(tmp_path / "mnist" / next(iter(mnist.FILES)), 2**40)  # sparse
     with pytest.raises(DataError, match="larger than any file of a data set"):
         read_mnist(tmp_path, {})
-
-
-def test_images_are_reproducible_balanced_and_learnable():
-    first = made.images((3, 32, 32))
-    assert first.info == made.images((3, 32, 32)).info != made.images((1, 28, 28)).info
-    assert first.train_images.dtype == np.uint8
-    assert np.ptp(np.bincount(first.train_labels, minlength=10)) <= 1
-    # The nearest class mean separates the classes; chance is 0.1.
-    means = np.stack([first.train_images[first.train_labels == c].mean(axis=0) for c in range(10)])
-    distances = ((first.test_images[:, None] - means[None]) ** 2).sum(axis=(2, 3, 4))
-    assert (distances.argmin(axis=1) == first.test_labels).mean() > 0.9
-
-
-def test_a_graph_is_legal_and_learnable():
-    graph = made.graph()
-    assert graph.info == made.graph().info
-    source, target = graph.edge_index
-    pairs = set(zip(source.tolist(), target.tolist(), strict=True))
-    assert len(pairs) == len(source)
-    assert all(a != b and (b, a) in pairs for a, b in pairs)
-    np.testing.assert_array_equal(np.sort(np.concatenate([graph.train, graph.validation, graph.test])), np.arange(120))
-    # The majority class of the neighbours mostly equals the node's class; chance is 0.25.
-    votes = np.zeros((120, 4))
-    np.add.at(votes, (target, graph.labels[source]), 1)
-    assert (votes.argmax(axis=1) == graph.labels).mean() > 0.8

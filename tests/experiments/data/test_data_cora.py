@@ -3,16 +3,13 @@
 import collections
 import os
 import pickle
-from pathlib import Path
 
 import data_samples as samples
 import numpy as np
 import pytest
 from data_samples import read_cora
 
-from experiments.data import DataError, MissingData, cora, unpickle
-
-REAL = Path(os.environ["NGN_DATA"]) if os.environ.get("NGN_DATA") else None
+from experiments.data import DataError, cora, unpickle
 
 
 def load(content):
@@ -115,22 +112,6 @@ def test_every_edge_goes_both_ways_once(tmp_path):
     drawn = {(a, b) for a, b in edges.T.tolist() if a != b}
     wanted = sorted({(b, a) for a, b in drawn} | drawn, key=lambda edge: edge[::-1])
     assert read_cora(tmp_path, samples.official(files)).edge_index.T.tolist() == [list(edge) for edge in wanted]
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.skipif(REAL is None, reason="needs the real data in $NGN_DATA")
-def test_the_real_cora_equals_torch_geometrics_processing():
-    assert REAL is not None
-    try:
-        data = cora.load_data(REAL)
-    except MissingData as absent:
-        pytest.skip(str(absent))
-    assert data.features.shape == (2708, 1433)
-    assert data.edge_index.shape == (2, 10556)
-    assert (len(data.train), len(data.validation), len(data.test)) == (140, 500, 1000)
-    assert np.bincount(data.labels).tolist() == [351, 217, 418, 818, 426, 298, 180]
-    folders = [REAL / "cora", REAL / "cora" / "raw", REAL / "Cora" / "raw"]
-    assert_same(data, geometric(next(folder for folder in folders if (folder / "ind.cora.x").exists())))
 
 
 def test_a_random_split_has_the_sizes_of_the_standard_one_and_shares_no_node(tmp_path):

@@ -3,13 +3,10 @@
 import hashlib
 import re
 import socket
-from functools import partial
 
 import data_samples as samples
-import filelock
 import pytest
 from data_server import CONTENT, origin_of, remotes_of, serving, silent
-from waiting import leave_partial
 
 from experiments.data import DataError, cifar10, sets, tinystories
 from experiments.data import fetch as fetching
@@ -35,20 +32,6 @@ def test_a_file_is_fetched_once_and_then_left_alone(server, tmp_path):
     again, fetched = fetch("tiny", tmp_path, origin_of(server.url("one.bin")), silent)
     assert (again, fetched) == (info, False)
     assert server.requests == ["/one.bin"]
-
-
-def test_what_a_call_left_that_was_killed_at_its_end_is_removed(server, tmp_path):
-    server.files["one.bin"] = CONTENT
-    origin = origin_of(server.url("one.bin"))
-    fetch("tiny", tmp_path, origin, silent)
-    before = sorted(tmp_path.rglob("*"))
-    samples.put(tmp_path / "tiny" / WORKING, {"one.bin": CONTENT})
-    leave_partial(tmp_path / "tiny" / "one.bin")
-    with filelock.FileLock(tmp_path / "tiny" / f"{WORKING}.lock"):  # somebody is at work
-        assert fetch("tiny", tmp_path, origin, silent)[1] is False
-        assert len(list(tmp_path.rglob("*"))) == len(before) + 3
-    assert fetch("tiny", tmp_path, origin, silent)[1] is False
-    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize("harm", ["cut", "changed"])
@@ -100,16 +83,6 @@ def test_the_digest_of_a_large_file_is_computed_once_until_the_file_changes(tmp_
     large.write_bytes(b"WEIGHTS")
     assert fetching.known_digest(large, notes).endswith("000")
     assert fetching.known_digest(small, notes).endswith("000")
-
-
-def test_mnist_is_unpacked_from_the_official_gzip_files(server, tmp_path):
-    files, _ = samples.mnist()
-    server.files = samples.gzipped(files)
-    read = partial(samples.read_mnist, official=samples.official(files))
-    origin = DataOrigin(remotes_of(server), lambda root: read(root).info, sets.install_mnist)
-    fetch("mnist", tmp_path, origin, silent)
-    assert {p.name for p in (tmp_path / "mnist").iterdir()} == set(files) | {f"{WORKING}.lock"}
-    assert fetch("mnist", tmp_path, origin, silent)[1] is False
 
 
 def cifar_origin(server):

@@ -95,18 +95,6 @@ def test_a_killed_training_resumes_bit_by_bit(stopped, tmp_path):
     resumed(lambda **settings: trainer(learner_of(), **settings), tmp_path, stopped)
 
 
-def test_triplets_grow_back_between_allocations_until_the_last_one():
-    learner, sizes = learner_of(), []
-
-    def look(step):
-        alive = sum(int((learner._layer(name).lora_E["default"] != 0).sum()) for name in TARGETS)
-        sizes.append((alive, int(learner.count().sum())))
-
-    trainer(learner, on_step=look).fit()
-    assert sizes[12][0] == 16 > sizes[12][1]  # step 13, between the allocations of steps 12 and 16
-    assert {alive for alive, _ in sizes[17:]} == {count for _, count in sizes[17:]} == {5}
-
-
 def test_impossible_allocations_are_refused():
     with pytest.raises(ValueError, match="expected 0 to 15"):
         learner_of(total=16)

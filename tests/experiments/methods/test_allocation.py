@@ -2,7 +2,6 @@
 
 import copy
 import itertools
-import warnings
 
 import numpy as np
 import pytest
@@ -189,20 +188,3 @@ def test_only_the_allotted_terms_are_trained():
         assert rank == 0 or map_.up[:, :rank].any()
     with torch.no_grad():
         assert float(loss(small, (X, Y))) < float(loss(plain(), (X, Y)))
-
-
-def test_ranks_are_those_of_peft():
-    peft = pytest.importorskip("peft")
-    learner = explained()
-    learner.prepare(Halves())
-    config = peft.LoraConfig(
-        r=TOTAL // 3, target_modules=NAMES, init_lora_weights="eva", eva_config=peft.EvaConfig(rho=K / (TOTAL // 3))
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        state = peft.get_eva_state_dict(
-            plain(), [X[:128], X[128:]], config, forward_fn=lambda model, x: model(x), prepare_model_inputs_fn=None,
-            prepare_layer_inputs_fn=None, adapter_name="default", show_progress_bar=False,
-        )  # fmt: skip
-    theirs = {name: len(rows) for name, rows in state.items()}
-    assert learner.count().tolist() == [theirs.get(name, 0) for name in NAMES]

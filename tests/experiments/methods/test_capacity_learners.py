@@ -90,20 +90,6 @@ def test_awnn_weights_are_the_importances_cut_hard_and_not_renormalised():
         assert torch.equal(learner(x), hard_output(learner, x))
 
 
-def test_only_the_weights_give_the_awnn_rate_a_gradient():
-    gate = AdaptiveWidth(K, 512, width=4.5)
-    c = torch.randn(5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    (gate.coefficients("soft")[:5] * c).sum().backward()
-
-    def value(rho):
-        nu = math.log1p(math.exp(rho))
-        return sum(float(c[k]) * (math.exp(-nu * k) - math.exp(-nu * (k + 1))) for k in range(5))
-
-    rho = float(gate.rho.detach())
-    assert float(gate.rho.grad) == pytest.approx((value(rho + 1e-5) - value(rho - 1e-5)) / 2e-5, rel=1e-6)
-    assert not gate.penalty().requires_grad
-
-
 def test_the_awnn_prior_covers_live_blocks_only():
     capacity = AdaptiveWidth(K, 50, width=[2.0, 4.0], prior_sd=[10.0, 3.0], replicas=2)
     learner = PriorLearner(learner_of(capacity, seeds=[1, 2]).model)
@@ -169,16 +155,6 @@ def test_normalised_components_have_unit_rms(structure, seeds):
 
 
 # hard concrete
-
-
-def test_l0_initial_gates_and_penalty():
-    gate = HardConcrete(32, 0)
-    a = gate.log_alpha.detach()
-    assert float(a.mean()) == pytest.approx(math.log(9), abs=0.01)
-    assert 0.003 < float(a.std()) < 0.03
-    assert float(gate.gates("hard").detach().mean()) == pytest.approx(0.98, abs=1e-3)
-    assert float(gate.penalty().detach()) == pytest.approx(1e-2 * 32 * 0.978, rel=2e-3)
-    assert torch.equal(HardConcrete(5, 0).log_alpha, gate.log_alpha[:5])
 
 
 def test_l0_gate_is_the_hard_concrete_and_its_probability_is_right():

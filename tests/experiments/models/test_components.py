@@ -72,32 +72,6 @@ def test_each_component_is_the_plain_module(structure):
     assert torch.allclose(bank(x, c[:2]), sum(c[k] * stacked[k] for k in range(2)), atol=1e-12)
 
 
-AT_ZERO = [s for s in STRUCTURES if not s.name.startswith("tanh")]
-"""Layers of tanh maps do not start at zero: all maps of a layer would change in the same way."""
-LAST_MAP = {"gcn": "W2", "conv": "V", "rank-one": "B", "chain": "V"}
-
-
-@pytest.mark.parametrize("structure", AT_ZERO, ids=lambda s: s.name)
-def test_components_start_at_zero_with_live_gradients(structure):
-    bank = structure.bank(3, 0)
-    y = bank(structure.x(torch.float32), torch.ones(3, dtype=torch.float64))
-    assert torch.count_nonzero(y) == 0
-    (y - 1).square().sum().backward()
-    last = bank.get_parameter(LAST_MAP.get(structure.name, "W3"))
-    assert all(torch.count_nonzero(last.grad[k]) > 0 for k in range(3))
-
-
-@pytest.mark.parametrize("structure", STRUCTURES, ids=ids)
-def test_initialisation_depends_only_on_seed_and_index(structure):
-    small, large, stack = structure.bank(2, 4), structure.bank(5, 4), structure.bank(3, [9, 4])
-    for name, p in small.named_parameters():
-        assert torch.equal(p, getattr(large, name)[: len(p)])
-        assert torch.equal(p, getattr(stack, name)[1, : len(p)])
-    first = next(iter(large.parameters()))
-    assert not torch.equal(first[0], first[1])
-    assert not torch.equal(first, next(iter(structure.bank(5, 5).parameters())))
-
-
 def test_the_propagated_neighbourhood_is_exact():
     """Nodes that do not reach the targets can be left out without any change."""
     x = torch.randn(9, 6, dtype=torch.float64)

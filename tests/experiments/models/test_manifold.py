@@ -116,12 +116,6 @@ def test_seed_step_and_micro_batch_determine_the_noise():
     assert torch.equal(noise_of(single, 2), first)
 
 
-def test_a_gated_posterior_without_a_preset_K_is_refused():
-    gate = CountGate(None)
-    with pytest.raises(ValueError, match="preset K"):
-        GatedBottleneck(RankOneBank(WIDTH, WIDTH, gate.K, 0), gate)
-
-
 def test_the_numerical_rank_counts_singular_values_above_the_threshold():
     source = torch.Generator().manual_seed(0)
     left, right = (torch.linalg.qr(torch.randn(8, 8, generator=source, dtype=torch.float64))[0][:3] for _ in range(2))

@@ -10,7 +10,6 @@ from experiments.models.parallel import ParallelModel
 from experiments.models.trainer import StudyTrainer
 from experiments.tasks.base import SupervisedTask
 from ngn.components.base import OrderedSum
-from ngn.components.low_rank import attach_low_rank
 from ngn.learner import Learner
 from ngn.losses import Supervised, cross_entropy, mean_squared_error
 from ngn.methods.ngn import CountGate
@@ -77,13 +76,6 @@ def test_the_library_refuses_rates_of_their_own():
         Trainer(learner_of([0, 1]), FullBatches(Split(X, Y)), MSE, plan, progress="never").fit()
 
 
-def test_autocast_keeps_the_boundary_in_float64():
-    learner = learner_of(0)
-    history = trainer_of(learner, autocast="bf16").fit()
-    assert learner.controller_parameters()[0].dtype == torch.float64
-    assert history.curves["task"][-1, 0] < history.curves["task"][0, 0]
-
-
 def test_curves_have_at_most_300_points_and_both_ends():
     history = trainer_of(learner_of(0), steps=320).fit()
     assert len(history.curves["step"]) == 300
@@ -97,32 +89,6 @@ def test_cross_entropy_of_stacks_with_shared_and_own_targets():
         got = cross_entropy(output, y)
         want = [torch.nn.functional.cross_entropy(output[r], y if y.dim() == 1 else y[r]) for r in range(3)]
         assert torch.allclose(got, torch.stack(want))
-
-
-def test_frozen_weights_are_read_before_the_first_step(tmp_path, monkeypatch):
-    model = torch.nn.Sequential(torch.nn.Linear(1, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)).requires_grad_(False)
-    attach_low_rank(model, ["0"], lambda number: CountGate(2), seed=0)
-    learner, seen = Learner(model), []
-    trainer = trainer_of(learner, steps=3, folder=tmp_path, on_step=lambda _: seen.extend(learner._digests.values()))
-    trainer.loss = lambda model, batch: (model(X) - Y).square().mean()
-    trainer.fit()
-    assert len(seen) == 3
-    assert seen[0] is seen[-1], "and not again"
-
-
-def test_an_evaluation_computes_each_gate_once(monkeypatch):
-    learner, counted = learner_of([0, 1]), []
-    trainer = trainer_of(learner, steps=2)
-    trainer.fit()
-    gate, usual = learner.axes[0].capacity, CountGate.gates
-    monkeypatch.setattr(CountGate, "gates", lambda self, mode: counted.append(mode) or usual(self, mode))
-    passes = trainer.evaluate(lambda model: torch.stack([model(X) for _ in range(5)]))
-    assert counted == ["soft"]
-    with torch.no_grad():
-        assert torch.equal(passes[-1], learner(X))
-        gate.tau += 1
-        assert not torch.equal(passes[-1], learner(X))
-        assert torch.equal(trainer.evaluate(lambda model: model(X)), learner(X))
 
 
 def test_evaluation_weighs_batches_by_their_samples():

@@ -1,69 +1,39 @@
 """Two settings side by side: which runs stand for which, how the report counts them, and truncation both ways."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
 
 import pytest
 import record_samples as samples
 
 from experiments.analysis.collect import Reader
 from experiments.analysis.compare import compare_all
-from experiments.analysis.selection import Selection, selected_runs
+from experiments.analysis.selection import selected_runs
 from experiments.analysis.verdict import AGREES, DISAGREES, NOT_RUN
 from experiments.report import pages
-from experiments.report.alternatives import BothSettings, Pair, evidence, two_ways
+from experiments.report.alternatives import Pair, evidence, two_ways
 from experiments.report.content import build_content
 from experiments.store.records import Store
 from experiments.studies import STUDIES, macros
-from experiments.studies.learners import DECAY, SEVEN
 from experiments.studies.manifold import FIFTEEN
-from experiments.studies.one_d import BASELINE
 from experiments.studies.schedules import FOUR
-from experiments.studies.several import GATES_KEPT, INFERRED, constant_rate, inferred
-from experiments.studies.vision import EIGHT
+from experiments.studies.several import GATES_KEPT, INFERRED, inferred
 
 ROWS = {f"{table.name}.{row.key}" for table in macros() for row in table.rows}
 DECLARED = {name: study.alternative for name, study in STUDIES.items() if study.alternative is not None}
 
 
-def of(store: Store, study: str) -> BothSettings:
+def of(store, study):
     (found,) = [both for both in build_content(Reader(store)).alternatives if both.study.name == study]
     return found
 
 
-def changed(before: Selection, after: Selection) -> set[str]:
-    return {key for key, value in after.overrides if (key, value) not in before.overrides}
-
-
-def test_declared_rows_exist() -> None:
+def test_declared_rows_exist():
     named = {name for one in DECLARED.values() for name in one.found_by | one.test if not name.startswith("figure ")}
     assert named
     assert named <= ROWS
 
 
-def test_the_inferred_setting_changes_what_its_plan_says() -> None:
-    alpha = {"schedule.alpha_shape.kind", "schedule.alpha_shape.start"}
-    rate, draw = {"train.lr_boundary"}, {"task.draw"}
-    for runs, keys in (
-        (BASELINE, alpha | rate | draw),
-        (FOUR.runs["beta4"], alpha | rate | draw),
-        (FOUR.runs["no_alpha"], rate | draw),
-        (FOUR.runs["alpha_const"], rate | draw),
-        (DECAY.runs["learn_r_and_t"], alpha | rate | draw),
-        (DECAY.runs["learn_r"], rate | draw),
-        (SEVEN.runs["awnn"], draw),
-    ):
-        assert changed(runs, inferred(runs)) == keys
-    own = BASELINE.with_overrides({"task.draw": 3})
-    assert dict(inferred(own).overrides)["task.draw"] == 3
-    (cora,) = [row.runs for row in EIGHT.rows if row.key == "cora-gcn"]
-    assert cora is not None
-    assert inferred(cora) is constant_rate(cora) is cora
-
-
-def test_without_records_every_cell_of_an_alternative_is_a_dash(tmp_path: Path) -> None:
+def test_without_records_every_cell_of_an_alternative_is_a_dash(tmp_path):
     made = build_content(Reader(Store(tmp_path))).alternatives
     assert [both.study.name for both in made] == [name for name in STUDIES if name in DECLARED]
     for both in made:
@@ -74,7 +44,7 @@ def test_without_records_every_cell_of_an_alternative_is_a_dash(tmp_path: Path) 
         assert both.missing > 0
 
 
-def test_a_cell_stands_beside_that_of_the_stated_setting(tmp_path: Path) -> None:
+def test_a_cell_stands_beside_that_of_the_stated_setting(tmp_path):
     """The same rule judges both. The row's published deviation is small against the distance of the first."""
     store = Store(tmp_path)
     runs = FOUR.runs["beta15"]
@@ -93,7 +63,7 @@ def test_a_cell_stands_beside_that_of_the_stated_setting(tmp_path: Path) -> None
     assert "`--`: no fact can be judged under both settings yet." in page, "of the other settings"
 
 
-def test_a_cell_that_does_not_change_is_left_out(tmp_path: Path) -> None:
+def test_a_cell_that_does_not_change_is_left_out(tmp_path):
     store = Store(tmp_path)
     runs = FOUR.runs["no_alpha"]
     samples.put(store, runs, 0, {"grown": {**samples.grown([4.0], 1e-3, 2e-3), "gates_kept": {"mse": 5e-3}}})
@@ -111,9 +81,7 @@ def test_a_cell_that_does_not_change_is_left_out(tmp_path: Path) -> None:
         (1.0, 1.005, "same", "In 0 of 1 rows the two ways differ"),
     ],
 )
-def test_a_published_ratio_is_compared_with_both_whatever_the_fit(
-    tmp_path: Path, equation: float, kept: float, nearer: str, outside: str
-) -> None:
+def test_a_published_ratio_is_compared_with_both_whatever_the_fit(tmp_path, equation, kept, nearer, outside):
     """The published ratio of D = 1 is 1.000."""
     store, runs = Store(tmp_path), FIFTEEN.runs["1"]
     for seed in runs.seeds:

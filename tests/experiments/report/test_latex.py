@@ -1,7 +1,5 @@
 """The generated file in LaTeX: every macro compiles in a table with as many columns as it has."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
@@ -18,13 +16,13 @@ HARNESS = Path(__file__).with_name("harness.tex")
 needs_latex = pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex (texlive-latex-extra)")
 
 
-def compile_harness(folder: Path) -> subprocess.CompletedProcess[str]:
+def compile_harness(folder):
     shutil.copy(HARNESS, folder)
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "harness.tex"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
 
 
-def test_the_harness_has_every_macro_with_its_columns() -> None:
+def test_the_harness_has_every_macro_with_its_columns():
     text = HARNESS.read_text()
     for table in macros():
         assert f"\\{table.name}" in text
@@ -37,7 +35,7 @@ def test_the_harness_has_every_macro_with_its_columns() -> None:
 @needs_latex
 @pytest.mark.slow
 @pytest.mark.parametrize("full", [True, False], ids=["numbers", "dashes"])
-def test_the_generated_file_compiles(tmp_path: Path, full: bool) -> None:
+def test_the_generated_file_compiles(tmp_path, full):
     store = Store(tmp_path / "results")
     if full:
         samples.fill(store)

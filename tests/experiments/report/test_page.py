@@ -1,7 +1,5 @@
 """What the report's page contains, and what it must not contain; and the pages of the documentation that it makes."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
@@ -9,9 +7,8 @@ import re
 from collections import Counter
 from html import unescape
 from html.parser import HTMLParser
-from pathlib import Path
 
-import own_records
+import page_samples
 import pytest
 import record_samples as samples
 from markupsafe import escape
@@ -20,35 +17,34 @@ from page_samples import HOSTILE
 from experiments.analysis.collect import Problem, Reader
 from experiments.analysis.reduce import Cell
 from experiments.analysis.tables import DASH
+from experiments.analysis.verdict import DISAGREES
 from experiments.core.paths import ROOT
 from experiments.methods import METHODS
 from experiments.report import pages
-from experiments.report.content import TEXTS, OwnContent, ReportContent, build_content
+from experiments.report.content import TEXTS, OwnContent, build_content, reasons
 from experiments.report.pages import headline, methods, prose, render
 from experiments.store.records import Store
 from experiments.studies import OWN, macros
 from experiments.studies.budgets import BUDGETS
 from experiments.studies.commit import COMMITTED
 
-Made = tuple[ReportContent, Reader, str]
-
 
 class Elements(HTMLParser):
     """Every start tag with its attributes."""
 
-    def __init__(self, page: str) -> None:
+    def __init__(self, page):
         super().__init__()
-        self.found: list[tuple[str, dict[str, str]]] = []
+        self.found = []
         self.feed(page)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self.found.append((tag, {name: value or "" for name, value in attrs}))
 
-    def named(self, tag: str) -> list[dict[str, str]]:
+    def named(self, tag):
         return [attributes for name, attributes in self.found if name == tag]
 
 
-def test_every_cell_is_in_one_table_with_its_verdict(page_made: Made) -> None:
+def test_every_cell_is_in_one_table_with_its_verdict(page_made):
     report, _, page = page_made
     rows = [row for row in Elements(page).named("tr") if "data-cell" in row]
     assert [row["data-cell"] for row in rows] == [item.name for item in report.items]
@@ -56,7 +52,7 @@ def test_every_cell_is_in_one_table_with_its_verdict(page_made: Made) -> None:
     assert len(rows) == 519
 
 
-def test_a_row_counts_its_seeds_also_without_some_quantities(tmp_path: Path) -> None:
+def test_a_row_counts_its_seeds_also_without_some_quantities(tmp_path):
     """Several boundaries of a run give one mean t. A quantity that a fixed model never has is no missing seed."""
     store = Store(tmp_path)
     several = {"grown": samples.grown([2.0, 4.0], 1e-3, 1e-3)}
@@ -76,7 +72,7 @@ def test_a_row_counts_its_seeds_also_without_some_quantities(tmp_path: Path) -> 
     assert rows["TinyStories, fixed 4 + 4"][0] == "10/10"
 
 
-def test_the_page_needs_no_other_file(page_made: Made) -> None:
+def test_the_page_needs_no_other_file(page_made):
     _, _, page = page_made
     elements = Elements(page)
     pictures = [attributes["src"] for _, attributes in elements.found if "src" in attributes]
@@ -94,7 +90,7 @@ def test_the_page_needs_no_other_file(page_made: Made) -> None:
     assert not [name for name in beside if not (ROOT / "paper" / name).exists()]
 
 
-def test_a_row_has_the_numbers_of_its_runs_and_the_arithmetic(page_made: Made) -> None:
+def test_a_row_has_the_numbers_of_its_runs_and_the_arithmetic(page_made):
     _, _, page = page_made
     (row,) = re.findall(r"<tbody data-row>(?:(?!</tbody>).)*datafourfullbody.baseline.t.*?</details>", page, re.S)
     text = " ".join(re.sub("<[^>]*>", " ", row).split())
@@ -105,14 +101,14 @@ def test_a_row_has_the_numbers_of_its_runs_and_the_arithmetic(page_made: Made) -
     assert "6.00 ± 1.41" in text
 
 
-def test_records_that_do_not_count_are_named(page_made: Made) -> None:
+def test_records_that_do_not_count_are_named(page_made):
     _, _, page = page_made
     left_out = page.split('id="records"')[1]
     assert "dirty: " in left_out
     assert re.search(r"damaged: results/regression1d/&lt;img[^<]*unreadable", left_out)
 
 
-def test_text_of_records_is_never_markup(page_made: Made) -> None:
+def test_text_of_records_is_never_markup(page_made):
     _, _, page = page_made
     elements = Elements(page)
     assert all(picture["src"].startswith("data:") for picture in elements.named("img"))
@@ -120,7 +116,7 @@ def test_text_of_records_is_never_markup(page_made: Made) -> None:
     assert str(escape(HOSTILE)) in page
 
 
-def test_only_the_pages_own_script_may_run(page_made: Made) -> None:
+def test_only_the_pages_own_script_may_run(page_made):
     _, _, page = page_made
     (policy,) = [m["content"] for m in Elements(page).named("meta") if m.get("http-equiv") == "Content-Security-Policy"]
     digest = base64.b64encode(hashlib.sha256(pages.script().encode()).digest()).decode()
@@ -129,7 +125,7 @@ def test_only_the_pages_own_script_may_run(page_made: Made) -> None:
     assert policy.startswith("default-src 'none'")
 
 
-def test_differences_from_the_published_data_are_stated_at_every_use(page_made: Made) -> None:
+def test_differences_from_the_published_data_are_stated_at_every_use(page_made):
     _, _, page = page_made
     text = f"Data differ from the published files: regression1d, {escape(HOSTILE)}."
     (figure,) = re.findall(r'<figure id="figure1".*?</figure>', page, re.S)
@@ -142,7 +138,7 @@ def test_differences_from_the_published_data_are_stated_at_every_use(page_made: 
     assert text in page.split('id="claims"')[0], "in the overview"
 
 
-def test_the_answer_comes_first(page_made: Made) -> None:
+def test_the_answer_comes_first(page_made):
     report, _, page = page_made
     first = page.split("<main>")[1].split("</section>")[0]
     text = " ".join(unescape(re.sub("<[^>]*>", " ", first)).split())
@@ -158,7 +154,7 @@ def test_the_answer_comes_first(page_made: Made) -> None:
     assert order == sorted(order)
 
 
-def test_the_script_writes_the_page(page_made: Made, tmp_path: Path) -> None:
+def test_the_script_writes_the_page(page_made, tmp_path):
     from scripts.build_report import main
 
     _, reader, page = page_made
@@ -166,7 +162,7 @@ def test_the_script_writes_the_page(page_made: Made, tmp_path: Path) -> None:
     assert (tmp_path / "report.html").read_text() == page
 
 
-def test_the_documentation_refuses_records_of_uncommitted_code(tmp_path: Path) -> None:
+def test_the_documentation_refuses_records_of_uncommitted_code(tmp_path):
     from scripts.build_report import main
 
     with pytest.raises(SystemExit):
@@ -174,7 +170,7 @@ def test_the_documentation_refuses_records_of_uncommitted_code(tmp_path: Path) -
     assert not list(tmp_path.iterdir())
 
 
-def test_refused_records_of_our_own_rows_are_not_called_not_run() -> None:
+def test_refused_records_of_our_own_rows_are_not_called_not_run():
     table = next(iter(OWN.values()))
     refused = Problem("dirty", "a run", "was made by uncommitted code")
     none = Cell((), {}, (refused,), None, DASH, 2)
@@ -182,24 +178,24 @@ def test_refused_records_of_our_own_rows_are_not_called_not_run() -> None:
     assert content.absent == f"No usable record: {', '.join(table.rows[0].labels)}."
 
 
-def test_every_macro_stands_in_one_section() -> None:
+def test_every_macro_stands_in_one_section():
     placed = [name for entry in TEXTS["sections"] for name in entry["macros"]]
     assert sorted(placed) == sorted(table.name for table in macros())
 
 
-def test_our_own_tables_show_what_was_run_and_name_the_rest() -> None:
-    for own in own_records.report().own:
+def test_our_own_tables_show_what_was_run_and_name_the_rest():
+    for own in page_samples.own_report().own:
         assert bool(own.absent) == (len(own.rows) > len(own.ran))
 
 
-def test_the_readme_counts_the_images_that_the_records_say_were_encoded_again() -> None:
+def test_the_readme_counts_the_images_that_the_records_say_were_encoded_again():
     path = next((ROOT / "results" / "cifar10").glob("*.json"))
     provenance = json.loads(path.read_text())["data"]["provenance"]
     images = sum(int(number) for number in re.findall(r"(\d+) (?:training|test)", provenance))
     assert f"{images} of its 60,000 images" in (ROOT / "README.md").read_text()
 
 
-def test_the_pages_of_no_records_say_so(tmp_path: Path) -> None:
+def test_the_pages_of_no_records_say_so(tmp_path):
     report = build_content(Reader(Store(tmp_path)))
     made = {name: render(report) for name, render in pages.PAGES.items()}
     lines = made["results.md"].splitlines()
@@ -213,14 +209,14 @@ def test_the_pages_of_no_records_say_so(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", pages.PAGES)
-def test_a_page_is_that_of_the_records(name: str) -> None:
+def test_a_page_is_that_of_the_records(name):
     page = (ROOT / "docs" / name).read_text()
-    assert page == pages.PAGES[name](own_records.report())
+    assert page == pages.PAGES[name](page_samples.own_report())
     links = re.findall(r"\]\(([^)]+)\)", page)
     assert not [link for link in links if not (ROOT / "docs" / link.partition("#")[0]).exists()]
 
 
-def test_every_method_of_the_papers_tables_has_a_source_and_its_cells(tmp_path: Path) -> None:
+def test_every_method_of_the_papers_tables_has_a_source_and_its_cells(tmp_path):
     sources = {name: method.source for name, method in METHODS.items() if method.source is not None}
     rows = [row.runs for table in macros() for row in table.rows if row.runs is not None]
     assert {dict(runs.choices).get("method", "ngn") for runs in rows} - {"base"} <= sources.keys()
@@ -229,3 +225,16 @@ def test_every_method_of_the_papers_tables_has_a_source_and_its_cells(tmp_path: 
     assert cells.keys() == sources.keys()
     assert cells["awnn"] == {"not run": 2 * 4}, "four columns in each of tables 7 and 7-full"
     assert cells["ngn"]["not run"] > cells["awnn"]["not run"] > cells["fixed"]["not run"] == 0
+
+
+def test_whatever_disagrees_stands_there_once_and_is_explained():
+    report = page_samples.own_report()
+    apart = {
+        item.fact
+        for item in report.items
+        if item.verdict.word == DISAGREES or (item.row.seeds == 1 and any(not p.inside for p in item.verdict.parts))
+    }
+    shown = [item.fact for group in report.disagreements for item in group["cells"]]
+    assert len(shown) == len({*shown})
+    assert {*shown} == apart
+    assert {claim.key for claim in report.claims if claim.word == DISAGREES} <= reasons(report.claims).keys()

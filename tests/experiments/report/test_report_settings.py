@@ -1,24 +1,21 @@
 """Settings on the page, and the origin beside every value in ``conf/``."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
 
 import yaml
 
 from experiments.analysis.selection import Selection
 from experiments.core.paths import CONF
-from experiments.report.content import LICENCES, settings_of
+from experiments.report.content import settings_of
 
 MARK = re.compile(r"# (not from the )?paper(: .|;|$)")
 GROUPS = ("task", "gate", "setting", "method")
 """The groups whose files hold scientific values."""
 
 
-def keys(path: Path) -> dict[str, bool]:
+def keys(path):
     """``block.key`` of every value of a file → whether a comment behind it, above it or behind its block is a mark."""
-    found: dict[str, bool] = {}
+    found = {}
     block, of_block, above = "", False, False
     for line in path.read_text().splitlines():
         marked = MARK.search(line) is not None
@@ -34,7 +31,7 @@ def keys(path: Path) -> dict[str, bool]:
     return found
 
 
-def test_every_value_has_an_origin_beside_it_or_in_a_file_that_is_merged_before() -> None:
+def test_every_value_has_an_origin_beside_it_or_in_a_file_that_is_merged_before():
     shared = {key for key, marked in keys(CONF / "config.yaml").items() if marked}
     per_file = {path: keys(path) for group in GROUPS for path in (CONF / group).glob("*.yaml")}
     assert len(per_file) > 50
@@ -50,7 +47,7 @@ def test_every_value_has_an_origin_beside_it_or_in_a_file_that_is_merged_before(
     assert not named, "write '# paper: where' or '# not from the paper: how' beside each"
 
 
-def test_settings_are_the_composed_values_with_their_files() -> None:
+def test_settings_are_the_composed_values_with_their_files():
     standard = {"task": "regression1d", "gate": "mlp"}
     price = Selection.of(standard, {"schedule.lambda0": 1e-6}, range(2))
     one, other = settings_of([Selection.of(standard), price, Selection.of({"task": "mnist", "gate": "conv"})])
@@ -60,10 +57,3 @@ def test_settings_are_the_composed_values_with_their_files() -> None:
     assert [path.name for path in other.files] == [
         "config.yaml", "mnist.yaml", "conv.yaml", "none.yaml", "mnist-conv.yaml", "ngn.yaml"
     ]  # fmt: skip
-
-
-def test_licences_are_those_of_the_data() -> None:
-    by_name = {entry["name"]: entry for entry in LICENCES}
-    assert {"MNIST", "CIFAR-10", "Cora", "TinyStories", "synthetic data"} <= set(by_name)
-    assert by_name["Cora"]["terms"] == "not stated"
-    assert all(entry["url"] is None or entry["url"].startswith("https://") for entry in by_name.values())

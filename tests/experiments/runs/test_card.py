@@ -1,14 +1,8 @@
 """What only a card can show. The made-up accelerator must not be in the process: with it, torch's CUDA cannot train."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
 from on_device import QUICK, SLOW, config_of, same_on_device
-from torch import nn
 
 import ngn
 from experiments.runs.stack import Stack
@@ -17,12 +11,12 @@ pytestmark = pytest.mark.gpu
 
 
 @pytest.mark.parametrize(("task", "gate", "keys"), [*QUICK, *SLOW])
-def test_every_task_on_a_card(tmp_path: Path, task: str, gate: str, keys: dict[str, Any]) -> None:
+def test_every_task_on_a_card(tmp_path, task, gate, keys):
     same_on_device(Stack.of(config_of(task, gate, **keys)), torch.device("cuda"), tmp_path)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_sizes_of_a_deep_language_model_pass_their_trials_on_a_card(dtype: torch.dtype) -> None:
+def test_sizes_of_a_deep_language_model_pass_their_trials_on_a_card(dtype):
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
@@ -30,6 +24,6 @@ def test_sizes_of_a_deep_language_model_pass_their_trials_on_a_card(dtype: torch
         vocab_size=1024, hidden_size=576, intermediate_size=1536, num_hidden_layers=30, num_attention_heads=9,
         num_key_value_heads=3, head_dim=64,
     )  # fmt: skip
-    model: nn.Module = LlamaForCausalLM(shape).to("cuda", dtype)
+    model = LlamaForCausalLM(shape).to("cuda", dtype)
     learner = ngn.learn_sizes(model, {"*.mlp": ngn.Width(16), "*.self_attn": ngn.Heads()}, by_importance=None)
     assert len(learner.axes) == 60

@@ -24,11 +24,7 @@ CHEAP = tuple(name for name in titles() if name not in DEAR)
 
 
 @pytest.mark.slow(seconds=20)
-@pytest.mark.parametrize(
-    "names",
-    [DEAR[:3], DEAR[3:], *(CHEAP[n::PROCESSES] for n in range(PROCESSES))],
-    ids=", ".join,
-)
+@pytest.mark.parametrize("names", [DEAR[:3], DEAR[3:], *(CHEAP[n::PROCESSES] for n in range(PROCESSES))], ids=", ".join)
 def test_nothing_is_lost(names, tmp_path):
     words = [",".join(names), str(tmp_path), "1" if set(names) <= set(DEAR) else KILLS]
     done = programs.run(FAULTS, *words, cwd=tmp_path)
@@ -44,18 +40,10 @@ def test_nothing_is_lost(names, tmp_path):
 def test_ctrl_c_prints_the_command_that_continues(tmp_path, monkeypatch):
     """Interrupt the real program while it trains: the printed command, unchanged, finishes the record."""
     script = ROOT / "run.py"
-    own = [
-        "engine=torch",
-        "phases=[grown]",
-        "train.steps=1200",
-        "gate.K=4",
-        "checkpoint_seconds=0.2",
-        "seed=0,1",
-        "progress=never",
-    ]
+    own = "engine=torch phases=[grown] train.steps=1200 gate.K=4 checkpoint_seconds=0.2 seed=0,1"
     results = tmp_path / "my results"
     monkeypatch.setenv("NGN_OUTPUT", str(tmp_path / "output"))
-    words = ["profile=smoke", *own, f"results={results}"]
+    words = ["profile=smoke", *own.split(), "progress=never", f"results={results}"]
     log = tmp_path / "log"
     run = programs.start(script, *words, cwd=tmp_path, env=os.environ, log=log)
     saved = f"*-{hashlib.sha256(str(results.resolve()).encode()).hexdigest()[:8]}/grown/step-*.json"

@@ -1,4 +1,4 @@
-"""Leases, and how processes share runs. tests/support/faults.py injects the faults."""
+"""Leases, how processes share runs, and what killed runs leave. tests/support/faults.py injects the faults."""
 
 import json
 import os
@@ -7,8 +7,11 @@ import signal
 
 import faulty
 import pytest
+from record_samples import untimed
+from waiting import leave_partial
+from whole_runs import smoke
 
-from experiments.config.compose import compose
+from experiments.config import run_files
 from experiments.config.identity import run_id
 from experiments.config.run_files import runs_of
 from experiments.runs import launch, outcome, phases, training
@@ -17,11 +20,11 @@ from experiments.runs.sweeps import worker
 from experiments.store import leases
 from experiments.store.leases import Leases
 from experiments.store.records import Store
+from ngn.files import temporary_path
 
 
-def smoke(tmp_path, seeds, **changes):
-    keys = {"train.steps": 6, "gate.K": 3, "progress": "never", "results": str(tmp_path / "results"), **changes}
-    return [compose({"profile": "smoke"}, {**keys, "seed.value": seed}) for seed in seeds]
+def several(tmp_path, seeds):
+    return [smoke(tmp_path, gate__K=3, seed__value=seed) for seed in seeds]
 
 
 def test_one_process_holds_a_run_until_it_releases_it(tmp_path):
@@ -72,7 +75,7 @@ def test_a_lease_that_is_removed_while_another_process_opens_it_is_taken_anew(tm
 
 def test_runs_of_a_living_process_are_not_taken(tmp_path, monkeypatch):
     monkeypatch.setattr(launch, "POLL", 0.01)
-    configs = smoke(tmp_path, range(3))
+    configs = several(tmp_path, range(3))
     other = Leases(tmp_path / "results")
     other.take([run_id(configs[1])])
     with pytest.raises(launch.HeldElsewhere, match=f"process {os.getpid()}"):
@@ -98,19 +101,19 @@ def test_any_command_re_forms_an_interrupted_stack(tmp_path, monkeypatch):
 
     monkeypatch.setattr(outcome, "write", dies)
     with pytest.raises(KeyboardInterrupt):
-        launch.launch(smoke(tmp_path, range(4)))
+        launch.launch(several(tmp_path, range(4)))
     monkeypatch.setattr(outcome, "write", real)
     train = training.train_stack
     monkeypatch.setattr(training, "train_stack", lambda stack: stacks.append(stack.seeds) or train(stack))
     monkeypatch.setattr(phases, "fit_phase", None)  # none of the four is trained again
-    outcomes = launch.launch(smoke(tmp_path, [3, 2]))
+    outcomes = launch.launch(several(tmp_path, [3, 2]))
     assert stacks == [[0, 1, 2, 3]]
     assert [o.status for o in outcomes] == ["complete", "complete"]
     assert not list((tmp_path / "scratch" / "checkpoints").glob("*"))
 
 
 def test_a_failure_is_recorded_until_the_run_succeeds(tmp_path, monkeypatch):
-    configs = smoke(tmp_path, range(2))
+    configs = several(tmp_path, range(2))
     path = plans.freeze(tmp_path / "plans", "x", tmp_path / "results", runs_of(configs), 10)
     real = phases.fit_phase
     monkeypatch.setattr(phases, "fit_phase", lambda *_, **__: 1 / 0)
@@ -121,3 +124,66 @@ def test_a_failure_is_recorded_until_the_run_succeeds(tmp_path, monkeypatch):
     monkeypatch.setattr(phases, "fit_phase", real)
     assert set(worker.run_task(path, 0).values()) == {"complete"}
     assert not list((path.parent / "failures").glob("*.json"))
+
+
+@pytest.mark.parametrize("engine", ["torch", "auto"])
+def test_a_run_that_is_killed_while_it_is_scored_is_not_trained_again(tmp_path, monkeypatch, engine):
+    """Answers of a language model can take longer than a training, and than the grace after a signal."""
+    config = smoke(tmp_path, phases=["grown"], engine=engine, checkpoint_seconds=1e-9)
+    expected = json.loads(launch.launch([config])[0].path.read_text())
+    Store(tmp_path / "results").path(run_id(config)).unlink()
+    real = phases.measure_phase
+
+    def dies(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(phases, "measure_phase", dies)
+    with pytest.raises(KeyboardInterrupt):
+        launch.launch([config])
+    assert list(run_files.SCRATCH.rglob(f"{run_id(config)}*/grown/step-0000000012.json")), "that of the last step"
+    monkeypatch.setattr(phases, "measure_phase", real)
+    (outcome,) = launch.launch([config])
+    got = json.loads(outcome.path.read_text())
+    assert got["execution"]["resumed"] == 1
+    assert untimed(got["phases"]) == untimed(expected["phases"])
+
+
+def test_files_of_an_interrupted_run_are_used_only_by_the_code_that_wrote_them(tmp_path, monkeypatch, caplog):
+    """test_checkpoint.py damages such files."""
+    config = smoke(tmp_path, phases=["grown", "from_high"], engine="torch", checkpoint_seconds=1e-9)
+    expected = json.loads(launch.launch([config])[0].path.read_text())
+    real, begun = phases.fit_phase, []
+
+    def dies(stack, task, device, setup):
+        begun.append(setup.name)
+        done = real(stack, task, device, setup)
+        if setup.name == "from_high" and len(begun) == 2:
+            raise KeyboardInterrupt
+        return done
+
+    monkeypatch.setattr(phases, "fit_phase", dies)
+    Store(tmp_path / "results").path(run_id(config)).unlink()
+    with pytest.raises(KeyboardInterrupt):
+        launch.launch([config])
+    monkeypatch.setattr(phases, "sources_digest", lambda: "0" * 64)
+    got = json.loads(launch.launch([config])[0].path.read_text())
+    assert begun[2:] == ["grown", "from_high"]
+    assert "sources was" in caplog.text
+    assert untimed(got["phases"]) == untimed(expected["phases"])
+    assert got["execution"]["resumed"] == 0
+
+
+def test_partial_files_of_dead_processes_are_removed(tmp_path):
+    config = smoke(tmp_path)
+    record = Store(tmp_path / "results").path(run_id(config))
+    written = [record, tmp_path / "results" / ".sources" / "0123456789abcdef.sha256"]
+    left = [temporary_path(path) for path in written]
+    for path in left:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"half")
+    launch.launch([config])
+    assert all(path.exists() for path in left), "their process lives"
+    for path in written:
+        leave_partial(path)
+    launch.launch([config])
+    assert sorted(tmp_path.rglob("*.part")) == sorted(left)

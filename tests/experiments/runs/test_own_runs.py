@@ -1,40 +1,46 @@
-"""What a run writes: records separate from those of the suite, and models that load again."""
+"""What a run writes beside its record: records apart from the suite's, models that load again, curves of loggers."""
 
-from __future__ import annotations
-
+import csv
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-import programs
+import numpy as np
 import pytest
+import torch
 from record_samples import grown, record
+from whole_runs import smoke
 
 from experiments.config import run_files
 from experiments.config.compose import compose
-from experiments.core.config import Config
+from experiments.config.identity import run_id
 from experiments.core.paths import ROOT
+from experiments.core.reading import contents_digest, digest
+from experiments.models.trainer import StudyTrainer
+from experiments.runs import loggers, models
 from experiments.runs.launch import launch
+from experiments.runs.models import load_model
 from experiments.store import provenance
 from experiments.store.records import RecordError, Store
+from experiments.tasks import make_task
 
 
 @pytest.fixture
-def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def clean(tmp_path, monkeypatch):
     """A clean checkout with folders of its own."""
     monkeypatch.setattr(run_files, "RUNS", tmp_path / "runs")
     monkeypatch.setattr(run_files, "code", lambda: provenance.Code("c", True, "git"))
     return tmp_path
 
 
-def short(**overrides: object) -> Config:
+def short(**overrides):
     keys = {key.replace("__", "."): value for key, value in overrides.items()}
     return compose({}, {"train.steps": 12, "gate.K": 4, "progress": "never", **keys})
 
 
-def test_a_run_with_a_committed_record_is_trained_into_runs(clean: Path) -> None:
+def test_a_run_with_a_committed_record_is_trained_into_runs(clean):
     (made,) = launch([short(results=str(clean / "results"))])
     before = made.path.read_bytes()
     (own,) = launch([short()])
@@ -44,49 +50,26 @@ def test_a_run_with_a_committed_record_is_trained_into_runs(clean: Path) -> None
     assert made.path.read_bytes() == before
 
 
-LOAD = """
-import sys
-from pathlib import Path
-import torch
-from experiments.runs.models import load_model
-from experiments.store.records import read_record
-from experiments.config.schema import CheckedConfig
-from experiments.core.config import Config
-from experiments.tasks import make_task
-from experiments.config.run_files import Run
-
-for path in sys.argv[1:]:
-    record = read_record(Path(path))
-    task = make_task(CheckedConfig.model_validate(record["config"]), torch.device("cpu"))
-    for phase, found in record["phases"].items():
-        model = load_model(path, phase)
-        with torch.no_grad():
-            scores = task.evaluate(model)
-        assert sum(p.numel() for p in model.parameters()) == found["parameters"]["deployed"]
-        for name, score in scores.items():
-            assert abs(float(score) - found["truncated"][name]) <= 1e-5 * abs(float(score)), (path, phase, name, score)
-"""
-
-
-def test_saved_models_load_in_another_process(tmp_path: Path) -> None:
+def test_saved_models_score_as_their_records_say(tmp_path):
+    """test_runs.py loads one in another process."""
     keys = {"save": "deployed", "results": str(tmp_path), "progress": "never", "phases": ["grown", "fixed"]}
     keys |= {"continue_with": [10.0], "train.steps": 12}
-    paths = []
-    for task in ("regression1d", "cora", "twist"):
-        configs = [compose({"task": task, "profile": "smoke"}, {**keys, "seed.value": seed}) for seed in range(2)]
+    for name in ("regression1d", "cora", "twist"):
+        configs = [compose({"task": name, "profile": "smoke"}, {**keys, "seed.value": seed}) for seed in range(2)]
+        task = make_task(configs[0], torch.device("cpu"))
         for made in launch(configs):
+            phases = json.loads(made.path.read_text())["phases"]
             kept = {path.suffixes[0] for path in tmp_path.rglob(f"{made.run_id}.*.safetensors")}
-            assert kept == {".grown", ".fixed", ".continue_10"}
-            paths.append(made.path)
-    done = programs.run_code(LOAD, *paths, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)})
-    assert done.returncode == 0, done.stderr
+            assert kept == {f".{phase}" for phase in phases} == {".grown", ".fixed", ".continue_10"}
+            for phase, told in phases.items():
+                model = load_model(made.path, phase)
+                assert sum(p.numel() for p in model.parameters()) == told["parameters"]["deployed"]
+                with torch.no_grad():
+                    scores = {score: float(value) for score, value in task.evaluate(model).items()}
+                assert scores == pytest.approx({score: told["truncated"][score] for score in scores}, rel=1e-5)
 
 
-def test_a_missing_or_damaged_model_is_named(tmp_path: Path) -> None:
-    from experiments.core.reading import contents_digest, digest
-    from experiments.runs import models
-    from experiments.runs.models import load_model
-
+def test_a_missing_or_damaged_model_is_named(tmp_path):
     (made,) = launch([short(results=str(tmp_path), tag="mine")])
     assert json.loads(made.path.read_text())["execution"]["tag"] == "mine"
     with pytest.raises(RecordError, match=r"grown\.safetensors: no such model; .* if you add save=deployed"):
@@ -101,29 +84,75 @@ def test_a_missing_or_damaged_model_is_named(tmp_path: Path) -> None:
     (model,) = tmp_path.rglob("*.grown.safetensors")
     assert json.loads(made.path.read_text())["phases"]["grown"]["model_sha256"] == contents_digest(model)
     models._check(model, digest(model))  # of the file, as older records have it
-    content = model.read_bytes()
-    for damaged in (content[:-1] + bytes([content[-1] ^ 1]), content[:99], b""):
-        model.write_bytes(damaged)
-        with pytest.raises(RecordError, match=r"grown\.safetensors: changed or damaged"):
-            load_model(made.path)
-    model.unlink()
-    model.symlink_to("elsewhere")
-    launch([wanted.model_copy(update={"force": True})])
-    assert not model.is_symlink()
-    load_model(made.path)
+    model.write_bytes(model.read_bytes()[:99])
+    with pytest.raises(RecordError, match=r"grown\.safetensors: changed or damaged"):
+        load_model(made.path)
 
 
-@pytest.mark.parametrize("seeds", ["0", "0..1"])
-def test_a_command_whose_runs_have_records_imports_no_torch(tmp_path: Path, seeds: str) -> None:
+def test_a_command_whose_runs_have_records_imports_no_torch(tmp_path):
     for seed in range(2):
         Store(tmp_path).write(record(compose(overrides={"seed.value": seed}), {"grown": grown([2.0], 1e-3, 1e-3)}))
     code = (
         "import sys; from experiments.cli.app import main; status = main(sys.argv[1:]); print('torch' in sys.modules)"
     )
-    words = [f"seed={seeds}", f"results={tmp_path}"]
+    words = ["seed=0..1", f"results={tmp_path}"]
     environment = {**os.environ, "NGN_OUTPUT": str(tmp_path), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, "-c", code, *words], env=environment, capture_output=True, text=True, check=False
     )
     assert (done.stderr, done.stdout.splitlines()[-1]) == ("", "False")
     assert "already in" in done.stdout
+
+
+def logged(tmp_path, logger, seed=0, **more):
+    return smoke(tmp_path, gate__K=4, phases=["grown"], seed__value=seed, logger=logger, **more)
+
+
+def rows(config, phase="grown"):
+    path = Store(Path(config.results or "")).path(run_id(config)).with_suffix(f".{phase}.csv")
+    return list(csv.DictReader(path.read_text().splitlines()))
+
+
+@pytest.mark.parametrize("engine", ["auto", "torch"])
+def test_csv_holds_the_points_of_the_record_for_every_run_of_a_stack(tmp_path, engine):
+    configs = [logged(tmp_path, "csv", seed, engine=engine) for seed in (0, 1)]
+    assert run_id(configs[0]) == run_id(logged(tmp_path, "none", engine=engine)), "no part of the identity"
+    launch(configs)
+    for config in configs:
+        curves, written = Store(tmp_path / "results").curves(run_id(config)), rows(config)
+        assert [int(row["step"]) for row in written] == curves["grown.step"].tolist()
+        np.testing.assert_allclose([float(row["t"]) for row in written], curves["grown.t"][:, 0], rtol=1e-6)
+        np.testing.assert_allclose([float(row["loss"]) for row in written], curves["grown.loss"], rtol=1e-6)
+
+
+def test_after_an_interruption_no_point_is_missing_or_twice(tmp_path, monkeypatch):
+    config = logged(tmp_path, "csv", engine="torch", checkpoint_seconds=1e-9)
+    real = StudyTrainer._step
+
+    def dies(self, step, *rest):
+        if step == 7:
+            raise KeyboardInterrupt
+        return real(self, step, *rest)
+
+    monkeypatch.setattr(StudyTrainer, "_step", dies)
+    with pytest.raises(KeyboardInterrupt):
+        launch([config])
+    monkeypatch.setattr(StudyTrainer, "_step", real)
+    assert launch([config])[0].status == "complete"
+    assert [int(row["step"]) for row in rows(config)] == list(range(12))
+
+
+@pytest.mark.parametrize("where", ["opening", "writing", "closing"])
+def test_a_failing_logger_does_not_stop_training(tmp_path, monkeypatch, caplog, where):
+    def fails(*_):
+        raise OSError("no space left")
+
+    def sink(run, phase, ends):
+        if where == "opening":
+            fails()
+        ends.callback(fails if where == "closing" else lambda: None)
+        return fails if where == "writing" else lambda *_: None
+
+    monkeypatch.setitem(loggers.SINKS, "csv", sink)
+    assert launch([logged(tmp_path, "csv")])[0].status == "complete"
+    assert caplog.text.count("logger=csv failed (OSError: no space left); training continues without it") == 1

@@ -14,7 +14,7 @@ from experiments.models.kernels import supported
 from experiments.runs import launch, memory, phases
 from experiments.runs.measure import prefixes_of, take_replica
 from experiments.runs.memory import replica_bytes, replicas_that_fit
-from experiments.runs.stack import LARGEST, LARGEST_FUSED, Stack, kernel_of, largest_stack, stacks_of, why_no_kernel
+from experiments.runs.stack import LARGEST, LARGEST_FUSED, Stack, largest_stack, stacks_of, why_no_kernel
 from experiments.tasks import COMPONENTS, GATES_OF_TASK, TASKS, make_task
 from experiments.tasks.regression1d import Regression1D
 from experiments.tasks.settings import MLPComponent
@@ -23,6 +23,14 @@ from ngn.methods.orders import Order
 
 def runs(count, **overrides):
     return [compose({"profile": "smoke"}, {**overrides, "seed.value": seed}) for seed in range(count)]
+
+
+@pytest.fixture
+def sizes(monkeypatch):
+    """The sizes of the stacks that are trained."""
+    real, seen = phases.fit_phase, []
+    monkeypatch.setattr(phases, "fit_phase", lambda stack, *rest: seen.append(len(stack)) or real(stack, *rest))
+    return seen
 
 
 def test_runs_with_data_per_seed_are_not_stacked():
@@ -36,7 +44,7 @@ def test_runs_with_data_per_seed_are_not_stacked():
 
 
 @pytest.mark.parametrize("lacking", ["compiler", "model"])
-def test_a_stack_is_split_if_no_kernel_trains_it(tmp_path, monkeypatch, lacking):
+def test_a_stack_is_split_if_no_kernel_trains_it(tmp_path, monkeypatch, lacking, sizes):
     """The stack was planned for the kernel, whose stacks are larger than torch's."""
     if lacking == "compiler":
         monkeypatch.setattr(supported, "library", lambda kernel: None)
@@ -46,13 +54,6 @@ def test_a_stack_is_split_if_no_kernel_trains_it(tmp_path, monkeypatch, lacking)
     configs = runs(LARGEST + 2, **settings)
     assert largest_stack(configs[0]) == LARGEST_FUSED
     assert [len(stack) for stack in stacks_of(runs_of(configs))] == [LARGEST + 2]
-    real, sizes = phases.fit_phase, []
-
-    def fit_phase(stack, *rest):
-        sizes.append(len(stack))
-        return real(stack, *rest)
-
-    monkeypatch.setattr(phases, "fit_phase", fit_phase)
     outcomes = launch.launch(configs)
     assert sizes == [LARGEST, 2]
     assert [json.loads(o.path.read_text())["execution"]["replicas"] for o in outcomes] == [LARGEST] * LARGEST + [2] * 2
@@ -86,26 +87,6 @@ def test_a_kernel_trains_no_new_part_that_does_not_name_it(block, own, reason):
         configs.append(config.model_copy(update={block: part}))
     assert why_no_kernel(configs[0]) == reason
     assert [len(stack) for stack in stacks_of(runs_of(configs))] == [LARGEST, 5]
-
-
-@pytest.mark.parametrize(
-    ("choices", "engine", "largest"),
-    [
-        ({"task": "regression1d"}, "bank1d", LARGEST_FUSED),
-        ({"task": "regression1d", "method": "fixed"}, "bank1d", LARGEST_FUSED),
-        ({"task": "regression1d", "method": "budget"}, "bank1d", LARGEST_FUSED),
-        ({"task": "regression1d", "method": "l0"}, None, LARGEST),
-        ({"task": "twist", "gate": "layers"}, "planar", LARGEST),
-        ({"task": "twist", "gate": "chain"}, "planar", LARGEST),
-        ({"task": "mnist", "gate": "mlp"}, None, LARGEST),
-        ({"task": "manifold"}, None, 1),
-        ({"task": "tinystories", "gate": "heads"}, None, 1),
-    ],
-)
-def test_engines_and_stacks_of_the_suite_stay_as_they_are(choices, engine, largest):
-    size = {"method.count": 3} if choices.get("method") in ("fixed", "budget") else {}
-    config = compose(choices, size)
-    assert (kernel_of(config), largest_stack(config)) == (engine, largest)
 
 
 ONE_D, DEPTH = {"task": "regression1d"}, {"task": "twist", "gate": "layers"}
@@ -182,18 +163,11 @@ def test_the_estimate_before_reading_data_is_below_measured_memory(task, gate):
     assert 0 < 4 * K * config.gate.numbers(config.task, samples) < replica_bytes(Stack.of(config), made)
 
 
-def test_a_stack_that_does_not_fit_is_split(tmp_path, monkeypatch):
+def test_a_stack_that_does_not_fit_is_split(tmp_path, monkeypatch, sizes):
     configs = [smoke(**{"seed.value": seed, "results": str(tmp_path / "r")}) for seed in range(5)]
     one = replica_bytes(Stack.of(configs[0]), make_task(configs[0], CPU))
     monkeypatch.setattr(memory, "free_bytes", lambda device: int(2.5 * one / memory.SHARE))
     assert replicas_that_fit(Stack.of(configs[0]), make_task(configs[0], CPU), CPU) == 2
-    real, sizes = phases.fit_phase, []
-
-    def train_phase(stack, *rest):
-        sizes.append(len(stack))
-        return real(stack, *rest)
-
-    monkeypatch.setattr(phases, "fit_phase", train_phase)
     assert [o.status for o in launch.launch(configs)] == ["complete"] * 5
     assert sizes == [2, 2, 1]
 

@@ -8,40 +8,15 @@ import os
 
 import numpy as np
 import pytest
+import record_samples as samples
 
+from experiments.config.compose import compose
 from experiments.store import provenance
 from experiments.store.curves import MAX_CURVE_BYTES
 from experiments.store.records import RecordError, Store, parse, read_record
 from ngn.files import remove
 
-RECORD = {
-    "schema": 1,
-    "run_id": "cora-gcn-ngn-s0-0123456789",
-    "status": "complete",
-    "config": {key: {} for key in ("task", "gate", "method", "schedule", "train", "phases", "seed", "profile")},
-    "phases": {
-        "grown": {
-            "status": "complete",
-            "t": [1.0],
-            "count": [2],
-            "integer": [True],
-            "soft": {"accuracy": 80.0},
-            "truncated": {"accuracy": 80.0},
-            "gates_kept": {"accuracy": 80.0},
-            "parameters": {"candidate": 8, "deployed": 2},
-            "steps": 4,
-            "seconds": 1.0,
-        }
-    },
-    "time": {"started": "2026-01-01T00:00:00+00:00", "seconds": 1.0},
-    "execution": {"device": "cpu", "engine": "torch", "replicas": 1, "threads": 1, "resumed": 0},
-    "hardware": {"cpu": "x"},
-    "packages": {"torch": "2.13.0"},
-    "data": {"name": "cora", "sha256": "0", "provenance": "here"},
-    "code": {"commit": None, "clean": False, "source": "none", "numerics": {"task": 1, "method": 1}},
-}
-
-
+RECORD = samples.record(compose({"task": "cora"}), {"grown": samples.grown([1.0], 80.0, 80.0, "accuracy")})
 STEPS = {"grown.step": np.arange(3), "grown.loss": np.ones(3), "grown.task": np.ones(3), "grown.t": np.ones((3, 1))}
 
 
@@ -58,7 +33,7 @@ def test_a_written_record_is_read_back(tmp_path):
     assert store.get(RECORD["run_id"]) is None
     assert store.write(RECORD, STEPS)
     assert without_digests(store.get(RECORD["run_id"])) == RECORD
-    assert store.path(RECORD["run_id"]) == tmp_path / "cora" / "cora-gcn-ngn-s0-0123456789.json"
+    assert store.path(RECORD["run_id"]) == tmp_path / "cora" / f"{RECORD['run_id']}.json"
     assert store.curves(RECORD["run_id"])["grown.step"].tolist() == [0, 1, 2]
 
 
@@ -77,11 +52,10 @@ def test_nan_is_refused(tmp_path):
         Store(tmp_path).write(json.loads(_set(RECORD, "phases.grown.soft.accuracy", float("nan"))))
 
 
-@pytest.mark.parametrize("boundaries", [1, 112, 1000])
-def test_a_record_of_many_boundaries_is_not_refused(tmp_path, boundaries):
+def test_a_record_of_many_boundaries_is_not_refused(tmp_path):
     """All digits of t and r in four phases, with the largest allowed rest of the record."""
-    sizes = {"t": [np.pi] * boundaries, "r": [1 / 3] * boundaries, "count": [1024] * boundaries}
-    phase = {**RECORD["phases"]["grown"], **sizes, "integer": [False] * boundaries}
+    sizes = {"t": [np.pi] * 1000, "r": [1 / 3] * 1000, "count": [1024] * 1000}
+    phase = {**RECORD["phases"]["grown"], **sizes, "integer": [False] * 1000}
     phases = dict.fromkeys(("grown", "fixed", "from_high", "continue_1"), phase)
     record = changed(phases=phases, hardware={"cpu": "x" * 4000})
     assert Store(tmp_path).write(record)
@@ -90,7 +64,7 @@ def test_a_record_of_many_boundaries_is_not_refused(tmp_path, boundaries):
 
 @pytest.mark.parametrize(
     "content",
-    ["", "{", "[]", "null", json.dumps({"schema": 1}), json.dumps({**RECORD, "run_id": "cora-gcn-ngn-s1-0123456789"})],
+    ["", "{", "[]", "null", json.dumps({"schema": 1}), json.dumps({**RECORD, "run_id": f"{RECORD['run_id'][:-1]}x"})],
 )
 def test_damaged_or_foreign_files_are_named(tmp_path, content):
     path = Store(tmp_path).path(RECORD["run_id"])
@@ -184,34 +158,26 @@ def _set(record, path, value):
     ("path", "value", "named"),
     [
         ("schema", 2, "schema version 2"),
-        ("status", "done", "status"),
         ("extra", 1, "extra"),
         ("run_id", "../../etc/passwd", "run_id"),
-        ("phases", {}, "phases"),
         ("phases.grown.soft.mse", -0.5, "phases.grown.soft: mse must be at least 0"),
         ("phases.grown.truncated.accuracy", 100.5, "accuracy must be at most 100"),
         ("phases.grown.soft.score", True, "phases.grown.soft.score: .* valid number .given: True."),
         ("phases.other", RECORD["phases"]["grown"], "phases.other"),
-        ("phases.grown.kept", {"early": [1, 2], "middle": [1, 2]}, "kept"),
         ("phases.grown.kept", {"early": [1], "middle": [1, 2], "late": [1, 2]}, "kept.early"),
         ("phases.grown.r", None, "phases.grown.r: "),
         ("base", None, "base: "),
         ("config", {"task": {}}, "config: must have gate, method"),
-        ("execution.replicas", 0, "replicas"),
-        ("execution.extra", 1, "execution.extra"),
         ("code.clean", 1, "code.clean"),
         ("phases.grown.t", [-1e-9], "t"),
         ("phases.grown.t", [1.0, 2.0], "t has 2 entries"),
         ("phases.grown.r", [1.5], "r"),
-        ("phases.grown.count", [2.5], "count"),
         ("phases.grown.count", [2.0], "integer"),
         ("phases.grown.n", {"accuracy": 1e30}, "n"),
         ("phases.grown.seconds", 1e300, "seconds"),
         ("phases.grown.prefixes", [-1e-9], "negative score"),
         ("data.provenance", "official files\n\\write18{x}", "data.provenance has the control character U\\+000A"),
         ("data.name", "co\u2028ra", "U\\+2028"),
-        ("execution.device", "cpu\x1b[31m", "U\\+001B"),
-        ("hardware.cpu", "a\x9bb", "U\\+009B"),
         ("packages", {"to\u202erch": "1"}, "U\\+202E"),
         ("config.seed", "\ud800", "U\\+D800"),
         ("phases.grown.samples", {"soft": "Once\x07"}, "U\\+0007"),
@@ -266,9 +232,7 @@ def test_a_key_that_stands_twice_is_refused():
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"grown.t": np.ones((2, 1))}, "grown.t has shape"),
         ({"grown.t": np.ones((3, 2))}, "grown.t has shape"),
-        ({"grown.t": np.ones(3)}, "grown.t has shape"),
         ({"grown.t": None}, "needs loss, step, t, task"),
         ({"grown.t": np.full((3, 1), np.nan)}, "NaN or infinity"),
         ({"grown.t": np.full((3, 1), -1.0)}, "negative"),

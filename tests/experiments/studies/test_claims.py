@@ -1,18 +1,14 @@
 """Every claim on made-up evidence: agrees, disagrees, cannot tell, holds by construction, untested."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from claim_runs import OF_CELLS, OF_RUNS, PUBLISHED, WIDE, Case, Memory, baseline, cell, two_learners
+from claim_runs import OF_CELLS, OF_RUNS, PUBLISHED, WIDE, Memory, baseline, cell, two_learners
 from claim_standins import OF_STAND_INS, ON_THE_PAPERS_MODELS, PEFT, PRUNING, adapted, pruned
 
-from experiments.analysis.claims import BY_CONSTRUCTION, UNTESTED, Judged, judge_claim
+from experiments.analysis.claims import BY_CONSTRUCTION, UNTESTED, judge_claim
 from experiments.analysis.collect import Reader
-from experiments.analysis.compare import Comparison, compare_all
+from experiments.analysis.compare import compare_all
 from experiments.analysis.evidence import Evidence, sufficient
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, Verdict
 from experiments.store.records import Store
@@ -21,13 +17,13 @@ from experiments.studies import CLAIMS as BY_KEY
 L0 = cell("datasevenfullbody.l0.truncated", 0)
 
 
-def judged(key: str, store: Store, items: Iterable[Comparison] = (*PUBLISHED, L0)) -> Judged:
+def judged(key, store, items=(*PUBLISHED, L0)):
     return judge_claim(BY_KEY[key], Reader(store), items)
 
 
 @pytest.mark.parametrize("key", OF_CELLS)
-def test_claims_on_cells(key: str) -> None:
-    cases: tuple[Case, Case] = OF_CELLS[key]
+def test_claims_on_cells(key):
+    cases = OF_CELLS[key]
     for items, word in cases:
         found = judged(key, Memory(), items)
         assert found.word == word, found.interval
@@ -39,7 +35,7 @@ def test_claims_on_cells(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", OF_RUNS)
-def test_claims_on_runs(key: str) -> None:
+def test_claims_on_runs(key):
     good = BY_CONSTRUCTION if BY_KEY[key].by_construction else AGREES
     for made, word in zip(OF_RUNS[key], (good, DISAGREES), strict=True):
         store = Memory(made)
@@ -53,7 +49,7 @@ def test_claims_on_runs(key: str) -> None:
     assert " of " in lacking.because
 
 
-def test_a_claim_on_curves() -> None:
+def test_a_claim_on_curves():
     made = baseline(lambda seed: 6.0)
     assert judged("overshoot", Memory(made, highest=8.0)).word == AGREES
     assert judged("overshoot", Memory(made, highest=6.1)).word == CANNOT_TELL, "ten runs do not prove that none does"
@@ -63,7 +59,7 @@ def test_a_claim_on_curves() -> None:
 
 
 @pytest.mark.parametrize("key", OF_STAND_INS)
-def test_claims_on_the_model_that_stands_in(key: str, tmp_path: Path) -> None:
+def test_claims_on_the_model_that_stands_in(key, tmp_path):
     tables, fill, cases = OF_STAND_INS[key]
     words = (AGREES, CANNOT_TELL, DISAGREES) if len(cases) == 3 else (AGREES, DISAGREES)
     for changes, word in zip(cases, words, strict=True):
@@ -81,7 +77,7 @@ def test_claims_on_the_model_that_stands_in(key: str, tmp_path: Path) -> None:
     assert ("is not run" if tables else " of ") in lacking.because
 
 
-def test_ties_are_no_losses(tmp_path: Path) -> None:
+def test_ties_are_no_losses(tmp_path):
     store = Store(tmp_path)
     adapted(store, score=50.0)
     found = judged("peft_baselines_small", store, compare_all(Reader(store), PEFT))
@@ -89,7 +85,7 @@ def test_ties_are_no_losses(tmp_path: Path) -> None:
     assert [finding.value for finding in found.findings] == [5, 5]
 
 
-def test_little_removed_is_no_evidence_on_random_removal(tmp_path: Path) -> None:
+def test_little_removed_is_no_evidence_on_random_removal(tmp_path):
     store = Store(tmp_path)
     pruned(store, ngn=30.0)
     claim = BY_KEY["prune_random_small"]
@@ -101,18 +97,18 @@ def test_little_removed_is_no_evidence_on_random_removal(tmp_path: Path) -> None
     assert findings[0].text.startswith("premise: ")
 
 
-def test_a_learner_unlike_the_published_one_is_no_evidence_about_it() -> None:
+def test_a_learner_unlike_the_published_one_is_no_evidence_about_it():
     store = Memory(two_learners("l0", WIDE, 1e-5, WIDE, 1e-4))
     found = judged("l0", store, [replace(L0, verdict=Verdict(DISAGREES))])
     assert (found.word, found.runs) == (UNTESTED, ())
     assert "no evidence" in found.because
 
 
-def test_every_claim_is_tested_here() -> None:
+def test_every_claim_is_tested_here():
     assert set(BY_KEY) == {*OF_CELLS, *OF_RUNS, *OF_STAND_INS, *ON_THE_PAPERS_MODELS, "overshoot"}
 
 
-def test_half_of_the_runs_have_to_be_there() -> None:
+def test_half_of_the_runs_have_to_be_there():
     assert [n for n in range(11) if sufficient(n, 10)] == list(range(5, 11))
     assert [n for n in (24, 25) if sufficient(n, 50)] == [25]
     assert sufficient(1, 1)

@@ -1,28 +1,21 @@
 """Figures: their data and captions, the script, and the files that it draws."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from importlib.metadata import version
-from pathlib import Path
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
 import record_samples as samples
 
 from experiments.analysis.collect import Reader
-from experiments.analysis.figures import Data, Panel, Point
 from experiments.analysis.selection import Selection
 from experiments.config.schema import branch_phase
 from experiments.core.paths import ROOT
 from experiments.store.records import Store
-from experiments.studies import FIGURES, study
-from experiments.studies.learners import SEVEN
+from experiments.studies import FIGURES
 from experiments.studies.manifold import FIFTEEN
 from experiments.studies.one_d import BASELINE
 from experiments.studies.prices import CONTINUED
@@ -31,7 +24,6 @@ from experiments.studies.schedules import FOUR
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install -e '.[paper]'")
 
 from matplotlib import rc_context
-from matplotlib.figure import Figure
 
 from experiments.report.drawing import style
 from scripts import build_paper_data
@@ -39,15 +31,11 @@ from scripts.build_figures import main
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path):
     return samples.baseline(tmp_path / "results")
 
 
-def legend(figure: Figure) -> list[str]:
-    return [text.get_text() for text in figure.legends[0].get_texts()]
-
-
-def test_diverged_dirty_and_strange_seeds_are_counted_and_not_drawn(store: Store) -> None:
+def test_diverged_dirty_and_strange_seeds_are_counted_and_not_drawn(store):
     samples.put(store, BASELINE, 1, {"grown": samples.diverged()})
     samples.put_grown(store, BASELINE, 2, 6.0, 1e-5, clean=False)
     other = {"name": "regression1d", "sha256": "1" * 64, "provenance": "generated: by the tests"}
@@ -58,71 +46,7 @@ def test_diverged_dirty_and_strange_seeds_are_counted_and_not_drawn(store: Store
     assert "n = 1 run" in style.draw(FIGURES["figure1"], found).axes[0].get_title()
 
 
-def test_figure_3_pools_by_count_and_prints_n(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    frontier = study("fixed_frontier").make()
-    for seed, mse in enumerate((1e-5, 1e-4, 1e-2)):
-        samples.put(store, frontier[4], seed, {"fixed": samples.fixed(5, mse)})
-    for place, t in ((12, 4.0), (13, 4.0), (14, 2.0)):
-        samples.put_grown(store, frontier[place], 7, t, 10.0**-place)
-    found = samples.figure("figure3", store)
-    (fixed,) = found.of("", "fixed")
-    logs = np.array([-5.0, -4.0, -2.0])
-    sd = np.sqrt(((logs - logs.mean()) ** 2).mean())
-    assert (fixed.x, fixed.y) == (5, pytest.approx(10 ** logs.mean()))
-    assert found.of("", "grown")[0].low is None, "one run has no deviation"
-    assert (fixed.low, fixed.high) == pytest.approx((10 ** (logs.mean() - sd), 10 ** (logs.mean() + sd)))
-    small, pooled = found.of("", "grown")
-    assert (small.x, small.y, len(small.runs)) == (3, pytest.approx(1e-14), 1)
-    assert (pooled.x, pooled.y, len(pooled.runs)) == (5, pytest.approx(10**-12.5), 2)
-    assert len(found.of("", "fixed (each run)")) == 3
-    (axes,) = style.draw(FIGURES["figure3"], found).axes
-    assert [text.get_text() for text in axes.texts] == ["3", "1", "2"]
-
-
-def test_figure_7_names_the_methods_that_were_not_run(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    rows = {row.key: row.runs for row in SEVEN.rows}
-    for method in ("ngn", "ste"):
-        samples.put_grown(store, rows[method], 3, 6.0, 1e-4)
-    found = samples.figure("figure7", store)
-    assert [(p.series, p.x, p.y) for p in found.points] == [
-        ("NGN", 7, 1e-4),
-        ("STE (straight-through)", 7, 1e-4),
-    ]
-    assert legend(style.draw(FIGURES["figure7"], found)) == [
-        "NGN",
-        "AWNN (block adaptation) (not run)",
-        "L₀ (hard concrete) (not run)",
-        "STE (straight-through)",
-    ]
-
-
-def test_a_frontier_counts_a_seed_of_a_fixed_count_once(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    learned = Selection.of({"task": "cora", "gate": "gcn"})
-    for seed in range(2):
-        phases = {
-            "grown": samples.grown([1.0], 80.0, 79.0 + seed, "accuracy"),
-            "fixed": samples.fixed(2, 81.0, "accuracy"),
-            "from_high": samples.from_high(2.0, "partial", 82.0),
-        }
-        samples.put(store, learned, seed, phases)
-    alone = Selection.of({"task": "cora", "gate": "gcn", "method": "fixed"}, {"method.count": 2})
-    run = samples.put(store, alone, 0, {"fixed": samples.fixed(2, 83.0, "accuracy")})
-    found = samples.figure("frontier_cora_gcn", store)
-    (fixed,) = found.of("", "fixed")
-    assert (fixed.x, fixed.y, fixed.low, fixed.shift) == (2, 82.0, None, 0.0)
-    assert run in fixed.runs
-    assert [(p.x, p.y) for p in found.of("", "learned from low")] == [(2, 79.0), (2, 80.0)]
-    assert [(p.x, p.y) for p in found.of("", "learned from high")] == [(3, 82.0), (3, 82.0)]
-    assert found.found == 3
-    figure = style.draw(FIGURES["frontier_cora_gcn"], found)
-    assert legend(figure) == ["fixed", "learned from low", "learned from high", "published, from low"]
-    assert [text.get_text() for text in figure.axes[0].texts] == ["2"]
-
-
-def test_panels_whose_curves_are_not_kept_say_so(tmp_path: Path) -> None:
+def test_panels_whose_curves_are_not_kept_say_so(tmp_path):
     store = Store(tmp_path)
     samples.put_grown(store, FOUR.row("beta4").runs, 0, 6.0, 1e-5)
     drawn = {"name": "manifold", "sha256": "0" * 64, "provenance": "generated: by the tests"}
@@ -141,7 +65,7 @@ def test_panels_whose_curves_are_not_kept_say_so(tmp_path: Path) -> None:
     assert [found.lack(key) for key in ("beta4", "beta15")] == ["curves not kept", "not run"]
 
 
-def test_data_and_weights_are_named_in_the_words_that_say_most(tmp_path: Path) -> None:
+def test_data_and_weights_are_named_in_the_words_that_say_most(tmp_path):
     store, reader = Store(tmp_path), Reader(Store(tmp_path))
     runs = Selection.of({"task": "regression1d"}, seeds=range(3))
     for seed, (digest, how, weights) in enumerate(
@@ -160,18 +84,7 @@ def test_data_and_weights_are_named_in_the_words_that_say_most(tmp_path: Path) -
     assert [*reader.data_notes(reader.seen)] == said
 
 
-def test_means_of_fewer_runs_say_so() -> None:
-    panel = Panel("x", "y")
-
-    def shown(*runs: int, lanes: bool = False) -> int | None:
-        points = [Point("a", x, 1.0, tuple(map(str, range(n)))) for x, n in enumerate(runs)]
-        return Data(tuple(points)).fewest("", replace(panel, lanes=lanes))
-
-    assert [shown(10, 9, 10), shown(10, 10), shown(1, 1), shown()] == [9, None, None, None]
-    assert [shown(10, 9, lanes=True), shown(3, 3, lanes=True), shown(1, 1, lanes=True)] == [10, 3, None]
-
-
-def test_without_records_it_says_so(tmp_path: Path) -> None:
+def test_without_records_it_says_so(tmp_path):
     for spec in FIGURES.values():
         found = spec.data(Reader(Store(tmp_path)))
         assert found.empty
@@ -180,7 +93,7 @@ def test_without_records_it_says_so(tmp_path: Path) -> None:
         assert [text.get_text() for text in axes.texts] == ["not run"]
 
 
-def test_stand_ins_are_named(store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stand_ins_are_named(store, tmp_path, capsys):
     shorter = {"train.steps": 2000}
     phase = {**samples.grown([6.0], 1e-5, 1e-5), "norms": [1.0]}
     samples.put(store, BASELINE.with_overrides(shorter), 0, {"grown": phase}, curves=samples.curves())
@@ -198,7 +111,7 @@ def test_stand_ins_are_named(store: Store, tmp_path: Path, capsys: pytest.Captur
     assert "KEY=VALUE" in capsys.readouterr().err
 
 
-def test_a_figure_is_the_same_bytes_in_every_process_and_needs_no_torch(store: Store, tmp_path: Path) -> None:
+def test_a_figure_is_the_same_bytes_in_every_process_and_needs_no_torch(store, tmp_path):
     options = ["--results", str(store.root), "--only", "figure1", "--output"]
     with rc_context({"font.size": 12, "figure.dpi": 72}):  # of a user's matplotlibrc
         assert main([*options, str(tmp_path / "here")]) == 0
@@ -214,7 +127,7 @@ def test_a_figure_is_the_same_bytes_in_every_process_and_needs_no_torch(store: S
     assert [path.name for path in (tmp_path / "here").glob("[!.]*")] == ["figure1.svg"]
 
 
-def test_a_figure_is_small_and_its_text_is_text(store: Store, tmp_path: Path) -> None:
+def test_a_figure_is_small_and_its_text_is_text(store, tmp_path):
     assert main(["--results", str(store.root), "--only", "figure1", "--output", str(tmp_path)]) == 0
     picture = ElementTree.parse(tmp_path / "figure1.svg")
     words = {text for element in picture.iter("{http://www.w3.org/2000/svg}text") for text in element.itertext()}
@@ -226,7 +139,7 @@ def test_a_figure_is_small_and_its_text_is_text(store: Store, tmp_path: Path) ->
 
 
 @pytest.mark.slow(seconds=40)
-def test_the_committed_figures_and_the_papers_file_are_those_of_the_committed_records(tmp_path: Path) -> None:
+def test_the_committed_figures_and_the_papers_file_are_those_of_the_committed_records(tmp_path):
     """Byte by byte, so that no change of the code moves a number. Another matplotlib draws other bytes."""
     assert build_paper_data.main(["--output", str(tmp_path / "data_generated.tex")]) == 0
     assert (tmp_path / "data_generated.tex").read_bytes() == (ROOT / "paper" / "data_generated.tex").read_bytes()
@@ -236,8 +149,3 @@ def test_the_committed_figures_and_the_papers_file_are_those_of_the_committed_re
     for name in FIGURES:
         drawn, committed = ((folder / "figures" / f"{name}.svg").read_bytes() for folder in (tmp_path, ROOT / "paper"))
         assert drawn == committed, name
-
-
-def test_a_wrong_name_gives_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--only", "figure99"]) == 2
-    assert "figure1" in capsys.readouterr().err

@@ -111,16 +111,6 @@ def test_a_padded_folder_is_a_stock_one(kind, tmp_path):
     assert config_of(tmp_path)[size] == (48 if kind == "gpt2" else 24)  # that of the largest layer
 
 
-def test_fewer_layers_of_even_sizes_generate_from_a_stock_folder(tmp_path):
-    sizes = {"model.layers": ngn.Depth(t0=1.0), "model.layers.*.mlp": ngn.Width(16, t0=4.0)}
-    small = ngn.learn_sizes(llama().eval().bfloat16(), sizes).deploy(unsettled="allow")
-    save(small, tmp_path)
-    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
-    assert (again.dtype, len(again.model.layers), again.config.intermediate_size) == (torch.bfloat16, 2, 15)
-    settings = {"max_new_tokens": 6, "do_sample": False, "pad_token_id": 0, "eos_token_id": None}
-    assert torch.equal(again.generate(IDS, **settings), small.generate(IDS, **settings))
-
-
 def test_what_cannot_be_written_right_is_not_written(tmp_path):
     small = deployed("llama", evenly)
     save(small, tmp_path)
@@ -132,7 +122,7 @@ def test_what_cannot_be_written_right_is_not_written(tmp_path):
     ranks = ngn.learn_sizes(llama(), {"**.q_proj": ngn.Rank(2, t0=1.2)}, frozen=True)
     with pytest.raises(TypeError, match="not a learner"):
         save(ranks, tmp_path)
-    with pytest.raises(ValueError, match=r"write them with ngn.to_peft"):
+    with pytest.raises(ValueError, match=r"with ngn\.to_peft"):
         save(ranks.deploy(unsettled="allow"), tmp_path)
     with pytest.raises(TypeError, match=r"use ngn.save"):
         save(torch.nn.Linear(2, 2), tmp_path)

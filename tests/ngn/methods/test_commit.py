@@ -61,18 +61,6 @@ def test_the_body_trains_on_and_the_boundary_does_not():
     assert not torch.equal(seen[31][1]["group.bank.W1"], seen[-1][1]["group.bank.W1"])
 
 
-def test_schedules_that_begin_anew_go_on_from_the_committed_boundary():
-    gate = ngn.CountGate(6, t0=2.4, commit=0.5)
-    gate.set_progress(1.0)
-    again = ngn.CountGate(6, commit=0.5)
-    again.load_state_dict(gate.state_dict())
-    assert float(again.size()) == 2
-    with torch.no_grad():
-        again.tau += 1.0  # as the momentum of an optimiser would
-    again.set_progress(0.0)
-    assert float(again.size()) == pytest.approx(2.0, abs=1e-12)
-
-
 @pytest.mark.parametrize("commit", [0.5, None])
 def test_a_fresh_learner_takes_the_state_of_a_committed_one(commit):
     """The state overrides the learner's own commit and weights; states of version 0.1, which hold less, load, too."""
@@ -88,6 +76,20 @@ def test_a_fresh_learner_takes_the_state_of_a_committed_one(commit):
         again = ngn.CountGate(6, commit=commit)
         again.load_state_dict(old)
         assert float(again.size()) == pytest.approx(2.4 if commit is None else 2.0)
+
+
+@pytest.mark.parametrize("decay", [0.5, 0.999])
+def test_an_average_of_buffers_is_committed_too(decay):
+    """An average over states before and after the commit has the integer boundary."""
+    gate, swa = ngn.CountGate(6, t0=2.4, commit=0.5), torch.optim.swa_utils
+    ema = swa.AveragedModel(gate, multi_avg_fn=swa.get_ema_multi_avg_fn(decay), use_buffers=True)
+    for progress in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0):
+        gate.set_progress(progress)
+        ema.update_parameters(gate)
+        assert float(ema.module.size()) == pytest.approx(float(gate.size()), abs=1e-12)
+    again = ngn.CountGate(6)
+    again.load_state_dict(ema.module.state_dict())
+    assert float(again.size()) == float(ema.module.to(torch.float32).size()) == pytest.approx(2.0, abs=1e-12)
 
 
 def test_a_boundary_that_is_no_number_is_not_deployed():

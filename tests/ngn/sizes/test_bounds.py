@@ -7,10 +7,11 @@ import copy
 import pytest
 import safetensors.torch
 import torch
-from sizable import Layers
+from sizable import Forward, Layers, chain
 from torch import Tensor, nn
 
 import ngn
+from ngn.cuts import Cut, outputs
 from ngn.methods.fixed import FixedCount
 
 
@@ -166,6 +167,51 @@ def test_layers_of_one_size_can_be_removed() -> None:
 def test_one_size_needs_equal_numbers() -> None:
     with pytest.raises(ValueError, match=r"has 16 slices, but shares its size with a layer of 8"):
         ngn.learn_sizes(Layers(Block(16), Block(8)), {"layers.*.mlp": ngn.Width(shared=True)}, example=X)
+
+
+def mixture() -> nn.Module:
+    """Each row has the weighted sum of its two best experts."""
+
+    def top(own, scores, outputs):
+        best = scores.topk(2, -1)
+        index = best.indices[..., None].expand(-1, -1, outputs[0].shape[-1])
+        return (best.values[..., None] * torch.stack(outputs, -2).gather(-2, index)).sum(-2)
+
+    def forward(own, x):
+        return x + own.mix(torch.sigmoid(own.router(x)), [expert(x) for expert in own.experts])
+
+    experts = nn.ModuleList(chain(8, 4, 8) for _ in range(6))
+    return Forward(forward, router=nn.Linear(8, 6), mix=Forward(top), experts=experts)
+
+
+class Experts(ngn.Size):
+    unit = "experts"
+
+    def attach(self, model, name, make):
+        cuts = [Cut(model, "experts", 0), *outputs(model.router)]
+        self.axis(name, self.divided(name, 6), make, cuts, consumers=[model.mix])
+
+
+@pytest.mark.parametrize("limit", [{"lambda0": 30.0}, {"budget": ngn.Budget(parameters=170)}], ids=["price", "budget"])
+@pytest.mark.parametrize("score", ["magnitude", "taylor"])
+def test_a_mixture_keeps_its_best_experts_that_a_sample_needs(limit: dict, score: str) -> None:
+    torch.manual_seed(0)
+    x, y = X[:, 0], OTHER[:, 1]
+    model, how = mixture(), {"calibration": [x], "loss": lambda model, x: model(x).square().sum()}
+    with torch.no_grad():
+        for p in (p for number in (0, 2, 3) for p in model.experts[number].parameters()):
+            p.mul_(1e-3)
+    how = how if score == "taylor" else {}
+    learner = ngn.learn_sizes(model, {"": Experts()}, example=x, by_importance=score, **limit, **how)
+    assert sorted(learner.axes[0].ranks[[1, 4, 5]].tolist()) == [0, 1, 2]
+    plan = ngn.TrainPlan(steps=40, lr_boundary=0.5)
+    ngn.fit(learner, x, x.sin(), nn.functional.mse_loss, plan, progress="never")
+    small = learner.deploy(example=x, unsettled="allow")
+    assert len(small.experts) == 2 == small.router.out_features
+    with torch.no_grad(), learner.mode("hard"):
+        torch.testing.assert_close(small(y), learner.eval()(y))
+    with pytest.raises(ValueError, match=r"a budget of 100 parameters is too small: the smallest model has 170"):
+        ngn.learn_sizes(mixture(), {"": Experts()}, example=x, budget=ngn.Budget(parameters=100))
 
 
 def convs() -> nn.Module:

@@ -5,13 +5,11 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from sizable import Forward
 from torch import nn
 from traceable import Experts, ResNet, ShuffleNet, Swin, example_of, network
 
 import ngn
 from ngn.cut.truncation import deploy
-from ngn.cuts import Cut
 
 X, Y = torch.randn(64, 8), torch.randn(64, 4)
 PAIRS = [[X[:32], Y[:32]], [X[32:], Y[32:]]]
@@ -105,22 +103,6 @@ def test_found_structures_are_sorted_and_cut(kind, score):
     learner.deploy(example=x, unsettled="allow")
 
 
-@pytest.mark.parametrize("score", ["magnitude", "taylor"])
-def test_modules_of_a_list_are_units(score):
-    class Parts(ngn.Size):
-        def attach(self, model, name, make):
-            self.axis(name, 6, make, [Cut(model, "experts", 0)], consumers=[model.sum], dim=1)
-
-    experts = nn.ModuleList(nn.Linear(8, 4, bias=False) for _ in range(6))
-    parts = {"experts": experts, "sum": nn.Identity()}
-    model = Forward(lambda own, x: own.sum(torch.stack([each(x) for each in own.experts], 1)).sum(1), **parts)
-    with torch.no_grad():
-        for number in (0, 2, 3):
-            model.experts[number].weight.zero_()
-    learner = ngn.learn_sizes(model, {"": Parts()}, example=X, by_importance=score, **SCORES[score])
-    assert sorted(learner.axes[0].ranks[[1, 4, 5]].tolist()) == [0, 1, 2]
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -159,13 +141,6 @@ def test_weights_without_values_keep_their_order_and_are_not_scored():
     assert ngn.learn_sizes(model, {"": ngn.Width(8)}, example=x).axes[0].ranks is None
     with pytest.raises(ValueError, match="meta device"):
         ngn.learn_sizes(again, {"": ngn.Width(8)}, example=x, by_importance="taylor", **FROM)
-
-
-def test_trained_weights_are_sorted_by_magnitude_without_a_word():
-    model = two_maps()
-    learner = ngn.learn_sizes(copy.deepcopy(model), {"": ngn.Width(8)}, example=X)
-    single = ngn.learn_sizes(model, example=X, by_importance="magnitude")
-    assert torch.equal(learner.axes[0].ranks, single.axes[0].ranks // 8)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

@@ -42,9 +42,13 @@ def test_three_calls_learn_a_size():
     model = network()
     weights = [*model.parameters()]
     learner = trained(model)
+    again, other = (ngn.learn_sizes(network(seed), {"": ngn.Width(12)}, example=X) for seed in (1, 2))
+    again.load_state_dict(learner.state_dict())  # trained elsewhere
+    other.restore(learner.state())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         small = learner.deploy(example=X)
+        assert all(torch.equal(each.deploy()(X), small(X)) for each in (again, other))
     assert 1 <= small[0].out_features < 12
     assert all(any(p is weight for p in learner.body_parameters()) for weight in weights)
     with torch.no_grad():

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from sizable import Forward
 from torch import nn
 
 import ngn
@@ -48,13 +49,9 @@ class Alike(nn.Module):
         return self.a_sub["sub"]["map"](self.sub["map"](self.map(self.embed(input_ids)).tanh()).tanh())
 
 
-class Images(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.embed, self.conv = nn.Embedding(11, 24), nn.Conv2d(24, 12, (3, 1), padding=(1, 0))
-
-    def forward(self, input_ids):
-        return self.conv(self.embed(input_ids).mT[..., None]).flatten(1)
+def images():
+    parts = {"embed": nn.Embedding(11, 24), "conv": nn.Conv2d(24, 12, (3, 1), padding=(1, 0))}
+    return Forward(lambda own, input_ids: own.conv(own.embed(input_ids).mT[..., None]).flatten(1), **parts)
 
 
 SETTINGS = {
@@ -69,7 +66,7 @@ SETTINGS = {
     "parameters": (experts, {"target_modules": [], "target_parameters": ["gate_up_proj", "down_proj"]}),
     "odd": (llama, {"target_modules": PAIR, "init_lora_weights": "orthogonal"}),
     "alike": (Alike, {"target_modules": ["map", "embed"]}),
-    "images": (Images, {"target_modules": ["conv"]}),
+    "images": (images, {"target_modules": ["conv"]}),
     "expression": (llama, {"target_modules": r".*[.]self_attn[.](q|v)_proj", "use_dora": True, "use_rslora": True}),
 }
 

@@ -126,11 +126,6 @@ CUT = {
         {"0": "6 channels"},
         {"0": ngn.Channels(6)},
     ),
-    "norms around": (
-        lambda: nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 12), nn.PReLU(12), nn.Linear(12, 8), nn.LayerNorm(8)),
-        X[0],
-        *GATED,
-    ),
     "terms and the units between": (
         adapted,
         WIDE,

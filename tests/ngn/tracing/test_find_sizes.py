@@ -256,10 +256,6 @@ def test_a_structure_is_found_and_cut_exactly(structure, tmp_path):
 FIXED = {
     "fft_r2c over it in the model": (lambda: between(lambda h: torch.fft.fft(h).real), ROWS, "up"),
     "softmax over it in the model": (lambda: between(lambda h: h.softmax(-1)), ROWS, "up"),
-    "linalg_vector_norm over it in the model": (
-        lambda: between(lambda h: nn.functional.normalize(h, dim=-1)), ROWS, "up",
-    ),
-    "mean over it in the model": (lambda: between(lambda h: h - h.mean(-1, keepdim=True)), ROWS, "up"),
     "indexed in the model": (lambda: between(lambda h: h[:, torch.arange(8, -1, -1)]), ROWS, "up"),
     "a constant of the program in the model": (lambda: between(lambda h: h + torch.arange(9.0)), ROWS, "up"),
     "sort over it in the model": (lambda: between(lambda h: h.sort(-1).values), ROWS, "up"),

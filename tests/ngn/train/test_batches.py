@@ -1,13 +1,11 @@
 """Batches are addressed by index, whatever their source. Losses fit the batches."""
 
-import copy
 import warnings
 
 import pytest
 import torch
 from torch import nn
 
-import ngn
 from experiments.models.mlp import MLPBank
 from ngn.components.base import OrderedSum
 from ngn.learner import Learner
@@ -141,10 +139,3 @@ def test_the_loss_may_be_that_of_the_models_output():
     for wrong, why in ({"values": X}, "with logits has none. A batch is a dict with values"), ((X, Y), "a tuple of 2"):
         with pytest.raises(TypeError, match=why):
             fit(Learner(WithLoss()), [wrong], plan=TrainPlan(steps=3), progress="never")
-
-
-def test_an_order_by_importance_takes_both_losses():
-    net, pairs = nn.Sequential(nn.Linear(1, 6), nn.Tanh(), nn.Linear(6, 1)), [(X, Y)]
-    how = {"example": X, "by_importance": "taylor", "calibration": pairs}
-    learners = [ngn.learn_sizes(copy.deepcopy(net), **how, loss=loss) for loss in (MSE, of_output, of_model)]
-    assert all(torch.equal(learners[0].axes[0].ranks, learner.axes[0].ranks) for learner in learners[1:])

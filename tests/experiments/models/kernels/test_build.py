@@ -1,4 +1,4 @@
-"""Building, caching and calling the kernels' libraries."""
+"""Building, caching and calling the kernels' libraries; which trainings a kernel supports, and why not others."""
 
 import hashlib
 import logging
@@ -9,12 +9,33 @@ import threading
 
 import pytest
 import torch
-from kernel_cases import BANK, LOSS, needs_kernel, plan
+from kernel_cases import (
+    BANK,
+    LOSS,
+    bank,
+    chain,
+    fixed_bank,
+    needs_kernel,
+    plan,
+    stack_of,
+)  # fmt: skip
 from waiting import leave_partial
 
-from experiments.models.kernels.build import BuildError, _run, build_kernel, compiler, load_library
-from experiments.models.kernels.libraries import FOLDER, Library, library, struct_type
+from experiments.methods.gates.decay import DecayGate
+from experiments.methods.gates.ste import StraightThrough
+from experiments.models.kernels.build import BuildError, _run, build_kernel, load_library
+from experiments.models.kernels.libraries import FOLDER, library, struct_type
 from experiments.models.kernels.supported import unsupported
+from experiments.models.kernels.trainer import KernelTrainer
+from experiments.models.mlp import MLPBank
+from experiments.models.parallel import ParallelModel, StackedLinear
+from experiments.tasks.base import MiniBatches
+from ngn.components.base import OrderedSum
+from ngn.learner import Learner
+from ngn.losses import Supervised
+from ngn.methods.ngn import CountGate
+from ngn.schedules import COSINE
+from ngn.train.batches import FullBatches, Split
 
 
 def fake_compiler(folder, body):
@@ -45,16 +66,6 @@ def test_without_a_working_compiler_the_plain_trainer_is_used(why, tmp_path, mon
         assert not list((tmp_path / "ngn" / "lib").glob("*.so")) or why == "useless"
     finally:
         library.cache_clear()
-
-
-def test_compilers_are_found_by_name(monkeypatch, tmp_path):
-    monkeypatch.delenv("CXX", raising=False)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(BuildError, match=r"looked for c\+\+, g\+\+, clang\+\+"):
-        compiler()
-    (tmp_path / "clang++").write_text("#!/bin/sh\n")
-    (tmp_path / "clang++").chmod(0o755)
-    assert compiler() == str(tmp_path / "clang++")
 
 
 def test_a_timed_out_compiler_leaves_no_process(tmp_path, monkeypatch):
@@ -117,7 +128,6 @@ def test_a_damaged_library_is_compiled_again(damage, tmp_path, monkeypatch):
     else:
         path.write_bytes({"cut": whole[: len(whole) // 2], "zeroed": bytes(len(whole)), "empty": b""}[damage])
     loaded = load_library(source)
-    assert loaded is not None
     assert loaded.answer() == 42
     assert hashlib.sha256(path.read_bytes()).hexdigest() == digest.read_text()
 
@@ -134,30 +144,71 @@ def test_a_struct_follows_its_declaration():
         struct_type("int64_t n; float rate", 16)
 
 
-WRONG = """
-#include <cstdint>
-struct Job { int64_t n; const double *x; };
-extern "C" const char *ngn_job_declaration() { return "int64_t n; const double *x, *y;"; }
-extern "C" int64_t ngn_job_size() { return sizeof(Job); }
-"""
-
-
-@needs_kernel
-def test_a_library_with_another_struct_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    source = tmp_path / "wrong.cpp"
-    source.write_text(WRONG)
-    wrong = load_library(source)
-    assert wrong is not None
-    with pytest.raises(RuntimeError, match="struct has 16 bytes, but its declaration 24"):
-        Library(wrong)
-
-
 @needs_kernel
 @pytest.mark.parametrize("name", [path.stem for path in FOLDER.glob("*.cpp")])
 def test_values_must_match_the_fields_of_the_struct(name):
     """A missing field would be a null pointer."""
     compiled = library(name)
-    assert compiled is not None
     with pytest.raises(RuntimeError, match=r"differ in \[.*'objective', .*'surplus'"):
         compiled.call("ngn_bank1d_advance", {"replicas": 1, "surplus": torch.zeros(3)})
+
+
+class OwnSum(OrderedSum):
+    """A subclass that no kernel supports."""
+
+
+class OwnLearner(Learner):
+    """A subclass that no kernel supports."""
+
+
+def blocks(hidden):
+    return MLPBank([1, *hidden, 1], 4, 0)
+
+
+def model(hidden, head=None):
+    return Learner(ParallelModel(OrderedSum(blocks(hidden), CountGate(4)), head))
+
+
+def frozen():
+    learner = bank(1)
+    learner.axes[0].bank.get_parameter("b1").requires_grad_(False)
+    return learner
+
+
+def absolute(output, target):
+    return (output - target).abs().mean((-2, -1))
+
+
+SPLIT = BANK.batches().split
+NORMALISED = ParallelModel(OrderedSum(blocks([8, 8]), DecayGate(4, normalise=True, learn_r=False)))
+CASES = [
+    ({"learner": model([8, 8], StackedLinear(1, 1, 0))}, "one ordered sum and no head"),
+    ({"learner": model([8, 16])}, "MLP blocks of the sizes"),
+    ({"learner": model([65, 65])}, "width 65"),
+    ({"learner": Learner(ParallelModel(OwnSum(blocks([8, 8]), CountGate(4))))}, "OwnSum"),
+    ({"learner": OwnLearner(bank(1).model)}, "OwnLearner"),
+    ({"learner": Learner(ParallelModel(OrderedSum(blocks([8, 8]), StraightThrough(4))))}, "StraightThrough"),
+    ({"learner": Learner(NORMALISED)}, "DecayGate"),
+    ({"learner": frozen()}, "trainable parameters"),
+    ({"learner": bank(1).double()}, "body in float32"),
+    ({"learner": fixed_bank(1, K=0)}, "no blocks"),
+    ({"learner": chain(1, width=65)}, "at most 64 units"),
+    ({"learner": stack_of(1, [CountGate(3), CountGate(3, delta=-0.5)])}, "same schedules for all groups"),
+    ({"batches": MiniBatches(SPLIT, 64, 0, lambda x: x)}, "full batches"),
+    ({"batches": FullBatches(Split(SPLIT.inputs.double(), SPLIT.targets.double()))}, "inputs and targets"),
+    ({"loss": Supervised(absolute)}, "mean squared error"),
+    ({"plan": plan(5, accumulate=2)}, "micro-batches"),
+    ({"plan": plan(5, optimizer="adamw")}, "only train.optimizer=adam"),
+    ({"plan": plan(5, warmup=0.1)}, "without train.warmup"),
+    ({"plan": plan(5, autocast="bf16")}, "autocast"),
+    ({"plan": plan(5, lr_boundary_shape=COSINE)}, "learning rate of the boundary"),
+]
+
+
+@pytest.mark.parametrize(("changed", "reason"), CASES)
+def test_unsupported_trainings_are_refused(changed, reason):
+    given = {"learner": bank(1), "batches": BANK.batches(), "loss": LOSS, "plan": plan(5)} | changed
+    said = unsupported(**given)
+    assert reason in said
+    with pytest.raises(ValueError, match="no compiled kernel can do this training"):
+        KernelTrainer(*given.values(), progress="never").fit()

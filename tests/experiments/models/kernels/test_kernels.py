@@ -1,15 +1,17 @@
-"""Every training of a compiled kernel against the plain trainer, and against autograd in float64."""
+"""Every training of a compiled kernel, also under a budget, against the plain trainer and autograd in float64."""
 
 import copy
-import json
+import ctypes
 
 import numpy as np
 import pytest
 import torch
 from kernel_cases import (
+    BANK,
     FIXED,
     LEARNED,
     assert_close,
+    assert_close_committed,
     assert_same,
     assert_same_curves,
     every,
@@ -19,20 +21,20 @@ from kernel_cases import (
     replica,
     state,
 )
-from stopping import Stop, resumed, stop_after
+from stopping import resumed
 
-from experiments.config import run_files
-from experiments.config.compose import compose
 from experiments.core import checkpoint
+from experiments.models.kernels.libraries import library
 from experiments.models.kernels.trainer import KernelTrainer
 from experiments.models.trainer import StudyTrainer
-from experiments.runs import training
-from experiments.runs.stack import Stack
+from ngn.budget import Budget
+from ngn.budget.allocation import BudgetLearner
 from ngn.losses import mean_squared_error
+from ngn.methods.base import CapacityExceeded
 from ngn.methods.ngn import CountGate
+from ngn.methods.orders import Order
 from ngn.schedules import CONSTANT
 
-pytestmark = needs_kernel
 RATES = torch.tensor([1e-3, 2e-3, 5e-4], dtype=torch.float64)
 
 
@@ -52,12 +54,9 @@ def test_gradients(case, t0, delta, tmp_path):
     names = [name_of[id(p)] for p in (*learner.body_parameters(), *learner.controller_parameters())]
     case.train(KernelTrainer, learner, plan(1, clip=None), folder=tmp_path, checkpoint_seconds=0.0)
     saved = checkpoint.latest(tmp_path)
-    assert saved is not None
     assert saved[0] == 1
     for i, name in enumerate(names):
-        gradient = gradients[name]
-        assert gradient is not None
-        moment = saved[1][f"adam.{i}.exp_avg"].double() / 0.1
+        gradient, moment = gradients[name], saved[1][f"adam.{i}.exp_avg"].double() / 0.1
         # Errors are relative to the parameter's largest gradient: it sums samples of alternating sign.
         largest = float(gradient.abs().max())
         assert largest > 0
@@ -89,7 +88,6 @@ def test_follows_the_plain_trainer(case):
     ],
 )
 def test_padding_changes_nothing(name, width, samples):
-    """This holds for padded units and padded samples."""
     case, settings = LEARNED[name], {} if width is None else {"width": width}
     plain, fast = (case.learner([1, 2], stirred=True, **settings) for _ in range(2))
     case.train(StudyTrainer, plain, plan(20), samples)
@@ -148,20 +146,6 @@ def test_resuming_changes_nothing(case, cut, tmp_path):
 
 
 @learned
-def test_both_trainers_read_each_others_checkpoints(case, tmp_path):
-    for first, second in ((StudyTrainer, KernelTrainer), (KernelTrainer, StudyTrainer)):
-        folder = tmp_path / first.__name__
-        more = {"chunk": 10} if first is KernelTrainer else {}
-        more |= {"folder": folder, "checkpoint_seconds": 0.0, "on_step": stop_after(30)}
-        with pytest.raises(Stop):
-            case.train(first, case.learner([1, 2]), plan(60), **more)
-        whole, mixed = case.learner([1, 2]), case.learner([1, 2])
-        case.train(StudyTrainer, whole, plan(60))
-        assert case.train(second, mixed, plan(60), folder=folder).resumed == 1
-        assert_close(whole, mixed, 1e-5)
-
-
-@learned
 def test_growth_without_a_preset_number(case, tmp_path):
     """Each group gets components when its boundary needs them, with the same result as a preset K."""
     settings = {"t0": 0.5, "beta": (15.0, 15.0), "price": -1.0, "r": 0.9}
@@ -217,56 +201,98 @@ def test_calls_at_chunk_ends_and_chunks_do_not_matter(case):
     assert history.curves["step"].tolist() == list(range(50))
 
 
+pytestmark = needs_kernel
+
+
+def fast_tanh(x):
+    """Return the kernel's tanh of a float32 vector."""
+    padded = torch.nn.functional.pad(x, (0, -len(x) % 16))
+    out = torch.empty_like(padded)
+    bank1d = library("bank1d")
+    function = bank1d.loaded.ngn_bank1d_tanh
+    function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64], None
+    function(padded.data_ptr(), out.data_ptr(), len(padded))
+    return out[: len(x)]
+
+
+def test_tanh():
+    x = torch.cat([torch.linspace(-12, 12, 400_001), torch.logspace(-30, 30, 2001)])
+    x = torch.cat([x, -x])
+    exact = x.double().tanh()
+    error = (fast_tanh(x).double() - exact).abs()
+    assert error.max() <= 2.5e-7
+    assert error.square().mean().sqrt() <= 6e-8
+    special = fast_tanh(torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0]))
+    assert special[0].isnan()
+    torch.testing.assert_close(special[1:], torch.tensor([1.0, -1.0, 0.0]), rtol=0, atol=4e-7)
+
+
+def test_growth_ends_at_its_limit():
+    learner = BANK.learner([1, 2], K=None, t0=0.5, price=-1.0, beta=(4.0, 5.0), K_max=11)
+    with pytest.raises(CapacityExceeded, match="K_max = 11"):
+        BANK.train(KernelTrainer, learner, plan(200))
+
+
+def test_components_may_enter_and_leave_the_window():
+    """Closed components that were active before continue with zero gradients, as in the plain trainer."""
+    settings = {"t0": [9.0, 0.5], "beta": (15.0, 15.0), "price": [3.0, -10.0], "r": 0.9}
+    how = plan(60, clip=None, lr_boundary=torch.tensor([0.3, 0.3]))
+    plain, fast = (BANK.learner([1, 2], stirred=True, K=32, **settings) for _ in range(2))
+    a, b = BANK.train(StudyTrainer, plain, how), BANK.train(KernelTrainer, fast, how)
+    left, entered = b.curves["t"][:, 0, 0], b.curves["t"][:, 1, 0]
+    assert left[-1] < left[0] - 3, "nothing left the window"
+    assert entered[-1] > entered[0] + 2, "nothing entered the window"
+    np.testing.assert_allclose(a.curves["t"], b.curves["t"], rtol=0, atol=1e-5)
+    assert_close(plain, fast, 2e-5)
+
+
+def budgeted(case, shares, K=12, **settings):
+    """Make one model per share of the parameters of 12 components. Boundaries start above the budget, or below it."""
+    largest = BudgetLearner(case.learner(0, K=12).model, Budget(parameters="100%")).cost.full
+    model = case.learner(list(range(len(shares))), K=K, **({"t0": 6.0} | settings)).model
+    return BudgetLearner(model, Budget(parameters=[share * largest for share in shares]))
+
+
 @learned
-def test_evaluations_equal_those_of_the_plain_trainer(case):
-    """Evaluations come at the same steps, with the schedules of that step, and restore the mode afterwards."""
-    x, wanted = case.batches().at(0)
+@pytest.mark.parametrize("clip", [0.003, None])
+def test_a_budget_follows_the_plain_trainer(case, clip):
+    """Before and after the commit, for one size and for several that part on evidence."""
+    how = plan(60, clip=clip)
+    plain, fast = (budgeted(case, [0.3, 0.5, 1.0]) for _ in range(2))
+    a, b = case.train(StudyTrainer, plain, how), case.train(KernelTrainer, fast, how)
+    for name, values in a.curves.items():
+        np.testing.assert_allclose(values, b.curves[name], rtol=1e-4, atol=1e-4)
+    assert plain.count().tolist() == fast.count().tolist()
+    assert bool((fast.costs()[0] <= fast.limit).all())
+    assert torch.equal(fast.lead != 0, fast.strongest.abs() > 3.0)
+    assert bool(fast.lead.any()) == (len(fast.axes) > 1)
+    for name in ("sizes", "lead", "above", "even"):
+        torch.testing.assert_close(plain.get_buffer(name), fast.get_buffer(name), rtol=1e-4, atol=1e-4)
+    for name, value in plain.evidence.named_buffers():
+        torch.testing.assert_close(value, fast.evidence.get_buffer(name), rtol=1e-3, atol=1e-12)
+    assert_close_committed(plain, fast, 1e-5)
 
-    def evaluations(kind):
-        seen = []
 
-        def report(step, model):
-            seen.append((step, float(mean_squared_error(model(x), wanted).sum())))
+@pytest.mark.parametrize("kind", ["annealed", "matryoshka", "nested_dropout"])
+def test_changing_weights_are_those_of_each_step(kind, tmp_path):
+    """Before and after the commit, and after an interruption."""
+    case, how, order = LEARNED["bank"], plan(60), {"order": Order(kind, seeds=[0, 1, 2])}
+    plain = budgeted(case, [0.3, 0.5, 1.0], **order)
+    a = case.train(StudyTrainer, plain, how)
 
-        learner = case.learner([1, 2])
-        case.train(kind, learner, plan(50), on_evaluate=report, evaluate_every=20)
-        assert not learner.training
-        return seen
+    def trainer(**settings):
+        return case.trainer(KernelTrainer, budgeted(case, [0.3, 0.5, 1.0], **order), how, **settings)
 
-    plain, fast = evaluations(StudyTrainer), evaluations(KernelTrainer)
-    assert [step for step, _ in fast] == [step for step, _ in plain] == [20, 40, 50]
-    np.testing.assert_allclose([value for _, value in fast], [value for _, value in plain], rtol=1e-4)
+    fast, b = resumed(trainer, tmp_path, 40)
+    for name, values in a.curves.items():
+        np.testing.assert_allclose(values, b.curves[name], rtol=1e-4, atol=1e-4)
+    assert_close_committed(plain, fast, 1e-5)
 
 
-@pytest.mark.parametrize(
-    ("task", "gate", "schedule"),
-    [("regression1d", "mlp", "paper"), ("twist", "layers", "dec_lambda_inc_r"), ("twist", "chain", "paper")],
-)
-def test_runs_agree_between_engines(task, gate, schedule, tmp_path, monkeypatch):
-    """From configuration to record: the kernel trains all seeds as one stack and agrees with the torch engine."""
-    monkeypatch.setattr(run_files, "SCRATCH", tmp_path / "scratch")
+@learned
+@pytest.mark.parametrize("cut", [20, 70])
+def test_resuming_under_a_budget_changes_nothing(case, cut, tmp_path):
+    def trainer(**settings):
+        return case.trainer(KernelTrainer, budgeted(case, [0.3, 0.6]), plan(75), chunk=3, **settings)
 
-    def pack(engine):
-        choice = {"task": task, "gate": gate, "schedule": schedule, "profile": "smoke"}
-        settings = {
-            "train.steps": 40,
-            "engine": engine,
-            "results": str(tmp_path / engine),
-            "progress": "never",
-            "phases": ["grown", "fixed"] if task == "twist" else ["grown"],
-        }
-        return [compose(choice, settings | {"seed.value": seed}) for seed in (0, 1)]
-
-    fused, plain = pack("fused"), pack("torch")
-    together = [json.loads(outcome.path.read_text()) for outcome in training.train_stack(Stack.of(*fused))]
-    for record, config in zip(together, plain, strict=True):
-        (outcome,) = training.train_stack(Stack.of(config))
-        other = json.loads(outcome.path.read_text())
-        assert (record["execution"]["engine"], other["execution"]["engine"]) == ("fused", "torch")
-        assert record["execution"]["replicas"] == 2
-        for phase, mode in (("grown", "soft"), ("fixed", "truncated")):
-            if phase in other["phases"]:
-                ours, theirs = record["phases"][phase], other["phases"][phase]
-                assert ours["count"] == theirs["count"]
-                np.testing.assert_allclose(ours[mode]["mse"], theirs[mode]["mse"], rtol=1e-4)
-        np.testing.assert_allclose(record["phases"]["grown"]["t"], other["phases"]["grown"]["t"], rtol=0, atol=1e-5)
+    resumed(trainer, tmp_path, cut)

@@ -70,10 +70,8 @@ def test_slurm_is_asked_for_what_the_study_needs_and_then_for_the_second_pass(su
 @pytest.mark.parametrize(
     ("queued", "tasks", "settings", "dependency"),
     [
-        ([], 3, {"workers": 1}, None),
         ([], 3, {"workers": 1, "max_array_size": 2}, "afterany:77"),
         ([], 3, {"workers": 3, "max_array_size": 2}, None),
-        ([], 3, {"max_array_size": 2}, None),
         (["70_1", "71_0"], 1, {"workers": 2}, "afterany:70:71"),
         (["70_1"], 1, {"workers": 2}, None),
         (["70_1"], 1, {"workers": 1, "more": {"dependency": "singleton"}}, "singleton,afterany:70"),

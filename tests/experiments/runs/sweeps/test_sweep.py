@@ -1,6 +1,8 @@
-"""Planning and status, with the real script."""
+"""Planning and status, with the real script; a damaged file beside the records stops no command.
 
-import errno
+The fault ``damaged_beside`` damages every file in every way, and puts folders, links and pipes in their place.
+"""
+
 import json
 from collections import Counter
 from types import SimpleNamespace
@@ -13,17 +15,14 @@ from experiments.analysis.selection import Selection
 from experiments.config.compose import compose
 from experiments.config.run_files import runs_of
 from experiments.core.blocks import ConfigError
-from experiments.core.paths import CONF
 from experiments.data import DataError
 from experiments.runs.sweeps import plan as plans
-from experiments.runs.sweeps import settings, status
+from experiments.runs.sweeps import settings, slurm, status, worker
 from experiments.store.leases import Leases
-from experiments.store.records import Store
+from experiments.store.records import RecordError, Store
 from experiments.studies import STUDIES
 from experiments.studies.model import Study
 from scripts import sweep
-
-SCRIPT = CONF.parent / "scripts" / "sweep.py"
 
 
 @pytest.fixture
@@ -62,15 +61,6 @@ def test_a_plan_holds_the_missing_runs_and_never_changes(tiny, capsys):
     for plan in (first, second):
         for number, runs in plans.runs_of_tasks(plan.path):
             assert [run.id for run in runs] == list(plan.tasks[number])
-
-
-def test_edited_yaml_changes_nothing_in_a_plan(tiny, monkeypatch):
-    tiny("plan")
-    plan = plans.read_plan(*tiny.folder.glob("plan-*.jsonl"))
-    monkeypatch.setitem(STUDIES, "tiny", Study("tiny", "other", lambda: STUDIES["smoke"].make()[3:]))
-    names = [run.id for _, task in plans.runs_of_tasks(plan.path) for run in task]
-    assert names == [name for task in plan.tasks for name in task]
-    assert not {*names} & {run.id for run in STUDIES["tiny"].runs()}
 
 
 def test_a_dry_run_lists_runs_and_time_and_writes_nothing(tiny, capsys):
@@ -126,19 +116,6 @@ def test_unknown_arguments_are_refused(tiny, capsys):
         assert settings.load_cluster(name).kind in ("local", "slurm")
     with pytest.raises(ConfigError, match="task_minutes"):
         settings.load_cluster("local", ["task_minutes=-1"])
-
-
-def test_a_plan_that_cannot_be_written_is_refused(tiny, tmp_path, monkeypatch, capsys):
-    def full(*_, **__):
-        raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "plan"))
-
-    monkeypatch.setattr(plans, "write_atomically", full)
-    for verb in ("plan", "run"):
-        assert tiny(verb) == 2
-        told = capsys.readouterr().err
-        assert told.endswith(
-            f"refused: {tmp_path}/plan: cannot be written (No space left on device); free some space\n"
-        )
 
 
 def test_several_studies_run_one_after_the_other(tiny, capsys, monkeypatch):
@@ -227,3 +204,58 @@ def test_status_reads_each_record_once_and_lists_the_folder_once(tmp_path, monke
     first = next(iter(plans.runs_of_tasks(path)))
     assert len(first[1]) == 10
     assert len(plans.read_plan(path).tasks) == -(-len(missing) // 10)
+
+
+def test_a_study_with_a_damaged_record_is_not_complete(tiny, capsys):
+    put(tiny, 6)
+    assert tiny("run") == 0
+    Store(tiny.results).path(next(STUDIES["tiny"].runs()).id).write_text('{"schema": 2}')
+    capsys.readouterr()
+    assert tiny("run") == 1
+    assert (
+        f"1 records do not count: python scripts/sweep.py status tiny --results {tiny.results}"
+        in capsys.readouterr().out
+    )
+    assert tiny("plan", "--again", "refused") == 0
+    assert "1 runs in 1 tasks" in capsys.readouterr().out
+
+
+def test_damaged_failure_files_do_not_hide_the_rest(tmp_path, caplog):
+    sound = json.dumps({"job": "1_0", "plan": "p", "task": 0})
+    (tmp_path / "jobs.jsonl").write_text(f'{sound}\n{{"job": "1_1", "pl\n[]\n{sound.replace("0}", "[]}")}\n\n{sound}\n')
+    assert [job.job for job in slurm.submitted(tmp_path)] == ["1_0", "1_0"]
+    assert caplog.text.count("jobs.jsonl: skipping a damaged line") == 3
+    (tmp_path / "failures").mkdir()
+    (tmp_path / "failures" / "x.json").write_text("{")
+    assert "is damaged" in status.failures(tmp_path)["x"]
+    (tmp_path / "plan-abc.jsonl").write_text("")
+    assert plans._plans(tmp_path) == []
+
+
+@pytest.mark.parametrize("content", ["", "[]", "[1]", "[" * 100_000, None])
+def test_worker_and_status_name_a_damaged_plan(tiny, monkeypatch, capsys, content):
+    """``content=None`` removes the task's line."""
+    put(tiny, 6)
+    runs = list(STUDIES["tiny"].runs())[:3]
+    path = plans.freeze(tiny.folder, "tiny", tiny.results, runs, 10)
+    head, _ = path.read_text().splitlines()
+    path.write_text(head + "\n" + ("" if content is None else f"{content}\n"))
+    statuses = worker.run_task(path, 0)
+    assert len(statuses) == 3
+    assert all(str(path) in why and "write a new plan" in why for why in statuses.values())
+    jobs = [{"job": f"7_{task}", "plan": str(path), "task": task} for task in range(2)]
+    (path.parent / "jobs.jsonl").write_text("\n".join(map(json.dumps, jobs)))
+    monkeypatch.setattr(slurm, "in_queue", lambda jobs: {job.job: "RUNNING" for job in jobs})
+    capsys.readouterr()
+    assert tiny("status") == 0
+    assert "job 7_1: its runs are unknown" in capsys.readouterr().err
+    path.write_text("{")
+    assert tiny("status") == 0
+    assert str(path) in capsys.readouterr().err
+
+
+def test_a_folder_in_place_of_the_lock_is_named_before_training(tmp_path):
+    (tmp_path / ".leases" / ".lock").mkdir(parents=True)
+    with pytest.raises(RecordError, match=r"\.lock: is a folder, .*; remove the folder"):
+        Leases(tmp_path).take(["a"])
+    assert [path.name for path in (tmp_path / ".leases").iterdir()] == [".lock"]

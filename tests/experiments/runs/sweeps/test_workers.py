@@ -95,7 +95,6 @@ def test_two_hundred_runs_killed_three_times(tmp_path):
     results = tmp_path / "results"
     line = [sys.executable, str(SCRIPT), "run", "smoke", f"--results={results}", "workers=2", "runs_per_task=5"]
     folder = results / "regression1d"
-    kills = 0
     for wanted in (1, 60, 120):
         process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
         until(lambda wanted=wanted: len(list(folder.glob("*.json"))) >= wanted, f"{wanted} records")
@@ -103,10 +102,8 @@ def test_two_hundred_runs_killed_three_times(tmp_path):
         for pid in (process.pid, *workers):
             os.kill(pid, signal.SIGKILL)
         process.wait()
-        kills += 1
     done = subprocess.run(line, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert kills == 3
     names = {run.id for run in STUDIES["smoke"].runs()}
     assert {path.stem for path in Store(results).paths()} == names
     assert len(names) == 200

@@ -1,11 +1,14 @@
-"""Export learned models to peft, and to adapter files; terms of the three maps that are one in GPT-NeoX; the script."""
+"""Export to peft and to adapter files; terms of the maps that are one in GPT-NeoX; whole folders; the script."""
 
 import dataclasses
-import json
+import resource
 import runpy
+import signal
 
 import pytest
 import torch
+from faulty import child
+from safetensors.torch import save_file
 from torch import nn
 
 import ngn
@@ -13,7 +16,8 @@ from experiments.cli import app
 from experiments.core.paths import ROOT
 from experiments.models.adapter import attach_adapters
 from experiments.tasks.language import export
-from experiments.tasks.language.base import tiny_base
+from experiments.tasks.language.base import byte_tokenizer, tiny_base
+from experiments.tasks.language.folders import SUMS, check_sums, new_folder
 from experiments.tasks.language.fused import FUSED, SplitMap, join_maps
 from ngn.components.low_rank import attach_low_rank
 from ngn.cut.truncation import deploy
@@ -60,21 +64,6 @@ def deployed(kind, counts):
 COUNTS = {"llama": [2, 0, 1, 4, 0, 3], "neox": [0, 3, 1]}
 
 
-@pytest.mark.parametrize("kind", COUNTS)
-def test_stock_peft_loads_the_same_model(kind, tmp_path):
-    small = deployed(kind, COUNTS[kind])
-    ranks = export.write_peft(small, tmp_path, "the/base")
-    assert ranks == {name: n for name, n in zip(TARGETS[kind], COUNTS[kind], strict=True) if n}
-    config = json.loads((tmp_path / export.CONFIG).read_text())
-    assert config["r"] == config["lora_alpha"] == max(COUNTS[kind])
-    assert export.check_peft(tmp_path, base(kind), small, IDS) < 1e-6
-    stock = peft.PeftModel.from_pretrained(base(kind), tmp_path).eval()
-    torch.testing.assert_close(stock(input_ids=IDS).logits, small(input_ids=IDS).logits, rtol=1e-5, atol=1e-6)
-    assert not torch.allclose(small(input_ids=IDS).logits, base(kind)(input_ids=IDS).logits, atol=1e-3)
-    merged = stock.merge_and_unload()
-    torch.testing.assert_close(merged(input_ids=IDS).logits, small(input_ids=IDS).logits, rtol=1e-4, atol=1e-5)
-
-
 def test_an_empty_allocation_is_a_note(tmp_path):
     small = deployed("llama", [0] * 6)
     assert export.write_peft(small, tmp_path, "the/base") == {}
@@ -91,20 +80,11 @@ def test_terms_that_were_not_trained_are_not_written(tmp_path):
         export.write_peft(small, tmp_path, "the/base")
 
 
-@pytest.mark.parametrize("fault", ["alpha", "missing", "other"])
-def test_what_peft_reads_otherwise_is_found(fault, tmp_path):
-    small = deployed("llama", COUNTS["llama"])
+def test_what_peft_reads_otherwise_is_found(tmp_path):
+    small, model = deployed("llama", COUNTS["llama"]), base("llama")
     export.write_peft(small, tmp_path, "the/base")
-    config = json.loads((tmp_path / export.CONFIG).read_text())
-    if fault == "alpha":
-        config["alpha_pattern"] = {}
-    elif fault == "missing":
-        config["target_modules"] = config["target_modules"][1:]
-    (tmp_path / export.CONFIG).write_text(json.dumps(config))
-    model = base("llama")
-    if fault == "other":
-        model.model.norm.weight.data *= 2.0
-    with pytest.raises(export.ExportError), pytest.warns() if fault == "missing" else torch.no_grad():
+    model.model.norm.weight.data *= 2.0
+    with pytest.raises(export.ExportError):
         export.check_peft(tmp_path, model, small, IDS)
 
 
@@ -144,15 +124,6 @@ def test_maps_that_are_taken_apart_compute_the_same(neox):
     assert again.state_dict().keys() == neox.model.state_dict().keys()
     assert all(torch.equal(again.state_dict()[name], value) for name, value in neox.model.state_dict().items())
     assert not any(isinstance(part, SplitMap) for part in neox.model.modules())  # the base itself stays
-
-
-@torch.no_grad()
-def test_rows_are_those_that_attention_reads(neox):
-    """Attention of transformers views the output as [heads, 3 size] and cuts it into q, k and v."""
-    fused = neox.model.gpt_neox.layers[0].attention.query_key_value
-    split, x = SplitMap(fused, heads=4), torch.randn(3, 16)
-    for part, read in zip("qkv", fused(x).view(3, 4, -1).chunk(3, -1), strict=True):
-        torch.testing.assert_close(split.get_submodule(part)(x), read.flatten(1))
 
 
 def test_models_without_fused_maps_stay_themselves():
@@ -204,3 +175,34 @@ def test_a_run_is_exported(name, tmp_path, monkeypatch, capsys):
     assert "out: exists and is not an empty folder" in capsys.readouterr().err
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
     assert export([str(tmp_path / "none.json"), str(out)]) == 2
+
+
+def test_a_folder_has_its_name_once_all_is_there(tmp_path):
+    with new_folder(tmp_path / "deep" / "out") as folder:
+        (folder / "a").write_text("x")
+        assert not (tmp_path / "deep" / "out").exists()
+    assert sorted(path.name for path in (tmp_path / "deep").iterdir()) == ["out"]
+    assert sorted(path.name for path in (tmp_path / "deep" / "out").iterdir()) == [SUMS, "a"]
+    check_sums(tmp_path / "deep" / "out")
+
+
+WRITERS = {
+    "safetensors": lambda folder: save_file({"a": torch.zeros(9999)}, folder / "x.safetensors"),
+    "tokenizers": lambda folder: byte_tokenizer().save_pretrained(folder),
+    "python": lambda folder: (folder / "x").write_bytes(bytes(9999)),
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_full_disk_is_named_and_leaves_nothing(tmp_path, writer):
+    def starved():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+        try:
+            with new_folder(tmp_path / "out") as folder:
+                WRITERS[writer](folder)
+        except OSError as fault:
+            raise SystemExit(7 if str(fault.filename) == str(tmp_path / "out") else 8) from None
+
+    assert child(starved) == 7
+    assert not list(tmp_path.iterdir())

@@ -13,7 +13,6 @@ from experiments.tasks import make_task
 from experiments.tasks.language import pruning
 from experiments.tasks.language.base import PretrainedModel, tiny_base
 from experiments.tasks.language.components import PruneComponent
-from experiments.tasks.language.export import ExportError, logit_difference
 from experiments.tasks.language.packing import pack, token_losses, use_by_sequence
 from experiments.tasks.language.perplexity import documents
 from ngn.methods.fixed import FixedCount
@@ -196,35 +195,3 @@ def documents_of(task):
     from experiments.data import synthetic_texts
 
     return documents(synthetic_texts.TEXTS["general"])
-
-
-@pytest.mark.parametrize("family", ["llama", "neox"])
-@pytest.mark.parametrize("counts", [[1, 3, 2, 2], [1, 1, 1, 4]])
-def test_the_padded_form_is_read_back_as_the_hard_model(family, counts, tmp_path):
-    from transformers import AutoModelForCausalLM
-
-    from ngn.integrations.transformers import save
-
-    task, config = made(family, backbone="frozen")
-    model = task.model(config.gate, 0, started(config, counts))
-    learner = ngn.Learner(model)
-    deployed = learner.deploy(unsettled="allow")
-    with learner.mode("hard"):
-        hard = logits(model)
-
-    ends = [*task.base.end, 7]
-    deployed.generation_config.update(eos_token_id=ends, do_sample=False, repetition_penalty=1.5)
-    save(deployed, tmp_path / "stock", padded=True)
-    again = AutoModelForCausalLM.from_pretrained(tmp_path / "stock", dtype=torch.float32)
-    assert type(again) is type(task.base.model)
-    assert again.config.intermediate_size == 12 * max(counts[1::2])
-    if family == "llama":
-        assert again.config.num_key_value_heads == max(counts[::2])
-    torch.testing.assert_close(logits(again), hard, atol=1e-6, rtol=1e-5)
-    ids = torch.tensor([[3, 1, 4, 1, 5]])
-    assert again.generate(ids, max_new_tokens=5).tolist() == deployed.generate(ids, max_new_tokens=5).tolist()
-
-    assert (again.generation_config.eos_token_id, again.generation_config.repetition_penalty) == (ends, 1.5)
-    assert logit_difference(again, deployed, ids) < 1e-6
-    with pytest.raises(ExportError, match="differ by"):
-        logit_difference(task.base.model, deployed, ids)

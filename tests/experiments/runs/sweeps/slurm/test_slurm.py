@@ -33,7 +33,7 @@ pytestmark = [
 
 
 @pytest.fixture(autouse=True)
-def own_scratch() -> None:
+def own_scratch():
     """Jobs of the cluster are processes of their own: they write to the project's folder of scratch files."""
 
 
@@ -195,18 +195,6 @@ def checkpoints(plan, task):
 
     ((_, runs),) = plans.runs_of_tasks(plan.path, [task])
     return Stack(tuple(runs)).checkpoints
-
-
-def test_hydras_launcher_for_slurm_runs_each_job_as_an_array_task(cluster, tmp_path):
-    """From another folder than the project's, and with a log in the folder of each job."""
-    line = ["profile=smoke", "train.steps=5", "gate.K=3", "seed=0..1", f"results={tmp_path}/results"]
-    own = [f"hydra.sweep.dir={tmp_path}/sweep", "hydra/launcher=submitit_slurm", "hydra.launcher.timeout_min=10"]
-    done = subprocess.run([sys.executable, ROOT / "run.py", *line, *own], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "medians:\n" in done.stdout, "the lines of the jobs are in their logs"
-    assert len([*(tmp_path / "results").rglob("regression1d-*.json")]) == 2
-    for number in range(2):
-        assert f"[{number + 1}/2] seed={number}: grown" in (tmp_path / "sweep" / str(number) / "run.log").read_text()
 
 
 def test_slurm_grants_what_a_study_needs_and_starts_what_follows(cluster, tmp_path):
