@@ -25,7 +25,7 @@ from experiments.runs.same import data_differences
 from experiments.runs.sweeps.status import Sample, Speeds, duration_text
 from experiments.store.provenance import changed_since, named
 from experiments.store.records import RecordError, Store
-from experiments.store.sources import sources_digest
+from experiments.store.sources import made_by
 
 if TYPE_CHECKING:
     from experiments.analysis.collect import Reader
@@ -90,7 +90,7 @@ def show(jobs: Labelled, verbose: bool = False) -> int:
     """
     found, notes = dict[str, FlatRecord](), dict[str, list[str]]()
     for label, run in jobs:
-        store = Store(run.config.results or RESULTS)
+        store = Store(Path(run.config.results or RESULTS))
         try:
             record, said = store.get(run.id), [f"no record in {relative(store.root)}"]
         except RecordError as damaged:
@@ -118,7 +118,7 @@ def _notes(record: Mapping[str, Any], config: Config, verbose: bool) -> list[str
     if code["numerics"] != numerics(config):
         return [f"made by numerics version {code['numerics']}, which is out of date"]
     notes = [f"trained {how}" for how in data_differences(record, config)]
-    if code.get("sources") != sources_digest():
+    if code.get("sources") != made_by()["sources"]:
         changed = changed_since(code["commit"]) if verbose and code["commit"] else None
         since = f" (since {code['commit'][:10]} changed: {named(changed)})" if changed else ""
         notes.append(f"made by other sources of the same numerics version{since}")

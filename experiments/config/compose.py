@@ -228,7 +228,12 @@ def set_key(config: dict[str, Any], key: str, value: Any) -> None:
 
 def check(nested: Mapping[str, Any]) -> Config:
     """Return the typed configuration; a ConfigError with a line for each wrong key, an Incomplete if some only lack."""
-    nested = {**with_blocks(with_target(nested)), "seed": {k: v for k, v in dict(nested["seed"]).items() if k != "set"}}
+    method, gate = nested["method"], nested["gate"]
+    if isinstance(method, Mapping) and method.get("like") is not None and method.get("target") is None:
+        nested = with_target(nested)
+    if isinstance(gate, Mapping) and gate.get("component") == "prune" and not gate.get("kinds"):
+        nested = with_blocks(nested)
+    nested = {**nested, "seed": {k: v for k, v in dict(nested["seed"]).items() if k != "set"}}
     try:
         return CheckedConfig.model_validate(nested)
     except ValidationError as error:

@@ -29,7 +29,7 @@ from experiments.runs.measure import cost_of, curves_of, measure_phase, norms_of
 from experiments.runs.result import Phase
 from experiments.runs.stack import Stack, why_no_kernel
 from experiments.store.provenance import packages
-from experiments.store.sources import plugins_digest, sources_digest
+from experiments.store.sources import made_by
 from ngn.files import FileError
 from ngn.learner import Learner
 from ngn.train.batches import Batches
@@ -111,8 +111,7 @@ def identity_of(stack: Stack, task: Task[Any]) -> dict[str, Any]:
     therefore resume; after an edit of the sources they do not, even if nobody committed it.
     """
     data = [info.sha256 for info in (task.info, task.base_info) if info is not None]
-    files = {"sources": sources_digest(), "plugins": plugins_digest(), "data": data}
-    return {**files, "numerics": numerics(stack.first), "packages": packages()}
+    return {**made_by(), "data": data, "numerics": numerics(stack.first), "packages": packages()}
 
 
 def train_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseSetup) -> Phase:
@@ -154,7 +153,7 @@ def fit_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseS
             weight=task.weight,
             folder=setup.folder,
             checkpoint_seconds=first.checkpoint_seconds,
-            identity=identity,
+            identity={**identity, "engine": made.engine},
             eight_bit=first.train.optimizer == "adamw8bit",
             title=f"{first.task.name} {f's{first.seed.value}' if len(stack) == 1 else f'x{len(stack)}'} {setup.name}",
             progress=first.progress,

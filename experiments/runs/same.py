@@ -15,7 +15,7 @@ from experiments.core.pretrained import BaseModel
 from experiments.data import data_root, sets
 from experiments.data.errors import MissingData
 from experiments.store.provenance import changed_since, code, named
-from experiments.store.sources import changed_files, combined_digest, plugins_digest, sources_digest
+from experiments.store.sources import changed_files, combined_digest, made_by
 
 
 @dataclass(frozen=True)
@@ -75,14 +75,15 @@ def _sources(then: Mapping[str, Any], results: Path) -> list[str]:
     sources, plugins = then.get("sources"), then.get("plugins")
     if sources is None or (then["clean"] and code().clean and then["commit"] == code().commit):
         return []
-    if (sources, plugins) == (sources_digest(), plugins_digest()):
+    now = made_by()
+    if (sources, plugins) == (now["sources"], now.get("plugins")):
         return []
     files = changed_files(results, sources, plugins)
     if files == []:
         return []
-    if files is None and then["clean"] and then["source"] == "git" and plugins == plugins_digest():
+    if files is None and then["clean"] and then["source"] == "git" and plugins == now.get("plugins"):
         files = changed_since(then["commit"])
-    what = "sources" if sources != sources_digest() else "plug-ins"
+    what = "sources" if sources != now["sources"] else "plug-ins"
     return [f"by other {what} ({named(files)})" if files else f"by other {what}"]
 
 
