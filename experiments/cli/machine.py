@@ -17,7 +17,6 @@ from experiments.core.packages import missing, sentence
 from experiments.core.pretrained import BaseModel
 from experiments.core.reading import storage_fault
 from experiments.data import DataError, data_root, sets
-from experiments.methods.rival import Rival
 from experiments.store.provenance import why_not_counted
 from ngn.files import temporary_path
 
@@ -36,8 +35,8 @@ def check(runs: Sequence[Run], tokens: Sequence[str]) -> None:
             _pretrained(run.config, run.config.model, card_sizes(), memory)
         _memory(run.config, memory)
         check_packages(run.config)
-        if isinstance(run.config.method, Rival) and run.config.method.like is not None:
-            check_target(run.config, run.config.method)
+        if getattr(run.config.method, "like", None) is not None:
+            check_target(run.config)
         _device(run.config)
     for name, root in {(name, run.config.data_root): None for run in runs for name in data_sets_of(run.config)}:
         try:

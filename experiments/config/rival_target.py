@@ -35,8 +35,10 @@ def with_target(nested: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**nested, "method": {**method, "target": _learned(str(method["like"]), nested.get("results"))[1]}}
 
 
-def check_target(config: Config, method: Rival) -> None:
+def check_target(config: Config) -> None:
     """Refuse a record ``method.like`` of another task or model, or of another total than ``method.target``."""
+    method = config.method
+    assert isinstance(method, Rival)
     assert method.like is not None
     record, retained = _learned(method.like, config.results)
     for key, wanted in (("task", config.task.name), ("gate", config.gate.component)):

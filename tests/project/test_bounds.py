@@ -143,7 +143,7 @@ finally:
     print(len(named), frames[0], file=sys.__stderr__)
 """
 """Run a program; print the own functions that it calls, and those that are open when the trainer begins."""
-RUN = "run.py task=cifar10 gate=conv profile=smoke train.epochs=null train.steps=2 progress=never".split()
+RUN = ["run.py", "task=cifar10", "gate=conv", "profile=smoke", "train.epochs=null", "train.steps=2", "progress=never"]
 RUN += ["checkpoint_seconds=3600"]  # on a slow machine, too, no checkpoint is due
 WAYS = {
     "a CIFAR-10 run": (400, RUN),

@@ -52,7 +52,7 @@ def test_a_rival_takes_its_total_from_the_named_record(tmp_path):
     half = adapted(tmp_path, method="uniform", method__target=2)
     assert half.method.sizes(half.gate) == [0, 0, 1, 1]  # one layer each of q and v, not two of v
     assert run_id(rival) == run_id(adapted(tmp_path, method="uniform", method__target=3))
-    rival_target.check_target(rival, rival.method)
+    rival_target.check_target(rival)
     (record,) = trained(rival)
     assert record["config"]["method"] == {"name": "uniform", "target": 3, "like": learned["run_id"]}
     assert record["phases"]["fixed"]["sizes"]["total"] == 3
