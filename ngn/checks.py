@@ -50,8 +50,8 @@ class Written(TorchDispatchMode):
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
-        own = {id(value): value for value in (*model.parameters(), *model.buffers())}
-        self.own = [(value, value.data) for value in own.values()]
+        tensors = {id(value): value for value in (*model.parameters(), *model.buffers())}
+        self.own = [(value, value.data) for value in tensors.values()]
         self.kept: dict[int, Tensor] = {}
         self.swapped: set[int] = set()
         self.places: dict[int, list[int]] | None = None

@@ -84,9 +84,9 @@ class ConvBank(Bank):
         c = None if coefficients is None else coefficients.to(self.V.dtype)
         if self.replicas is None:
             return self._sum(x, c, None)
-        own = x.dim() == 5
+        stacked = x.dim() == 5
         each = range(self.replicas)
-        return torch.stack([self._sum(x[s] if own else x, None if c is None else c[s], s) for s in each])
+        return torch.stack([self._sum(x[s] if stacked else x, None if c is None else c[s], s) for s in each])
 
     def components(self, x: Tensor, count: int | None = None) -> Tensor:
         k = self.K if count is None else count

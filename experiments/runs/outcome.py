@@ -124,7 +124,7 @@ def write(
         "run_id": run.id,
         "status": "complete" if all(result["status"] == "complete" for result in results.values()) else "diverged",
         "config": scientific(run.config),
-        "phases": {name: {key: own[key] for key in order if key in own} for name, own in results.items()},
+        "phases": {name: {key: entry[key] for key in order if key in entry} for name, entry in results.items()},
         "time": {"started": started.isoformat(timespec="seconds"), "seconds": round(seconds, 3)},
         "execution": execution,
         "hardware": machine(),

@@ -141,8 +141,8 @@ def fit_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseS
         torch.cuda.reset_peak_memory_stats(device)
     plan = plan_of(stack, task.samples(first.train))
     batches = task.batches(first.train, stack.seeds)
-    alone = first if setup.count is None else fixed_configuration(first, setup.count)
-    made = trainer_of(alone, learner, batches, task, plan)
+    config = first if setup.count is None else fixed_configuration(first, setup.count)
+    made = trainer_of(config, learner, batches, task, plan)
     logged = nullcontext() if first.logger == "none" else point_logger(setup.of or stack, setup.name)
     with logged as on_point:
         trainer = made(
@@ -212,8 +212,8 @@ def skip_training(trainer: StudyTrainer) -> History:
 
 def fixed_configuration(config: Config, count: int | list[int]) -> Config:
     """Return ``config`` with ``method=fixed method.count=count``: its ``fixed`` phase as a run of its own."""
-    alone = config.model_copy(update={"method": Fixed(name="fixed", count=count)})
+    fixed = config.model_copy(update={"method": Fixed(name="fixed", count=count)})
     if (min(count) if isinstance(count, list) else count) > 0:
-        return alone
+        return fixed
     # Independent gates may all close. count = 0 needs delta = -1/2, which is no part of a fixed model's identity.
-    return alone.model_copy(update={"gate": config.gate.model_copy(update={"delta": -0.5})})
+    return fixed.model_copy(update={"gate": config.gate.model_copy(update={"delta": -0.5})})

@@ -64,10 +64,10 @@ def fault_of(
         return Fault("dirty", "was made by uncommitted code or with plug-ins; commit the code")
     if results is None:
         return None
-    found = data_differences(record, config)
+    differences = data_differences(record, config)
     if results.resolve() != RESULTS:
-        found = _sources(record["code"], results) + found
-    return Fault("changed", f"was trained {' and '.join(found)}") if found else None
+        differences = _sources(record["code"], results) + differences
+    return Fault("changed", f"was trained {' and '.join(differences)}") if differences else None
 
 
 def _sources(then: Mapping[str, Any], results: Path) -> list[str]:
@@ -91,17 +91,17 @@ def data_differences(record: Mapping[str, Any], config: Config) -> list[str]:
     """Return whether the data or the pretrained model of a record differ from those on this machine."""
     if config.profile != "full":
         return []
-    found, root = [], data_root(config.data_root)
+    differences, root = [], data_root(config.data_root)
     try:
         data = _data_digest(tuple(config.task.data_sets.items()), root)
         if data is not None and data != record["data"]["sha256"]:
-            found.append(f"on other data ({config.task.name} in {root} has sha256 {data[:10]}...)")
+            differences.append(f"on other data ({config.task.name} in {root} has sha256 {data[:10]}...)")
         model = None if config.model is None else _model_digest(config.model, root)
         if config.model is not None and model is not None and model != record["base"]["sha256"]:
-            found.append(f"on other weights of model={config.model.name}")
+            differences.append(f"on other weights of model={config.model.name}")
     except MissingData:
         pass
-    return found
+    return differences
 
 
 @functools.cache

@@ -43,8 +43,8 @@ def trains(path: str) -> bool:
 @functools.lru_cache(maxsize=1)
 def training_digests() -> dict[str, str]:
     """Return path → sha256 of the source files that can change a number, as they were at the first call."""
-    found = sorted(path for name in SOURCES for path in _files(ROOT / name))
-    named = ((path.relative_to(ROOT).as_posix(), path) for path in found)
+    files = sorted(path for name in SOURCES for path in _files(ROOT / name))
+    named = ((path.relative_to(ROOT).as_posix(), path) for path in files)
     return {name: digest(path) for name, path in named if trains(name)}
 
 
@@ -54,13 +54,13 @@ def plugin_digests() -> dict[str, str]:
 
     Tables, figures and studies of one's own are left out: they train nothing, and may come after the runs.
     """
-    found = {}
+    digests = {}
     for folder in plugin_folders():
         for path in sorted(path for path in _files(folder) if path.suffix in (".py", ".yaml")):
             name = path.relative_to(folder)
             if name.parts[0] not in READERS:
-                found[f"{PLUGIN}{folder.name}/{name.as_posix()}"] = digest(path)
-    return found
+                digests[f"{PLUGIN}{folder.name}/{name.as_posix()}"] = digest(path)
+    return digests
 
 
 def made_by() -> dict[str, str]:
@@ -74,7 +74,7 @@ def keep_digests(results: Path) -> None:
     path = results / KEPT / f"{combined_digest({'plugins': '', **made_by()})[:16]}.sha256"
     if results.resolve() != RESULTS and not path.exists():
         files = training_digests() | plugin_digests()
-        write_atomically(path, "".join(f"{found}  {name}\n" for name, found in files.items()).encode())
+        write_atomically(path, "".join(f"{digest}  {name}\n" for name, digest in files.items()).encode())
 
 
 def changed_files(results: Path, sources: str, plugins: str | None) -> list[str] | None:

@@ -34,13 +34,13 @@ from ngn.methods.base import Capacity
 
 def distinct(axis: OrderedAxis) -> dict[tuple[int, int, int], Cut]:
     """The cuts of an axis by tensor, dimension and start: a tensor of several modules or names counts once."""
-    found = {}
+    cuts = {}
     for cut in axis.cuts:
         if (held := owned(cut)) is not None:
             lead = isinstance(cut.module, Stacked) and cut.module.replicas is not None
             dim = cut.dim + held.dim() - lead if cut.dim < 0 and isinstance(held, Tensor) else cut.dim
-            found[id(held), dim, cut.start] = cut
-    return found
+            cuts[id(held), dim, cut.start] = cut
+    return cuts
 
 
 def plans_of(choices: Mapping[OrderedAxis, Choice]) -> dict[int, tuple[Cut, TensorCuts]]:
