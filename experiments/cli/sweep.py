@@ -31,7 +31,7 @@ from experiments.studies import study
 from experiments.studies.model import Study
 
 
-class OwnStudy(Study):
+class FileStudy(Study):
     """A study from a YAML file. Its records go to ``runs/``; what it needs of a machine is unknown.
 
     Raises:
@@ -75,7 +75,7 @@ class Sweep:
 
     def __init__(self, word: str, given: argparse.Namespace) -> None:
         try:
-            self.study = OwnStudy(Path(word)) if word.endswith((".yaml", ".yml")) else study(word)
+            self.study = FileStudy(Path(word)) if word.endswith((".yaml", ".yml")) else study(word)
         except KeyError as unknown:
             raise ConfigError(f"{unknown.args[0]}; or give a YAML file of your own") from None
         usual = next(self.study.runs()).root

@@ -7,7 +7,7 @@ import programs
 import pytest
 
 from experiments.cli import app
-from experiments.cli.sweep import OwnStudy
+from experiments.cli.sweep import FileStudy
 from experiments.config import compose
 from experiments.core.blocks import ConfigError
 from experiments.core.paths import RUNS
@@ -48,7 +48,7 @@ def test_rows_vary_settings_together(tmp_path):
         "- {schedule.lambda0: 1e-5, schedule.alpha_max: 1e-5}\n- {schedule.lambda0: 1e-3, schedule.alpha_max: 1e-3}\n"
     )
     _, typed = app.prepare([ROWS, "gate.t0=1,2", "seed=0..1"])
-    assert {job.run.id for job in OwnStudy(path).jobs} == {job.run.id for job in typed}
+    assert {job.run.id for job in FileStudy(path).jobs} == {job.run.id for job in typed}
     pairs = [(job.run.config.schedule.lambda0, job.run.config.schedule.alpha_max) for job in typed]
     assert pairs == [(1e-5, 1e-5)] * 4 + [(1e-3, 1e-3)] * 4
     assert [job.tokens[-2:] for job in typed] == [
@@ -81,12 +81,12 @@ def test_a_single_row_is_its_settings():
 def test_a_damaged_study_is_refused_by_name(tmp_path, content, fault):
     (path := tmp_path / "mine.yaml").write_text(content)
     with pytest.raises(ConfigError, match=fault):
-        _ = OwnStudy(path).jobs
+        _ = FileStudy(path).jobs
 
 
 def test_a_users_study_is_planned_run_and_shown(mine, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("NGN_OUTPUT", str(tmp_path / "output"))  # for the worker
-    assert OwnStudy(mine).results == RUNS
+    assert FileStudy(mine).results == RUNS
     places = [str(mine), f"--results={tmp_path / 'records'}"]
     assert sweep.main(["status", *places]) == 1
     assert sweep.main(["run", *places]) == 0
@@ -179,5 +179,5 @@ def test_completion_is_hydras_after_any_words_of_the_suite(typed, offered, monke
 def test_a_study_has_a_name_that_a_folder_can_have(tmp_path, name):
     """``..yaml`` would put its plans among the folders of all studies."""
     with pytest.raises(ConfigError, match="rename it") as refused:
-        print(OwnStudy(tmp_path / name).name)
+        print(FileStudy(tmp_path / name).name)
     assert str(refused.value).isprintable()
