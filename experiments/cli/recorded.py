@@ -90,7 +90,7 @@ def show(jobs: Labelled, verbose: bool = False) -> int:
     """
     rows, notes = dict[str, FlatRecord](), dict[str, list[str]]()
     for label, run in jobs:
-        store = Store(Path(run.config.results or RESULTS))
+        store = Store(run.config.results or RESULTS)
         try:
             record, remarks = store.get(run.id), [f"no record in {relative(store.root)}"]
         except RecordError as damaged:

@@ -13,7 +13,6 @@ import logging
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -175,11 +174,11 @@ def read_record(path: Path) -> dict[str, Any]:
     return checked
 
 
-@dataclass(frozen=True, eq=False)
 class Store:
     """The records in one folder."""
 
-    root: Path
+    def __init__(self, root: Path | str) -> None:
+        self.root = Path(root)
 
     def path(self, run_id: str) -> Path:
         """Return the path of a run's record, whether or not it exists."""

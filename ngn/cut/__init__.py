@@ -8,6 +8,7 @@ schedules keep them; nothing is folded. Modules keep their classes and their for
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -148,7 +149,8 @@ def cut_copy(
     for axis, choice in choices.items():
         memo[id(axis)].closed(choice.scale)
     remove_idle_axes(small)
-    update_adapters(small, deployed=True)
+    if "peft" in sys.modules:
+        update_adapters(small, deployed=True)
     for path, part in reversed([*small.named_modules()]):
         if isinstance(part, Bottleneck) and part.axis.K == 0:
             if not path:
@@ -176,7 +178,8 @@ def cut_in_place(model: nn.Module, choices: Mapping[OrderedAxis, Choice], optimi
     """Cut ``model`` and the states of its optimisers; parameters stay the same objects, and nothing is folded."""
     with noted(model):
         _cut(model, choices, optimizers)
-    update_adapters(model)
+    if "peft" in sys.modules:
+        update_adapters(model)
     for axis in axes_in(model):
         axis.moved()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -125,8 +124,6 @@ def update_adapters(model: nn.Module, deployed: bool = False) -> None:
     Raises:
         ValueError: if a merged adapter was cut, since the base holds all of its components.
     """
-    if "peft" not in sys.modules:
-        return
     for path, layer in _adapted(model).items():
         for adapter, terms in _terms(layer).items():
             r, scale, alpha = layer.r[adapter], layer.scaling[adapter], layer.lora_alpha[adapter]
