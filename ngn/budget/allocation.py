@@ -6,12 +6,14 @@
            f: the one factor for which C(n) = B(q)
     z_g    the evidence that g deserves more of the budget, in standard errors: the mean importance of a component
            over about fifty steps, where the slope at the boundary does not contradict it (``ngn/budget/evidence.py``)
-    a_g   += SPEED dq sign(z_g) clip(|z_g| - z_min, 0, 1)
+    a_g   += SPEED dq sign(z_g) clip(|z_g| - z_min, 0, 1), from 0, or from log(k_g / e_g) where held-out data prefer k
+    k_g    counts at the limit if the component of least squared Taylor score per cost goes first (a knapsack)
 
 Boundaries follow the limit together. They part from one another only where an importance differs from the mean by more
 than z_min standard errors, at constant total cost and at a bounded rate. Without such evidence every a_g stays 0,
 and the result is the even allocation. Held-out data, where given, must confirm it, and decide how few components are
-rounded. No price enters a gradient: Adam would divide it by its own size, so that all boundaries would fall alike.
+rounded. Before the first step of a network whose units were sorted by Taylor scores, they also decide between k and
+even sizes, both cut to the limit by masks: in few steps there is little evidence, and such a network is known. No price enters a gradient: Adam would divide it by its own size, so that all boundaries would fall alike.
 
 Shrinking first and widening by one factor is MorphNet's way (Gordon et al., arXiv 1711.06798). Differentiable sparsity
 allocation (Ning et al., arXiv 2004.02164) exchanges sizes by their gradients at a constant budget.
@@ -19,6 +21,7 @@ allocation (Ning et al., arXiv 2004.02164) exchanges sizes by their gradients at
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -28,9 +31,10 @@ import torch
 from torch import Tensor, nn
 
 from ngn.budget import Budget
-from ngn.budget.allowance import Allowance
-from ngn.budget.evidence import BoundaryEvidence, Confirmation
-from ngn.budget.placing import COARSE, leaning, loss_and_gain, losses_at, place_counts, reach
+from ngn.budget.allowance import TRIALS, Allowance
+from ngn.budget.evidence import BoundaryEvidence, Confirmation, prefers
+from ngn.budget.placing import COARSE, leaning, loss_and_gain, losses_at, place_counts, place_sharply, reach
+from ngn.budget.rounding import REMOVALS, order_by_scores, points, thinned
 from ngn.learner import Learner
 from ngn.learner.report import SizeReport
 from ngn.learner.watching import refuse_diverged
@@ -189,7 +193,39 @@ class BudgetLearner(Learner):
         """0, [*R]: the budget takes the place of a price."""
         return torch.zeros_like(self.limit)
 
+    def _scores(self) -> list[Tensor] | None:
+        """Squared Taylor scores of the components of each size, before the first step; None if one has none."""
+        of, known = self.cost.size_of.tolist(), [getattr(axis, "worth", None) for axis in self.axes]
+        begun = float(self.progress) > 0.0 or self.growing or self.replicas is not None or len(self.gates) == 1
+        if begun or self.budget.significance == math.inf or any(each is None for each in known):
+            return None
+        each = [(size, worth.cpu()) for size, worth in zip(of, known, strict=True)]  # type: ignore[union-attr]
+        return [sum(worth for size, worth in each if size == g) for g in range(len(self.gates))]  # type: ignore[misc]
+
+    @torch.no_grad()
+    def _start_from(self, scores: list[Tensor], loss: Callable[[int], Tensor]) -> None:
+        """Let sizes shrink towards the knapsack of ``scores`` if held-out data prefer it to even sizes."""
+        allowed = thinned([self.allowance.allowed(g) for g in range(len(self.gates))], REMOVALS)
+        order, limit = order_by_scores(allowed, scores, self.cost), self.limit.to(self.sizes.device)
+        counts = points(order, allowed, self.cost, [float(limit)])[0][0]
+        even = self.allowance.within(self.scaled(limit, even=True))[0]
+        models = self.sizes.new_tensor([self.cost.largest, even, counts])
+        before = [(gate.tau.clone(), gate.beta) for gate in self.gates]
+
+        def loss_at(model: int, part: int) -> Tensor:
+            place_sharply(self.allowance, models[model])
+            return loss(part)
+
+        better = counts != even and prefers(self.model, [1], [2], 0, loss_at, self.budget.significance, TRIALS)
+        for gate, (tau, beta) in zip(self.gates, before, strict=True):
+            gate.tau.copy_(tau)
+            gate.beta = beta
+        if better:
+            self.lead.copy_((models[2].clamp(min=0.5) / self.start.clamp(min=0.5)).log())
+
     def held_out_batch(self, step: int) -> int | None:
+        if self._scores() is not None:
+            return 0
         blind = float(self.progress) < BLIND * (self.gates[0].commit or 1.0)
         return None if blind or step % JUDGED or self.gates[0].committed else step // JUDGED
 
@@ -203,6 +239,9 @@ class BudgetLearner(Learner):
             number: that of the batch to judge by.
         """
         if self.gates[0].committed:
+            return
+        if (scores := self._scores()) is not None:
+            self._start_from(scores, loss)
             return
         self.confirmation.add(number, *loss_and_gain(self.gates, self.sizes, loss(number)))
         now = float(self.progress) / (self.gates[0].commit or 1.0)

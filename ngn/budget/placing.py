@@ -52,9 +52,14 @@ def leaning(sizes: Tensor, z: Tensor, budget: Budget) -> Tensor:
 
 def losses_at(allowance: Allowance, loss: Callable[[int], Tensor], shape: torch.Size, counts: Tensor) -> Tensor:
     """The loss on held-out parts with the gates at ``counts``, of ``shape`` [*R, G]: float64 [TRIALS, R]."""
-    t = (counts - counts.new_tensor([gate.smallest_count for gate in allowance.gates])).reshape(shape)
+    place_sharply(allowance, counts.reshape(shape))
+    return summed(torch.stack([loss(part).detach().to(counts).reshape(-1) for part in range(TRIALS)]))
+
+
+def place_sharply(allowance: Allowance, counts: Tensor) -> None:
+    """Open ``counts`` components, [*R, G], as a cut would."""
+    t = counts - counts.new_tensor([gate.smallest_count for gate in allowance.gates])
     place(allowance.gates, t.clamp(min=NOMINAL_ZERO), torch.full_like(t, 2.0 / NARROWEST))
-    return summed(torch.stack([loss(part).detach().to(t).reshape(-1) for part in range(TRIALS)]))
 
 
 def loss_and_gain(gates: Sequence[CountGate], sizes: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
