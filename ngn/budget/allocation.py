@@ -12,8 +12,11 @@
 Boundaries follow the limit together. They part from one another only where an importance differs from the mean by more
 than z_min standard errors, at constant total cost and at a bounded rate. Without such evidence every a_g stays 0,
 and the result is the even allocation. Held-out data, where given, must confirm it, and decide how few components are
-rounded. Before the first step of a network whose units were sorted by Taylor scores, they also decide between k and
-even sizes, both cut to the limit by masks: in few steps there is little evidence, and such a network is known. No price enters a gradient: Adam would divide it by its own size, so that all boundaries would fall alike.
+rounded. No price enters a gradient: Adam would divide it by its own size, so that all boundaries would fall alike.
+
+In few steps there is little evidence, but a trained network is known. So where units were sorted by Taylor scores and
+held-out data are given, these decide before the first step between k and even sizes, both cut to the limit by masks.
+If k is better, the limit is reached HASTE times as fast.
 
 Shrinking first and widening by one factor is MorphNet's way (Gordon et al., arXiv 1711.06798). Differentiable sparsity
 allocation (Ning et al., arXiv 2004.02164) exchanges sizes by their gradients at a constant budget.
@@ -32,7 +35,7 @@ from torch import Tensor, nn
 
 from ngn.budget import Budget
 from ngn.budget.allowance import TRIALS, Allowance
-from ngn.budget.evidence import BoundaryEvidence, Confirmation, prefers
+from ngn.budget.evidence import PARTS, BoundaryEvidence, Confirmation, prefers
 from ngn.budget.placing import COARSE, leaning, loss_and_gain, losses_at, place_counts, place_sharply, reach
 from ngn.budget.rounding import REMOVALS, order_by_scores, points, thinned
 from ngn.learner import Learner
@@ -43,8 +46,12 @@ from ngn.methods.ngn import CountGate
 
 SPEED = 4.0
 """Largest change of log n_g, in units of the time before the commit, by evidence alone."""
-JUDGED = 2
-"""Steps from one held-out batch to the next."""
+JUDGED, NEAR = 2, 0.7
+"""Steps from one held-out batch to the next; fraction of ``significance`` that some |z| must reach before the first."""
+JUDGINGS = 2 * PARTS + 8
+"""Largest number of held-out batches, about: more steps between them in long trainings."""
+HASTE = 4.0
+"""How much faster the limit is reached from sizes by scores."""
 BLIND = 0.15
 """Fraction of the time before the commit in which no size parts: the first gradients say little about what stays."""
 TRIED_FROM, MOVED = 0.85, 0.5
@@ -88,7 +95,8 @@ class BudgetLearner(Learner):
     strongest: Tensor
     above: Tensor
     even: Tensor
-    """The counts of the even allocation within the budget, from the commit on: float64 [*R, G]."""
+    """The counts of the even allocation within the budget, float64 [*R, G]: from the commit on, or from the start if
+    held-out data preferred sizes by scores; else 0."""
     tried: Tensor
     tried_at: Tensor
     """Counts of few components that were tried on held-out data, else -1; the sizes then, else 0: float64 [*R, G]."""
@@ -110,7 +118,7 @@ class BudgetLearner(Learner):
         self.evidence = BoundaryEvidence(counts.shape).to(self.gates[0].tau.device)
         self.confirmation = Confirmation(self.replicas).to(self.gates[0].tau.device)
         self.watch.by_optimizer = False
-        self._read = self._cutting = False
+        self._read = self._cutting = self._held_out = False
         self._cost_slopes = torch.ones_like(counts)
 
     def _given(self) -> Tensor:
@@ -133,7 +141,8 @@ class BudgetLearner(Learner):
             self._begin()
         if bool(self.sizes.isfinite().all()) and now < 1.0 and (now - float(self.moved)) * UPDATES >= 1.0:
             self._exchange(now - float(self.moved), now)
-            self.sizes.copy_(self.scaled(self.allowance.limit_at(now, self.start), now=now))
+            falling = now * (HASTE if bool(self.even.any()) else 1.0)
+            self.sizes.copy_(self.scaled(self.allowance.limit_at(falling, self.start), now=now))
             self.moved.fill_(now)
         before = float(self.progress) / (self.gates[0].commit or 1.0)
         self._cutting = int(CUTS * now) > int(CUTS * before)
@@ -154,7 +163,7 @@ class BudgetLearner(Learner):
         self.sizes.copy_(self._given())
         self.start.copy_(self.sizes)
         self.tried.fill_(-1.0)
-        begun = (self.lead, self.strongest, self.above, self.moved, self.tried_at)
+        begun = (self.lead, self.strongest, self.above, self.moved, self.tried_at, self.even)
         for value in (*begun, *self.evidence.buffers(), *self.confirmation.buffers()):
             value.zero_()
 
@@ -169,7 +178,7 @@ class BudgetLearner(Learner):
 
     def _evidence(self) -> Tensor:
         """z, float64 [*R, G]: 0 where held-out data are given and confirm nothing."""
-        judged = bool(self.confirmation.given)
+        judged = self._held_out or bool(self.confirmation.given)
         z = self.evidence.standard_errors(held_out=judged)
         return torch.where(self.confirmation.confirms(self.budget.significance).unsqueeze(-1), z, 0.0) if judged else z
 
@@ -205,7 +214,7 @@ class BudgetLearner(Learner):
     @torch.no_grad()
     def _start_from(self, scores: list[Tensor], loss: Callable[[int], Tensor]) -> None:
         """Let sizes shrink towards the knapsack of ``scores`` if held-out data prefer it to even sizes."""
-        allowed = thinned([self.allowance.allowed(g) for g in range(len(self.gates))], REMOVALS)
+        allowed = thinned([self.allowance.allowed(g) for g in range(len(self.gates))], REMOVALS // 4)
         order, limit = order_by_scores(allowed, scores, self.cost), self.limit.to(self.sizes.device)
         counts = points(order, allowed, self.cost, [float(limit)])[0][0]
         even = self.allowance.within(self.scaled(limit, even=True))[0]
@@ -222,12 +231,32 @@ class BudgetLearner(Learner):
             gate.beta = beta
         if better:
             self.lead.copy_((models[2].clamp(min=0.5) / self.start.clamp(min=0.5)).log())
+            self.even.copy_(models[1])
 
     def held_out_batch(self, step: int) -> int | None:
+        self._held_out = True
         if self._scores() is not None:
             return 0
-        blind = float(self.progress) < BLIND * (self.gates[0].commit or 1.0)
-        return None if blind or step % JUDGED or self.gates[0].committed else step // JUDGED
+        progress, commit = float(self.progress), self.gates[0].commit or 1.0
+        if self.gates[0].committed or progress < BLIND * commit or progress == 0.0:
+            return None
+        seen, steps = self.confirmation.seen, round(step * commit / progress)
+        every = max(JUDGED, steps // JUDGINGS)
+        if step % every:
+            return None
+        enough = (steps - step) // every + 1 >= float((2.0 - seen).clamp(min=0.0).sum())  # else nothing is confirmed
+        near = NEAR * self.budget.significance
+        begun = enough and bool(seen.any() or (self.evidence.standard_errors(held_out=True).abs() >= near).any())
+        return int(seen.sum()) if begun or self._untried() is not None else None
+
+    def _untried(self) -> Tensor | None:
+        """The sizes at the limit, late on the way, if some of few components are yet to be tried there; else None."""
+        now = float(self.progress) / (self.gates[0].commit or 1.0)
+        if now < TRIED_FROM or len(self.gates) == 1:
+            return None
+        sizes = self.scaled(self.limit.to(self.sizes.device))
+        far = ((sizes - self.tried).abs() >= 1.0) & ((sizes - self.tried_at).abs() >= MOVED)
+        return sizes if bool(((self.tried >= 0.0) & far).any()) or not bool(self.tried_at.any()) else None
 
     def judge(self, loss: Callable[[int], Tensor], number: int) -> None:
         """Learn from held-out data whether training and capacity help (:mod:`ngn.budget.evidence`), and how to round.
@@ -244,12 +273,8 @@ class BudgetLearner(Learner):
             self._start_from(scores, loss)
             return
         self.confirmation.add(number, *loss_and_gain(self.gates, self.sizes, loss(number)))
-        now = float(self.progress) / (self.gates[0].commit or 1.0)
-        if now >= TRIED_FROM and len(self.gates) > 1:
-            sizes = self.scaled(self.limit.to(self.sizes.device))
-            far = ((sizes - self.tried).abs() >= 1.0) & ((sizes - self.tried_at).abs() >= MOVED)
-            if bool(((self.tried >= 0.0) & far).any()) or not bool(self.tried_at.any()):
-                self._try_roundings(sizes, loss)
+        if (sizes := self._untried()) is not None:
+            self._try_roundings(sizes, loss)
 
     @torch.no_grad()
     def _try_roundings(self, sizes: Tensor, loss: Callable[[int], Tensor]) -> None:
