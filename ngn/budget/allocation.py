@@ -36,7 +36,7 @@ from torch import Tensor, nn
 from ngn.budget import Budget
 from ngn.budget.allowance import TRIALS, Allowance
 from ngn.budget.evidence import PARTS, BoundaryEvidence, Confirmation, prefers
-from ngn.budget.placing import COARSE, leaning, loss_and_gain, losses_at, place_counts, place_sharply, reach
+from ngn.budget.placing import COARSE, gain_of, leaning, losses_at, place_counts, place_sharply, reach
 from ngn.budget.rounding import REMOVALS, order_by_scores, points, thinned
 from ngn.learner import Learner
 from ngn.learner.report import SizeReport
@@ -48,8 +48,8 @@ SPEED = 4.0
 """Largest change of log n_g, in units of the time before the commit, by evidence alone."""
 JUDGED, NEAR = 2, 0.7
 """Steps from one held-out batch to the next; fraction of ``significance`` that some |z| must reach before the first."""
-JUDGINGS = 2 * PARTS + 8
-"""Largest number of held-out batches, about: more steps between them in long trainings."""
+JUDGINGS = 64
+"""Largest number of held-out batches after each part was seen twice, about: in long trainings they come less often."""
 HASTE = 4.0
 """How much faster the limit is reached from sizes by scores."""
 BLIND = 0.15
@@ -241,7 +241,7 @@ class BudgetLearner(Learner):
         if self.gates[0].committed or progress < BLIND * commit or progress == 0.0:
             return None
         seen, steps = self.confirmation.seen, round(step * commit / progress)
-        every = max(JUDGED, steps // JUDGINGS)
+        every = max(JUDGED, steps // JUDGINGS * int(seen.min() > 1))
         if step % every:
             return None
         enough = (steps - step) // every + 1 >= float((2.0 - seen).clamp(min=0.0).sum())  # else nothing is confirmed
@@ -272,7 +272,10 @@ class BudgetLearner(Learner):
         if (scores := self._scores()) is not None:
             self._start_from(scores, loss)
             return
-        self.confirmation.add(number, *loss_and_gain(self.gates, self.sizes, loss(number)))
+        again = bool(self.confirmation.seen[number % PARTS])  # what capacity would gain is asked from then on
+        with torch.set_grad_enabled(again):
+            value = loss(number)
+        self.confirmation.add(number, value, gain_of(self.gates, self.sizes, value) if again else None)
         if (sizes := self._untried()) is not None:
             self._try_roundings(sizes, loss)
 

@@ -32,6 +32,8 @@ from torch import Tensor, distributed, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.utils._pytree import tree_map
 
+from ngn.checks import summed
+
 AVERAGE = 50
 """Steps over which values are averaged."""
 DOUBT = 1.0
@@ -134,15 +136,17 @@ class Confirmation(nn.Module):
     @property
     def given(self) -> Tensor:
         """Whether any held-out batch was seen."""
-        return self.weight > 0
+        return self.seen.any()
 
     @torch.no_grad()
-    def add(self, number: int, loss: Tensor, gain: Tensor) -> None:
-        """Add held-out batch ``number``: its loss and what capacity would gain on it, both [*R]."""
-        part, value = number % PARTS, loss.detach().to(self.last).reshape(self.last.shape[1:])
+    def add(self, number: int, loss: Tensor, gain: Tensor | None) -> None:
+        """Add held-out batch ``number``: its loss and, where known, what capacity would gain on it, both [*R]."""
+        part, value = number % PARTS, summed(loss.detach().clone()).to(self.last).reshape(self.last.shape[1:])
         self.first[part] = torch.where(self.seen[part] > 0, self.first[part], value)
         self.last[part] = value
         self.seen[part] += 1.0
+        if gain is None:
+            return
         rate = 1.0 - 0.5 / PARTS
         self.moments.mul_(rate).add_(torch.stack([gain, gain**2]).reshape(self.moments.shape))
         self.weight.mul_(rate).add_(1.0)

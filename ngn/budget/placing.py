@@ -62,9 +62,8 @@ def place_sharply(allowance: Allowance, counts: Tensor) -> None:
     place(allowance.gates, t.clamp(min=NOMINAL_ZERO), torch.full_like(t, 2.0 / NARROWEST))
 
 
-def loss_and_gain(gates: Sequence[CountGate], sizes: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    """A held-out loss, [*R], and -sum_g n_g dL/dn_g, what more of every size would gain on it."""
+def gain_of(gates: Sequence[CountGate], sizes: Tensor, value: Tensor) -> Tensor:
+    """-sum_g n_g dL/dn_g, what more of every size would gain on a held-out loss ``value``, [*R]."""
     taus = [gate.tau for gate in gates if gate.tau.requires_grad]  # not of removed layers
     slope_of = dict(zip(taus, torch.autograd.grad(value.sum(), taus, allow_unused=True), strict=True))
-    gain = (sizes * benefits(gates, [slope_of.get(gate.tau) for gate in gates])).sum(-1)
-    return summed(value.detach().clone()), summed(gain)
+    return summed((sizes * benefits(gates, [slope_of.get(gate.tau) for gate in gates])).sum(-1))
