@@ -34,7 +34,7 @@ import torch
 from torch import Tensor, nn
 
 from ngn.budget import Budget
-from ngn.budget.allowance import TRIALS, Allowance
+from ngn.budget.allowance import Allowance
 from ngn.budget.evidence import PARTS, BoundaryEvidence, Confirmation, prefers
 from ngn.budget.placing import COARSE, gain_of, leaning, losses_at, place_counts, place_sharply, reach
 from ngn.budget.rounding import REMOVALS, order_by_scores, points, thinned
@@ -48,8 +48,12 @@ SPEED = 4.0
 """Largest change of log n_g, in units of the time before the commit, by evidence alone."""
 JUDGED, NEAR = 2, 0.7
 """Steps from one held-out batch to the next; fraction of ``significance`` that some |z| must reach before the first."""
+IN_TIME = 0.75
+"""Part of the steps to the commit within which held-out data must be able to confirm; else they are not asked."""
 JUDGINGS = 64
 """Largest number of held-out batches after each part was seen twice, about: in long trainings they come less often."""
+BEGINNING = 6
+"""Parts of the held-out data by which sizes by scores and even ones are compared."""
 HASTE = 4.0
 """How much faster the limit is reached from sizes by scores."""
 BLIND = 0.15
@@ -225,13 +229,15 @@ class BudgetLearner(Learner):
             place_sharply(self.allowance, models[model])
             return loss(part)
 
-        better = counts != even and prefers(self.model, [1], [2], 0, loss_at, self.budget.significance, TRIALS)
+        better = counts != even and prefers(self.model, [1], [2], 0, loss_at, self.budget.significance, BEGINNING)
         for gate, (tau, beta) in zip(self.gates, before, strict=True):
             gate.tau.copy_(tau)
             gate.beta = beta
         if better:
             self.lead.copy_((models[2].clamp(min=0.5) / self.start.clamp(min=0.5)).log())
             self.even.copy_(models[1])
+            self.tried_at.copy_(models[2])
+            self.tried.copy_(torch.where(models[2] < COARSE, models[2], -1.0))
 
     def held_out_batch(self, step: int) -> int | None:
         self._held_out = True
@@ -244,10 +250,10 @@ class BudgetLearner(Learner):
         every = max(JUDGED, steps // JUDGINGS * int(seen.min() > 1))
         if step % every:
             return None
-        enough = (steps - step) // every + 1 >= float((2.0 - seen).clamp(min=0.0).sum())  # else nothing is confirmed
-        near = NEAR * self.budget.significance
-        begun = enough and bool(seen.any() or (self.evidence.standard_errors(held_out=True).abs() >= near).any())
-        return int(seen.sum()) if begun or self._untried() is not None else None
+        enough = every * float((2.0 - seen).clamp(min=0.0).sum()) <= IN_TIME * (steps - step)  # else confirmed too late
+        near = self.evidence.standard_errors(held_out=True).abs() >= NEAR * self.budget.significance
+        asked = enough and bool(seen.any() or near.any())
+        return int(seen.sum()) if asked or self._untried() is not None else None
 
     def _untried(self) -> Tensor | None:
         """The sizes at the limit, late on the way, if some of few components are yet to be tried there; else None."""
