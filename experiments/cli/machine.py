@@ -52,10 +52,6 @@ def warn_of_uncounted(runs: Iterable[Run]) -> None:
         print(f"note: no table of the paper will count these runs: {why}. Records: {place}", file=sys.stderr)
 
 
-PROBE = 2**16
-"""Bytes that are written, and removed again, to see whether a folder can be written."""
-
-
 def require_room(runs: Sequence[Run], tokens: Sequence[str]) -> None:
     """Refuse folders that cannot be written: read-only ones, those of others, and those on a full disk.
 
@@ -77,7 +73,7 @@ def require_room(runs: Sequence[Run], tokens: Sequence[str]) -> None:
         probe = temporary_path(place / "probe")
         try:
             try:
-                probe.write_bytes(bytes(PROBE))
+                probe.write_bytes(bytes(2**16))  # a full disk takes an empty file
             finally:
                 probe.unlink(missing_ok=True)
         except OSError as fault:

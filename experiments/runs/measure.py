@@ -17,7 +17,7 @@ from experiments.core.blocks import visible
 from experiments.core.config import Config
 from experiments.core.reading import contents_digest
 from experiments.core.task import ModuleTask, Task
-from experiments.methods.pruning import Front
+from experiments.methods.pruning import EverySize
 from experiments.methods.pruning.cutting import ModuleRun
 from experiments.models.trainer import StudyTrainer
 from experiments.runs.host import peak_mib
@@ -200,7 +200,7 @@ def of_module(result: Result, learner: Learner, task: ModuleTask[Any], config: C
         if budget["cost"] > budget["limit"]:
             raise RuntimeError(f"method={config.method.name} left {work.kind} above its limit: {budget}")
         result["budget"] = budget
-    if isinstance(config.method, Front):
+    if isinstance(config.method, EverySize):
         result["members"] = members_of(learner, work, config.method.shares)
 
 

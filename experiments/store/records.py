@@ -66,11 +66,14 @@ def _refuse_impossible(record: Mapping[str, Any]) -> None:
         for key in ("t", "integer", "r"):
             if key in phase and len(phase[key]) != axes:
                 raise ValueError(f"phases.{name}.{key} has {len(phase[key])} entries, but count has {axes}")
-        for form, score, value in ((mode, *each) for mode in SCORES for each in phase.get(mode, {}).items()):
-            if value < 0 and score in ERRORS | PER_CENT:
-                raise ValueError(f"phases.{name}.{form}: {score} must be at least 0")
-            if value > 100 and score in PER_CENT:
-                raise ValueError(f"phases.{name}.{form}: {score} must be at most 100")
+        scored = {form: phase.get(form, {}) for form in SCORES}
+        scored |= {f"members.{share}": member["scores"] for share, member in phase.get("members", {}).items()}
+        for form, scores in scored.items():
+            for score, value in scores.items():
+                if value < 0 and score in ERRORS | PER_CENT:
+                    raise ValueError(f"phases.{name}.{form}: {score} must be at least 0")
+                if value > 100 and score in PER_CENT:
+                    raise ValueError(f"phases.{name}.{form}: {score} must be at most 100")
         if min(phase.get("prefixes", ()), default=0) < 0 <= min(phase.get("truncated", {}).values(), default=-1):
             raise ValueError(f"phases.{name}.prefixes has a negative score, unlike truncated")
 

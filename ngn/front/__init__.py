@@ -40,6 +40,9 @@ GATHERED = 16
 """Steps of the whole model that give scores before held-out data are asked: the first ones, if there are such data."""
 ASKED = (0.0, 0.1, 0.25, 0.5)
 """Progress at which they are asked whether sizes by scores are better, until they say so."""
+FLOOR = 0.5
+"""Part of the smallest member's even counts that stays in networks with running statistics: batch norm rescales what a
+thin layer has lost, so that scores say too little of its last components."""
 TESTED = 2
 """Members that are compared."""
 
@@ -172,7 +175,9 @@ class FrontLearner(Learner):
     def judge(self, loss: Callable[[int], Tensor], number: int) -> None:
         """Take the path by scores if held-out data prefer its members (:func:`~ngn.budget.evidence.prefers`)."""
         late = sum(self._progress >= progress for progress in ASKED)
-        coarse = thinned(self.allowed, REMOVALS)
+        least = [FLOOR * n if self.statistics.names else 0.0 for n in self.points()[0][0]]
+        kept = [[n for n in counts if n >= low] for counts, low in zip(self.allowed, least, strict=True)]
+        coarse = thinned(kept, REMOVALS)
         order = order_by_scores(coarse, self.worth.cpu().split([*self.cost.largest]), self.cost)
         rows, costs = points(order, coarse, self.cost, self.limits)
         models, tested = [*self.points()[0], *rows], self.places[: -1 : -(-(len(self.places) - 1) // TESTED)]

@@ -54,8 +54,8 @@ def save(small: PreTrainedModel, folder: str | Path, example: Any = None, padded
     kinds = {path: type(module) for path, module in on_meta(kind, small.config).named_modules()}
     if strange := [path for path, part in small.named_modules() if kinds.get(path) is not type(part)]:
         raise ValueError(
-            f"a stock {kind.__name__} does not hold {listed(strange)} as it is: write learned ranks with ngn.to_peft, "
-            "or merge them with ngn.components.low_rank.merge"
+            f"a stock {kind.__name__} does not hold {listed(strange)} as it is: merge learned ranks with "
+            "ngn.components.low_rank.merge, or write them with ngn.to_peft"
         )
     example = _example(small) if example is None else example
     best = fitted(small, max if padded else only)

@@ -60,7 +60,7 @@ MISTAKES = {
     "clip_scope must be one of joint, separate, body, not 'all'": lambda: ngn.TrainPlan(steps=1, clip_scope="all"),
     "clip must be positive": lambda: ngn.TrainPlan(steps=1, clip=0.0),
     "steps and accumulate must be integers": lambda: ngn.TrainPlan(steps=1.5),
-    "order must be an order, such as Order('power'), not 'power'": lambda: ngn.CountGate(4, order="power"),
+    "such as ngn.methods.orders.Order('power'), not 'power'": lambda: ngn.CountGate(4, order="power"),
     "such as (1, 2, 4), not 4": lambda: Order("matryoshka", ranks=4),
     "r must be positive, not -1": lambda: ngn.CountGate(4, r=-1.0),
     "weights must be positive, not [-1.0": lambda: ngn.CountGate(4, weights=-torch.ones(4)),

@@ -6,7 +6,10 @@ from collections import defaultdict
 
 from experiments.core.paths import ROOT
 
-EXCEPTIONS = {"SizesCallback": "one per trainer; the module says which"}
+EXCEPTIONS = {
+    "SizesCallback": "one per trainer; the module says which",
+    "Front": "a method of the suite trains the library's",
+}
 """Name of several types → the reason."""
 
 

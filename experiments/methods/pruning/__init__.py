@@ -195,7 +195,7 @@ class Gradual(OfModules):
     name: Literal["gradual"]
 
 
-class Front(OfModules):
+class EverySize(OfModules):
     """Train one network for every size from the limit to the whole: one size a step, as the leading components."""
 
     cuts = False  # the record's own scores are those of the whole

@@ -44,12 +44,8 @@ class Submitted:
     task: int
 
 
-MINUTES = 240.0
-"""Time limit of a task if neither the cluster's settings nor the study give one."""
-
-
 def _settings(cluster: Cluster, name: str, needs: Needs) -> dict[str, Any]:
-    minutes = cluster.task_minutes or (60 * needs.hours if needs.hours else MINUTES)
+    minutes = cluster.task_minutes or (60 * needs.hours if needs.hours else 240.0)
     memory = cluster.memory_gb or needs.memory_gb
     parameters: dict[str, Any] = {
         "job_name": f"ngn-{name}",

@@ -5,7 +5,7 @@ from whole_runs import smoke, trained
 
 from experiments.analysis.selection import Selection, fixed_of_learned_count
 from experiments.config.compose import compose
-from experiments.config.identity import identity_keys, run_id
+from experiments.config.identity import run_id
 from experiments.config.run_files import runs_of
 from experiments.core.blocks import ConfigError
 from experiments.runs import launch
@@ -130,13 +130,6 @@ def test_every_order_gives_the_same_run_in_a_stack_and_alone(tmp_path):
         assert set(again["phases"]) == {"grown", "fixed"}
         for name, phase in again["phases"].items():
             assert phase["truncated"] == pytest.approx(stacked[1]["phases"][name]["truncated"], rel=1e-3)
-
-
-def test_the_papers_order_is_no_part_of_the_identity(tmp_path):
-    plain = smoke(tmp_path, **{"gate.order": "geometric"})
-    assert not any(key.startswith("gate.order") for key in identity_keys(plain))
-    ids = {run_id(smoke(tmp_path, **{"gate.order": order, **own})) for order, own in ORDERS.items()}
-    assert len(ids | {run_id(plain)}) == len(ORDERS) + 1
 
 
 @pytest.mark.parametrize(

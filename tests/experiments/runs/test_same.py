@@ -38,14 +38,6 @@ def fault(asked, made, place, allow_dirty=True):
     return None if found is None else found.text
 
 
-def test_records_of_one_clean_commit_need_no_look_at_the_sources(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "training_digests", lambda: pytest.fail("read"))
-    monkeypatch.setattr(same, "code", lambda: provenance.Code("abc", True, "git"))
-    asked = config(tmp_path)
-    code = {"commit": "abc", "clean": True, "source": "git", "sources": "0" * 64, "numerics": _numerics(asked)}
-    assert fault(asked, record(asked, {}, code=code), tmp_path) is None
-
-
 def test_other_sources_and_plugins_are_named_and_refused(tmp_path, monkeypatch):
     files(monkeypatch, FILES, PLUGIN)
     asked = config(tmp_path)

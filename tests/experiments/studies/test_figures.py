@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from importlib.metadata import version
 from xml.etree import ElementTree
 
@@ -12,7 +11,6 @@ import pytest
 import record_samples as samples
 
 from experiments.analysis.collect import Reader
-from experiments.analysis.figures import Data, Panel, Point
 from experiments.analysis.selection import Selection
 from experiments.config.schema import branch_phase
 from experiments.core.paths import ROOT
@@ -86,17 +84,6 @@ def test_data_and_weights_are_named_in_the_words_that_say_most(tmp_path):
     assert [*reader.data_notes(reader.seen)] == said
 
 
-def test_means_of_fewer_runs_say_so():
-    panel = Panel("x", "y")
-
-    def shown(*runs, lanes=False):
-        points = [Point("a", x, 1.0, tuple(map(str, range(n)))) for x, n in enumerate(runs)]
-        return Data(tuple(points)).fewest("", replace(panel, lanes=lanes))
-
-    assert [shown(10, 9, 10), shown(10, 10), shown(1, 1), shown()] == [9, None, None, None]
-    assert [shown(10, 9, lanes=True), shown(3, 3, lanes=True), shown(1, 1, lanes=True)] == [10, 3, None]
-
-
 def test_without_records_it_says_so(tmp_path):
     for spec in FIGURES.values():
         found = spec.data(Reader(Store(tmp_path)))
@@ -162,8 +149,3 @@ def test_the_committed_figures_and_the_papers_file_are_those_of_the_committed_re
     for name in FIGURES:
         drawn, committed = ((folder / "figures" / f"{name}.svg").read_bytes() for folder in (tmp_path, ROOT / "paper"))
         assert drawn == committed, name
-
-
-def test_a_wrong_name_gives_the_nearest(capsys):
-    assert main(["--only", "figure99"]) == 2
-    assert "figure1" in capsys.readouterr().err

@@ -44,11 +44,6 @@ def test_what_the_tables_name_is_what_their_study_runs(tmp_path):
     assert all("fixed" in run for run in followed - named)
 
 
-def test_a_misspelt_study_is_named():
-    with pytest.raises(KeyError, match="Did you mean 'lambda_sweep'"):
-        study("lamda_sweep")
-
-
 def test_every_number_of_a_table_and_a_figure_answers(capsys):
     assert [table.name for table in tables_of(10)] == ["dataninebody", "datatenbody"]
     assert [table.name for table in tables_of(7)] == ["datasevenbody", "datasevenfullbody"]
