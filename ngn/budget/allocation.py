@@ -213,7 +213,7 @@ class BudgetLearner(Learner):
         if begun or self.budget.significance == math.inf or any(each is None for each in known):
             return None
         each = [(size, worth.cpu()) for size, worth in zip(of, known, strict=True)]  # type: ignore[union-attr]
-        return [sum(worth for size, worth in each if size == g) for g in range(len(self.gates))]  # type: ignore[misc]
+        return [sum(worth for size, worth in each if size == g) for g in range(len(self.gates))]
 
     @torch.no_grad()
     def _start_from(self, scores: list[Tensor], loss: Callable[[int], Tensor]) -> None:
