@@ -14,9 +14,8 @@ than z_min standard errors, at constant total cost and at a bounded rate. Withou
 and the result is the even allocation. Held-out data, where given, must confirm it, and decide how few components are
 rounded. No price enters a gradient: Adam would divide it by its own size, so that all boundaries would fall alike.
 
-In few steps there is little evidence, but a trained network is known. So where units were sorted by Taylor scores and
-held-out data are given, these decide before the first step between k and even sizes, both cut to the limit by masks.
-If k is better, the limit is reached HASTE times as fast.
+Where units were sorted by Taylor scores, held-out data decide before the first step between k and even sizes, both cut
+to the limit by masks. If k is better, the limit is reached HASTE times as fast.
 
 Shrinking first and widening by one factor is MorphNet's way (Gordon et al., arXiv 1711.06798). Differentiable sparsity
 allocation (Ning et al., arXiv 2004.02164) exchanges sizes by their gradients at a constant budget.
@@ -24,7 +23,6 @@ allocation (Ning et al., arXiv 2004.02164) exchanges sizes by their gradients at
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -35,32 +33,20 @@ from torch import Tensor, nn
 
 from ngn.budget import Budget
 from ngn.budget.allowance import Allowance
-from ngn.budget.evidence import PARTS, BoundaryEvidence, Confirmation, prefers
-from ngn.budget.placing import COARSE, gain_of, leaning, losses_at, place_counts, place_sharply, reach
-from ngn.budget.rounding import REMOVALS, order_by_scores, points, thinned
+from ngn.budget.evidence import PARTS, BoundaryEvidence, Confirmation
+from ngn.budget.placing import COARSE, gain_of, leaning, losses_at, place_counts, preferred, reach, scores_of
 from ngn.learner import Learner
 from ngn.learner.report import SizeReport
 from ngn.learner.watching import refuse_diverged
 from ngn.methods.batch import benefits
 from ngn.methods.ngn import CountGate
 
-SPEED = 4.0
-"""Largest change of log n_g, in units of the time before the commit, by evidence alone."""
-JUDGED, NEAR = 2, 0.7
-"""Steps from one held-out batch to the next; fraction of ``significance`` that some |z| must reach before the first."""
-IN_TIME = 0.75
-"""Part of the steps to the commit within which held-out data must be able to confirm; else they are not asked."""
-JUDGINGS = 64
-"""Largest number of held-out batches after each part was seen twice, about: in long trainings they come less often."""
-BEGINNING = 6
-"""Parts of the held-out data by which sizes by scores and even ones are compared."""
-HASTE = 4.0
-"""How much faster the limit is reached from sizes by scores."""
+SPEED, HASTE = 4.0, 4.0
+"""Largest change of log n_g, in units of the time before the commit, by evidence alone; see above."""
 BLIND = 0.15
 """Fraction of the time before the commit in which no size parts: the first gradients say little about what stays."""
 TRIED_FROM, MOVED = 0.85, 0.5
-"""Fraction of the time before the commit from which roundings are tried; components by which a size moves before it is
-tried again, if its count is no neighbour any more."""
+"""Fraction of the time before the commit from which roundings are tried; movement in components until tried again."""
 UPDATES = 256
 """Largest number of changes of the sizes before the commit."""
 CUTS = 8
@@ -99,8 +85,7 @@ class BudgetLearner(Learner):
     strongest: Tensor
     above: Tensor
     even: Tensor
-    """The counts of the even allocation within the budget, float64 [*R, G]: from the commit on, or from the start if
-    held-out data preferred sizes by scores; else 0."""
+    """The counts of the even allocation within the budget, from the commit or a start at k on, else 0: [*R, G]."""
     tried: Tensor
     tried_at: Tensor
     """Counts of few components that were tried on held-out data, else -1; the sizes then, else 0: float64 [*R, G]."""
@@ -145,11 +130,10 @@ class BudgetLearner(Learner):
             self._begin()
         if bool(self.sizes.isfinite().all()) and now < 1.0 and (now - float(self.moved)) * UPDATES >= 1.0:
             self._exchange(now - float(self.moved), now)
-            falling = now * (HASTE if bool(self.even.any()) else 1.0)
-            self.sizes.copy_(self.scaled(self.allowance.limit_at(falling, self.start), now=now))
+            fallen = now * (HASTE if bool(self.even.any()) else 1.0)
+            self.sizes.copy_(self.scaled(self.allowance.limit_at(fallen, self.start), now=now))
             self.moved.fill_(now)
-        before = float(self.progress) / (self.gates[0].commit or 1.0)
-        self._cutting = int(CUTS * now) > int(CUTS * before)
+        self._cutting = int(CUTS * now) > int(CUTS * (float(self.progress) / (self.gates[0].commit or 1.0)))
         passed, self._read = max(0.0, progress - float(self.progress)), False
         self.progress.fill_(progress)
         if (commit := self.gates[0].commit) is not None and progress >= commit and not self.gates[0].committed:
@@ -206,54 +190,15 @@ class BudgetLearner(Learner):
         """0, [*R]: the budget takes the place of a price."""
         return torch.zeros_like(self.limit)
 
-    def _scores(self) -> list[Tensor] | None:
-        """Squared Taylor scores of the components of each size, before the first step; None if one has none."""
-        of, known = self.cost.size_of.tolist(), [getattr(axis, "worth", None) for axis in self.axes]
-        begun = float(self.progress) > 0.0 or self.growing or self.replicas is not None or len(self.gates) == 1
-        if begun or self.budget.significance == math.inf or any(each is None for each in known):
-            return None
-        each = [(size, worth.cpu()) for size, worth in zip(of, known, strict=True)]  # type: ignore[union-attr]
-        return [sum(worth for size, worth in each if size == g) for g in range(len(self.gates))]
-
-    @torch.no_grad()
-    def _start_from(self, scores: list[Tensor], loss: Callable[[int], Tensor]) -> None:
-        """Let sizes shrink towards the knapsack of ``scores`` if held-out data prefer it to even sizes."""
-        allowed = thinned([self.allowance.allowed(g) for g in range(len(self.gates))], REMOVALS // 4)
-        order, limit = order_by_scores(allowed, scores, self.cost), self.limit.to(self.sizes.device)
-        counts = points(order, allowed, self.cost, [float(limit)])[0][0]
-        even = self.allowance.within(self.scaled(limit, even=True))[0]
-        models = self.sizes.new_tensor([self.cost.largest, even, counts])
-        before = [(gate.tau.clone(), gate.beta) for gate in self.gates]
-
-        def loss_at(model: int, part: int) -> Tensor:
-            place_sharply(self.allowance, models[model])
-            return loss(part)
-
-        better = counts != even and prefers(self.model, [1], [2], 0, loss_at, self.budget.significance, BEGINNING)
-        for gate, (tau, beta) in zip(self.gates, before, strict=True):
-            gate.tau.copy_(tau)
-            gate.beta = beta
-        if better:
-            self.lead.copy_((models[2].clamp(min=0.5) / self.start.clamp(min=0.5)).log())
-            self.even.copy_(models[1])
-            self.tried_at.copy_(models[2])
-            self.tried.copy_(torch.where(models[2] < COARSE, models[2], -1.0))
-
     def held_out_batch(self, step: int) -> int | None:
-        self._held_out = True
-        if self._scores() is not None:
+        self._held_out, progress, commit = True, float(self.progress), self.gates[0].commit or 1.0
+        if scores_of(self.allowance, progress) is not None:
             return 0
-        progress, commit = float(self.progress), self.gates[0].commit or 1.0
-        if self.gates[0].committed or progress < BLIND * commit or progress == 0.0:
+        if self.gates[0].committed or progress < BLIND * commit:
             return None
-        seen, steps = self.confirmation.seen, round(step * commit / progress)
-        every = max(JUDGED, steps // JUDGINGS * int(seen.min() > 1))
-        if step % every:
-            return None
-        enough = every * float((2.0 - seen).clamp(min=0.0).sum()) <= IN_TIME * (steps - step)  # else confirmed too late
-        near = self.evidence.standard_errors(held_out=True).abs() >= NEAR * self.budget.significance
-        asked = enough and bool(seen.any() or near.any())
-        return int(seen.sum()) if asked or self._untried() is not None else None
+        z, test = self.evidence.standard_errors(held_out=True).abs(), self.confirmation
+        asked = test.asks(step, round(step * commit / progress), float(z.max()) / self.budget.significance)
+        return int(test.seen.sum()) if asked or (asked is not None and self._untried() is not None) else None
 
     def _untried(self) -> Tensor | None:
         """The sizes at the limit, late on the way, if some of few components are yet to be tried there; else None."""
@@ -267,19 +212,19 @@ class BudgetLearner(Learner):
     def judge(self, loss: Callable[[int], Tensor], number: int) -> None:
         """Learn from held-out data whether training and capacity help (:mod:`ngn.budget.evidence`), and how to round.
 
-        Call it every few steps before the commit, with the model in eval mode. The weights' gradients stay as they are.
-
-        Args:
-            loss: number of a held-out batch → its mean loss, [*R]; a batch has the same number again modulo 16.
-            number: that of the batch to judge by.
+        Call it with the model in eval mode; the weights' gradients stay. A batch has the same number again modulo 16.
         """
         if self.gates[0].committed:
             return
-        if (scores := self._scores()) is not None:
-            self._start_from(scores, loss)
+        if (scores := scores_of(self.allowance, float(self.progress))) is not None:
+            even = self.allowance.within(self.scaled(self.limit.to(self.sizes.device), even=True))[0]
+            if (counts := preferred(self.allowance, scores, even, loss)) is not None:
+                self.tried_at.copy_(n := self.sizes.new_tensor(counts))
+                self.tried.copy_(torch.where(n < COARSE, n, -1.0))
+                self.even.copy_(n.new_tensor(even))
+                self.lead.copy_((n.clamp(min=0.5) / self.start.clamp(min=0.5)).log())
             return
-        again = bool(self.confirmation.seen[number % PARTS])  # what capacity would gain is asked from then on
-        with torch.set_grad_enabled(again):
+        with torch.set_grad_enabled(again := bool(self.confirmation.seen[number % PARTS])):  # the first time, no gain
             value = loss(number)
         self.confirmation.add(number, value, gain_of(self.gates, self.sizes, value) if again else None)
         if (sizes := self._untried()) is not None:
@@ -295,12 +240,10 @@ class BudgetLearner(Learner):
         sizes = leaning(self.tried_at.copy_(sizes), self._evidence(), self.budget).reshape(-1, len(self.gates))
         few = (sizes < COARSE) & confirmed.reshape(-1, 1)
         shape = self.tried.fill_(-1.0).shape
-        if not bool(few.any()):
-            return
-        losses = partial(losses_at, self.allowance, loss, shape)
-        best = self.allowance.best_roundings(sizes, few, losses)
-        self.tried.copy_(torch.where(few, best, -1.0).reshape(self.tried.shape))
-        place_counts(self.allowance, self.sizes, float(self.moved))
+        if bool(few.any()):
+            best = self.allowance.best_roundings(sizes, few, partial(losses_at, self.allowance, loss, shape))
+            self.tried.copy_(torch.where(few, best, -1.0).reshape(shape))
+            place_counts(self.allowance, self.sizes, float(self.moved))
 
     def after_backward(self, step: int) -> None:
         """Read and clear the slopes of the task loss in the boundaries: the optimiser does not move boundaries."""
@@ -341,8 +284,7 @@ class BudgetLearner(Learner):
         """Deploy as :meth:`Learner.deploy <ngn.learner.Learner.deploy>` does.
 
         Raises:
-            ValueError: if the model exceeds the budget. Its sizes are not fixed yet, or were fixed under another,
-                or the model has changed since (a new head, say).
+            ValueError: if the model exceeds the budget: sizes are not fixed, or under another, or it has changed since.
         """
         refuse_diverged(self._sizes_of(replica))
         self.allowance.refuse_more(replica or 0)

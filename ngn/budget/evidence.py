@@ -40,6 +40,12 @@ DOUBT = 1.0
 """Standard errors by which a slope must point the other way to stop what the importance says."""
 FALL = 0.02
 """Fraction of the held-out loss by which it has to fall."""
+JUDGED, NEAR = 2, 0.7
+"""Steps from one held-out batch to the next; the part of the needed |z| that a size must have before the first."""
+IN_TIME = 0.75
+"""Part of the steps to the commit within which held-out data must be able to confirm; else they are not asked."""
+JUDGINGS = 64
+"""Largest number of held-out batches after each part was seen twice, about: in long trainings they come less often."""
 PARTS = 16
 """Parts of the held-out data. The tests count no more independent samples than parts."""
 FEWEST = 4
@@ -150,6 +156,17 @@ class Confirmation(nn.Module):
         rate = 1.0 - 0.5 / PARTS
         self.moments.mul_(rate).add_(torch.stack([gain, gain**2]).reshape(self.moments.shape))
         self.weight.mul_(rate).add_(1.0)
+
+    def asks(self, step: int, commit: int, z: float) -> bool | None:
+        """Whether to judge now, where sizes commit in step ``commit`` and the largest |z| is ``z`` of what it needs.
+
+        None in the steps between two judgements.
+        """
+        every = max(JUDGED, commit // JUDGINGS * int(self.seen.min() > 1))
+        if step % every:
+            return None
+        in_time = every * float((2.0 - self.seen).clamp(min=0.0).sum()) <= IN_TIME * (commit - step)
+        return in_time and (z >= NEAR or bool(self.seen.any()))
 
     def confirms(self, significance: float) -> Tensor:
         """Whether a test passes: bool [*R]. False until every part was seen twice."""
