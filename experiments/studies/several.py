@@ -111,14 +111,14 @@ def inferred(selection: Selection) -> Selection:
     """
     if dict(selection.choices)["task"] != "regression1d":
         return selection
-    own = dict(selection.overrides)
+    overrides = dict(selection.overrides)
     delayed = dict(selection.choices).get("schedule", "paper") not in ("alpha_const", "no_alpha")
     changed: dict[str, Any] = dict(one_d.FORMER)
     if _method(selection) in _LEARNERS:
         changed = {"task.draw": one_d.FORMER["task.draw"]}
-    elif delayed and _method(selection) != "fixed" and own.get("method.boundary", True):
+    elif delayed and _method(selection) != "fixed" and overrides.get("method.boundary", True):
         changed = dict(one_d.INFERRED_SETTING)
-    return selection.with_overrides(changed | own)
+    return selection.with_overrides(changed | overrides)
 
 
 def _inferred() -> list[Selection]:
@@ -142,8 +142,8 @@ def random_nodes(selection: Selection) -> Selection:
 
 def from_one(selection: Selection) -> Selection:
     """Select the runs with a normalised boundary from t0 = 1."""
-    own = dict(selection.overrides)
-    normalised = own.get("method.normalise", False) and own.get("method.boundary", True)
+    overrides = dict(selection.overrides)
+    normalised = overrides.get("method.normalise", False) and overrides.get("method.boundary", True)
     return selection.with_overrides({"gate.t0": 1.0}) if normalised else selection
 
 

@@ -46,8 +46,8 @@ ASKED = ("wikisql_easy", "wikisql_hard", "squad")
 
 def _adalora(selection: Selection, seed: int, record: Mapping[str, Any]) -> Selection:
     """Select AdaLoRA with the same total, at the rate that was found for it."""
-    found = RIVALS["adalora"](selection, seed, record)
-    return replace(found, overrides=tuple(pair for pair in found.overrides if pair[0] != "train.lr"))
+    selected = RIVALS["adalora"](selection, seed, record)
+    return replace(selected, overrides=tuple(pair for pair in selected.overrides if pair[0] != "train.lr"))
 
 
 ASKED_RUNS = {
@@ -164,8 +164,8 @@ def _answers(
 ) -> tuple[float, int]:
     """A score of one run, or of its companion ``of``, as (share of right answers, number of questions)."""
     names = [f"{of}/{key}" if of else key for key in (score, "n")]
-    found = evidence.samples(runs, names, f"{what}, {of}" if of else what)
-    return float(found[names[0]][0]) / 100, int(found[names[1]][0])
+    samples = evidence.samples(runs, names, f"{what}, {of}" if of else what)
+    return float(samples[names[0]][0]) / 100, int(samples[names[1]][0])
 
 
 @claim("prune_random_strong", _STUDY)
@@ -255,6 +255,6 @@ def _middle(evidence: Evidence) -> Outcome:
     layers: over three seeds it has as many as either other third."""
     parts = []
     for key, runs in PRICED_RUNS.items():
-        found = evidence.samples(runs, ["early", "mid", "late"], key)
-        parts.append(middle_third([round(float(found[part].sum())) for part in ("early", "mid", "late")], key, key))
+        samples = evidence.samples(runs, ["early", "mid", "late"], key)
+        parts.append(middle_third([round(float(samples[part].sum())) for part in ("early", "mid", "late")], key, key))
     return Outcome(parts)
