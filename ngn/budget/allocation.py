@@ -6,12 +6,16 @@
            f: the one factor for which C(n) = B(q)
     z_g    the evidence that g deserves more of the budget, in standard errors: the mean importance of a component
            over about fifty steps, where the slope at the boundary does not contradict it (``ngn/budget/evidence.py``)
-    a_g   += SPEED dq sign(z_g) clip(|z_g| - z_min, 0, 1)
+    a_g   += SPEED dq sign(z_g) clip(|z_g| - z_min, 0, 1), from 0, or from log(k_g / e_g) where held-out data prefer k
+    k_g    counts at the limit if the component of least squared Taylor score per cost goes first (a knapsack)
 
 Boundaries follow the limit together. They part from one another only where an importance differs from the mean by more
 than z_min standard errors, at constant total cost and at a bounded rate. Without such evidence every a_g stays 0,
 and the result is the even allocation. Held-out data, where given, must confirm it, and decide how few components are
 rounded. No price enters a gradient: Adam would divide it by its own size, so that all boundaries would fall alike.
+
+Where units were sorted by Taylor scores, held-out data decide before the first step between k and even sizes, both cut
+to the limit by masks. If k is better, the limit is reached HASTE times as fast.
 
 Shrinking first and widening by one factor is MorphNet's way (Gordon et al., arXiv 1711.06798). Differentiable sparsity
 allocation (Ning et al., arXiv 2004.02164) exchanges sizes by their gradients at a constant budget.
@@ -29,23 +33,20 @@ from torch import Tensor, nn
 
 from ngn.budget import Budget
 from ngn.budget.allowance import Allowance
-from ngn.budget.evidence import BoundaryEvidence, Confirmation
-from ngn.budget.placing import COARSE, leaning, loss_and_gain, losses_at, place_counts, reach
+from ngn.budget.evidence import PARTS, BoundaryEvidence, Confirmation
+from ngn.budget.placing import COARSE, gain_of, leaning, losses_at, place_counts, preferred, reach, scores_of
 from ngn.learner import Learner
 from ngn.learner.report import SizeReport
 from ngn.learner.watching import refuse_diverged
 from ngn.methods.batch import benefits
 from ngn.methods.ngn import CountGate
 
-SPEED = 4.0
-"""Largest change of log n_g, in units of the time before the commit, by evidence alone."""
-JUDGED = 2
-"""Steps from one held-out batch to the next."""
+SPEED, HASTE = 4.0, 4.0
+"""Largest change of log n_g, in units of the time before the commit, by evidence alone; see above."""
 BLIND = 0.15
 """Fraction of the time before the commit in which no size parts: the first gradients say little about what stays."""
 TRIED_FROM, MOVED = 0.85, 0.5
-"""Fraction of the time before the commit from which roundings are tried; components by which a size moves before it is
-tried again, if its count is no neighbour any more."""
+"""Fraction of the time before the commit from which roundings are tried; movement in components until tried again."""
 UPDATES = 256
 """Largest number of changes of the sizes before the commit."""
 CUTS = 8
@@ -84,7 +85,7 @@ class BudgetLearner(Learner):
     strongest: Tensor
     above: Tensor
     even: Tensor
-    """The counts of the even allocation within the budget, from the commit on: float64 [*R, G]."""
+    """The counts of the even allocation within the budget, from the commit or a start at k on, else 0: [*R, G]."""
     tried: Tensor
     tried_at: Tensor
     """Counts of few components that were tried on held-out data, else -1; the sizes then, else 0: float64 [*R, G]."""
@@ -106,7 +107,7 @@ class BudgetLearner(Learner):
         self.evidence = BoundaryEvidence(counts.shape).to(self.gates[0].tau.device)
         self.confirmation = Confirmation(self.replicas).to(self.gates[0].tau.device)
         self.watch.by_optimizer = False
-        self._read = self._cutting = False
+        self._read = self._cutting = self._held_out = False
         self._cost_slopes = torch.ones_like(counts)
 
     def _given(self) -> Tensor:
@@ -129,10 +130,10 @@ class BudgetLearner(Learner):
             self._begin()
         if bool(self.sizes.isfinite().all()) and now < 1.0 and (now - float(self.moved)) * UPDATES >= 1.0:
             self._exchange(now - float(self.moved), now)
-            self.sizes.copy_(self.scaled(self.allowance.limit_at(now, self.start), now=now))
+            fallen = now * (HASTE if bool(self.even.any()) else 1.0)
+            self.sizes.copy_(self.scaled(self.allowance.limit_at(fallen, self.start), now=now))
             self.moved.fill_(now)
-        before = float(self.progress) / (self.gates[0].commit or 1.0)
-        self._cutting = int(CUTS * now) > int(CUTS * before)
+        self._cutting = int(CUTS * now) > int(CUTS * (float(self.progress) / (self.gates[0].commit or 1.0)))
         passed, self._read = max(0.0, progress - float(self.progress)), False
         self.progress.fill_(progress)
         if (commit := self.gates[0].commit) is not None and progress >= commit and not self.gates[0].committed:
@@ -150,7 +151,7 @@ class BudgetLearner(Learner):
         self.sizes.copy_(self._given())
         self.start.copy_(self.sizes)
         self.tried.fill_(-1.0)
-        begun = (self.lead, self.strongest, self.above, self.moved, self.tried_at)
+        begun = (self.lead, self.strongest, self.above, self.moved, self.tried_at, self.even)
         for value in (*begun, *self.evidence.buffers(), *self.confirmation.buffers()):
             value.zero_()
 
@@ -165,7 +166,7 @@ class BudgetLearner(Learner):
 
     def _evidence(self) -> Tensor:
         """z, float64 [*R, G]: 0 where held-out data are given and confirm nothing."""
-        judged = bool(self.confirmation.given)
+        judged = self._held_out or bool(self.confirmation.given)
         z = self.evidence.standard_errors(held_out=judged)
         return torch.where(self.confirmation.confirms(self.budget.significance).unsqueeze(-1), z, 0.0) if judged else z
 
@@ -190,27 +191,44 @@ class BudgetLearner(Learner):
         return torch.zeros_like(self.limit)
 
     def held_out_batch(self, step: int) -> int | None:
-        blind = float(self.progress) < BLIND * (self.gates[0].commit or 1.0)
-        return None if blind or step % JUDGED or self.gates[0].committed else step // JUDGED
+        self._held_out, progress, commit = True, float(self.progress), self.gates[0].commit or 1.0
+        if scores_of(self.allowance, progress) is not None:
+            return 0
+        if self.gates[0].committed or progress < BLIND * commit:
+            return None
+        z, test = self.evidence.standard_errors(held_out=True).abs(), self.confirmation
+        asked = test.asks(step, round(step * commit / progress), float(z.max()) / self.budget.significance)
+        return int(test.seen.sum()) if asked or (asked is not None and self._untried() is not None) else None
+
+    def _untried(self) -> Tensor | None:
+        """The sizes at the limit, late on the way, if some of few components are yet to be tried there; else None."""
+        now = float(self.progress) / (self.gates[0].commit or 1.0)
+        if now < TRIED_FROM or len(self.gates) == 1:
+            return None
+        sizes = self.scaled(self.limit.to(self.sizes.device))
+        far = ((sizes - self.tried).abs() >= 1.0) & ((sizes - self.tried_at).abs() >= MOVED)
+        return sizes if bool(((self.tried >= 0.0) & far).any()) or not bool(self.tried_at.any()) else None
 
     def judge(self, loss: Callable[[int], Tensor], number: int) -> None:
         """Learn from held-out data whether training and capacity help (:mod:`ngn.budget.evidence`), and how to round.
 
-        Call it every few steps before the commit, with the model in eval mode. The weights' gradients stay as they are.
-
-        Args:
-            loss: number of a held-out batch → its mean loss, [*R]; a batch has the same number again modulo 16.
-            number: that of the batch to judge by.
+        Call it with the model in eval mode; the weights' gradients stay. A batch has the same number again modulo 16.
         """
         if self.gates[0].committed:
             return
-        self.confirmation.add(number, *loss_and_gain(self.gates, self.sizes, loss(number)))
-        now = float(self.progress) / (self.gates[0].commit or 1.0)
-        if now >= TRIED_FROM and len(self.gates) > 1:
-            sizes = self.scaled(self.limit.to(self.sizes.device))
-            far = ((sizes - self.tried).abs() >= 1.0) & ((sizes - self.tried_at).abs() >= MOVED)
-            if bool(((self.tried >= 0.0) & far).any()) or not bool(self.tried_at.any()):
-                self._try_roundings(sizes, loss)
+        if (scores := scores_of(self.allowance, float(self.progress))) is not None:
+            even = self.allowance.within(self.scaled(self.limit.to(self.sizes.device), even=True))[0]
+            if (counts := preferred(self.allowance, scores, even, loss)) is not None:
+                self.tried_at.copy_(n := self.sizes.new_tensor(counts))
+                self.tried.copy_(torch.where(n < COARSE, n, -1.0))
+                self.even.copy_(n.new_tensor(even))
+                self.lead.copy_((n.clamp(min=0.5) / self.start.clamp(min=0.5)).log())
+            return
+        with torch.set_grad_enabled(again := bool(self.confirmation.seen[number % PARTS])):  # the first time, no gain
+            value = loss(number)
+        self.confirmation.add(number, value, gain_of(self.gates, self.sizes, value) if again else None)
+        if (sizes := self._untried()) is not None:
+            self._try_roundings(sizes, loss)
 
     @torch.no_grad()
     def _try_roundings(self, sizes: Tensor, loss: Callable[[int], Tensor]) -> None:
@@ -222,12 +240,10 @@ class BudgetLearner(Learner):
         sizes = leaning(self.tried_at.copy_(sizes), self._evidence(), self.budget).reshape(-1, len(self.gates))
         few = (sizes < COARSE) & confirmed.reshape(-1, 1)
         shape = self.tried.fill_(-1.0).shape
-        if not bool(few.any()):
-            return
-        losses = partial(losses_at, self.allowance, loss, shape)
-        best = self.allowance.best_roundings(sizes, few, losses)
-        self.tried.copy_(torch.where(few, best, -1.0).reshape(self.tried.shape))
-        place_counts(self.allowance, self.sizes, float(self.moved))
+        if bool(few.any()):
+            best = self.allowance.best_roundings(sizes, few, partial(losses_at, self.allowance, loss, shape))
+            self.tried.copy_(torch.where(few, best, -1.0).reshape(shape))
+            place_counts(self.allowance, self.sizes, float(self.moved))
 
     def after_backward(self, step: int) -> None:
         """Read and clear the slopes of the task loss in the boundaries: the optimiser does not move boundaries."""
@@ -268,8 +284,7 @@ class BudgetLearner(Learner):
         """Deploy as :meth:`Learner.deploy <ngn.learner.Learner.deploy>` does.
 
         Raises:
-            ValueError: if the model exceeds the budget. Its sizes are not fixed yet, or were fixed under another,
-                or the model has changed since (a new head, say).
+            ValueError: if the model exceeds the budget: sizes are not fixed, or under another, or it has changed since.
         """
         refuse_diverged(self._sizes_of(replica))
         self.allowance.refuse_more(replica or 0)

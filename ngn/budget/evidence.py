@@ -23,8 +23,16 @@ held-out loss falls a little while it shrinks, since a smaller network memorises
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.utils._pytree import tree_map
+
+from ngn.checks import summed
 
 AVERAGE = 50
 """Steps over which values are averaged."""
@@ -32,8 +40,16 @@ DOUBT = 1.0
 """Standard errors by which a slope must point the other way to stop what the importance says."""
 FALL = 0.02
 """Fraction of the held-out loss by which it has to fall."""
+JUDGED, NEAR = 2, 0.7
+"""Steps from one held-out batch to the next; the part of the needed |z| that a size must have before the first."""
+IN_TIME = 0.75
+"""Part of the steps to the commit within which held-out data must be able to confirm; else they are not asked."""
+JUDGINGS = 64
+"""Largest number of held-out batches after each part was seen twice, about: in long trainings they come less often."""
 PARTS = 16
 """Parts of the held-out data. The tests count no more independent samples than parts."""
+FEWEST = 4
+"""Parts of the held-out data without which two models are not compared."""
 
 
 class BenefitMoments(nn.Module):
@@ -126,18 +142,31 @@ class Confirmation(nn.Module):
     @property
     def given(self) -> Tensor:
         """Whether any held-out batch was seen."""
-        return self.weight > 0
+        return self.seen.any()
 
     @torch.no_grad()
-    def add(self, number: int, loss: Tensor, gain: Tensor) -> None:
-        """Add held-out batch ``number``: its loss and what capacity would gain on it, both [*R]."""
-        part, value = number % PARTS, loss.detach().to(self.last).reshape(self.last.shape[1:])
+    def add(self, number: int, loss: Tensor, gain: Tensor | None) -> None:
+        """Add held-out batch ``number``: its loss and, where known, what capacity would gain on it, both [*R]."""
+        part, value = number % PARTS, summed(loss.detach().clone()).to(self.last).reshape(self.last.shape[1:])
         self.first[part] = torch.where(self.seen[part] > 0, self.first[part], value)
         self.last[part] = value
         self.seen[part] += 1.0
+        if gain is None:
+            return
         rate = 1.0 - 0.5 / PARTS
         self.moments.mul_(rate).add_(torch.stack([gain, gain**2]).reshape(self.moments.shape))
         self.weight.mul_(rate).add_(1.0)
+
+    def asks(self, step: int, commit: int, z: float) -> bool | None:
+        """Whether to judge now, where sizes commit in step ``commit`` and the largest |z| is ``z`` of what it needs.
+
+        None in the steps between two judgements.
+        """
+        every = max(JUDGED, commit // JUDGINGS * int(self.seen.min() > 1))
+        if step % every:
+            return None
+        in_time = every * float((2.0 - self.seen).clamp(min=0.0).sum()) <= IN_TIME * (commit - step)
+        return in_time and (z >= NEAR or bool(self.seen.any()))
 
     def confirms(self, significance: float) -> Tensor:
         """Whether a test passes: bool [*R]. False until every part was seen twice."""
@@ -147,3 +176,90 @@ class Confirmation(nn.Module):
         mean, square = self.moments / self.weight.clamp(min=1.0)
         capacity = mean > significance * ((square - mean**2).clamp(min=0.0) / (PARTS - 1)).sqrt()
         return (learning | capacity) & (self.seen > 1).all()
+
+
+def tracks(part: nn.Module) -> bool:
+    """Whether a module has running statistics."""
+    return isinstance(part, _NormBase) and part.running_mean is not None
+
+
+@contextmanager
+def batch_statistics(model: nn.Module) -> Iterator[None]:
+    """Let the normalisations of ``model`` use the statistics of each batch, and change nothing, within the context."""
+    norms: list[Any] = [part for part in model.modules() if tracks(part)]
+    before = [(part, part.momentum, part.training, part.num_batches_tracked) for part in norms]
+    for part in norms:
+        part.momentum, part.training, part.num_batches_tracked = 0.0, True, None
+    try:
+        yield
+    finally:
+        for part, momentum, training, number in before:
+            part.momentum, part.training, part.num_batches_tracked = momentum, training, number
+
+
+@contextmanager
+def mismatched(model: nn.Module) -> Iterator[None]:
+    """Let the outputs of ``model`` meet the targets of other samples within the context: they move by one sample.
+
+    Where the model computes its loss itself, from ``labels``, those move.
+    """
+
+    def moved(value: Any) -> Any:
+        return value.roll(1, 0) if isinstance(value, Tensor) and value.dim() else value
+
+    def before(module: nn.Module, args: Any, named: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
+        return (args, named | {"labels": moved(named["labels"])}) if "labels" in named else None
+
+    def after(module: nn.Module, args: Any, named: dict[str, Any], output: Any) -> Any:
+        return None if "labels" in named else tree_map(moved, output)
+
+    hooks = [model.register_forward_pre_hook(before, with_kwargs=True)]
+    hooks.append(model.register_forward_hook(after, with_kwargs=True))
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+@torch.no_grad()
+def prefers(
+    model: nn.Module,
+    even: Sequence[int],
+    scored: Sequence[int],
+    whole: int,
+    loss_at: Callable[[int, int], Tensor],
+    significance: float,
+    parts: int = PARTS,
+) -> bool:
+    """Whether held-out data prefer members by scores to even ones of the same costs.
+
+    The whole model must know the targets, too: with those of other samples its loss must be larger, by a part of it.
+    A trained network under other targets is better, the closer a member is to it or to a constant, which says nothing.
+
+    Args:
+        model: the module of all members.
+        even, scored, whole: numbers of members.
+        loss_at: the loss of a member on a part of the held-out data.
+        significance: standard errors over the parts by which both must hold.
+        parts: how many are read.
+    """
+    found: list[Tensor] = []
+    for part in range(parts):
+        with batch_statistics(model):
+            each = [loss_at(member, part) for member in (whole, *even, *scored)]
+            with mismatched(model):
+                each.append(loss_at(whole, part))
+        new = torch.stack([value.detach().double().mean() for value in each])
+        if distributed.is_available() and distributed.is_initialized():
+            distributed.all_reduce(new)
+            new /= distributed.get_world_size()
+        if found and torch.equal(new, found[0]):  # the data start again
+            break
+        found.append(new)
+    if len(found) < FEWEST:
+        return False
+    best, evens, others, mixed = torch.stack(found).split([1, len(even), len(scored), 1], 1)
+    knows, gain = (mixed - best)[:, 0], evens.mean(1) - others.mean(1)
+    clear = [d.mean() > significance * d.std() / len(found) ** 0.5 for d in (knows, gain)]
+    return bool(knows.mean() > FALL * best.mean().abs()) and all(map(bool, clear))

@@ -6,6 +6,7 @@ components. Over the last part of the way gates sharpen.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -13,6 +14,8 @@ from torch import Tensor
 
 from ngn.budget import Budget
 from ngn.budget.allowance import TRIALS, Allowance
+from ngn.budget.evidence import prefers
+from ngn.budget.rounding import REMOVALS, order_by_scores, points, thinned
 from ngn.checks import summed
 from ngn.methods.batch import benefits, place
 from ngn.methods.ngn import NOMINAL_ZERO, CountGate
@@ -26,6 +29,8 @@ OPEN = 4.0
 """Widths of a gate by which the boundary of a full size lies beyond its last component, so that all gates are open."""
 NEARLY_FULL = 0.95
 """Fraction of K above which a boundary moves beyond the last component."""
+BEGINNING = 6
+"""Parts of the held-out data by which sizes by scores and even ones are compared."""
 COARSE = 2.5
 """Components below which rounding, and not evidence, would decide most of a size: it changes it by over a fifth."""
 
@@ -52,14 +57,53 @@ def leaning(sizes: Tensor, z: Tensor, budget: Budget) -> Tensor:
 
 def losses_at(allowance: Allowance, loss: Callable[[int], Tensor], shape: torch.Size, counts: Tensor) -> Tensor:
     """The loss on held-out parts with the gates at ``counts``, of ``shape`` [*R, G]: float64 [TRIALS, R]."""
-    t = (counts - counts.new_tensor([gate.smallest_count for gate in allowance.gates])).reshape(shape)
+    place_sharply(allowance, counts.reshape(shape))
+    return summed(torch.stack([loss(part).detach().to(counts).reshape(-1) for part in range(TRIALS)]))
+
+
+def place_sharply(allowance: Allowance, counts: Tensor) -> None:
+    """Open ``counts`` components, [*R, G], as a cut would."""
+    t = counts - counts.new_tensor([gate.smallest_count for gate in allowance.gates])
     place(allowance.gates, t.clamp(min=NOMINAL_ZERO), torch.full_like(t, 2.0 / NARROWEST))
-    return summed(torch.stack([loss(part).detach().to(t).reshape(-1) for part in range(TRIALS)]))
 
 
-def loss_and_gain(gates: Sequence[CountGate], sizes: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    """A held-out loss, [*R], and -sum_g n_g dL/dn_g, what more of every size would gain on it."""
+def scores_of(allowance: Allowance, progress: float) -> list[Tensor] | None:
+    """Squared Taylor scores of the components of each size, before the first step; None if one has none."""
+    sized, cost = allowance.sized, allowance.cost
+    known = [getattr(axis, "worth", None) for axis in sized.axes]
+    begun = progress > 0.0 or allowance.growing or sized.replicas is not None or len(allowance.gates) == 1
+    if begun or allowance.budget.significance == math.inf or any(each is None for each in known):
+        return None
+    scores = [torch.zeros(K, dtype=torch.float64) for K in cost.largest]
+    for size, worth in zip(cost.size_of.tolist(), known, strict=True):
+        scores[size] += worth.cpu()  # type: ignore[union-attr]
+    return scores
+
+
+@torch.no_grad()
+def preferred(
+    allowance: Allowance, scores: Sequence[Tensor], even: Sequence[int], loss: Callable[[int], Tensor]
+) -> tuple[int, ...] | None:
+    """The knapsack of ``scores`` at the limit if held-out data prefer it to the ``even`` counts, else None."""
+    cost, gates, significance = allowance.cost, allowance.gates, allowance.budget.significance
+    allowed = thinned([allowance.allowed(g) for g in range(len(gates))], REMOVALS // 4)
+    counts = points(order_by_scores(allowed, scores, cost), allowed, cost, [float(allowance.limit)])[0][0]
+    models = torch.tensor([cost.largest, even, counts], dtype=torch.float64, device=gates[0].tau.device)
+    before = [(gate.tau.clone(), gate.beta) for gate in gates]
+
+    def loss_at(model: int, part: int) -> Tensor:
+        place_sharply(allowance, models[model])
+        return loss(part)
+
+    better = counts != even and prefers(allowance.sized.model, [1], [2], 0, loss_at, significance, BEGINNING)
+    for gate, (tau, beta) in zip(gates, before, strict=True):
+        gate.tau.copy_(tau)
+        gate.beta = beta
+    return counts if better else None
+
+
+def gain_of(gates: Sequence[CountGate], sizes: Tensor, value: Tensor) -> Tensor:
+    """-sum_g n_g dL/dn_g, what more of every size would gain on a held-out loss ``value``, [*R]."""
     taus = [gate.tau for gate in gates if gate.tau.requires_grad]  # not of removed layers
     slope_of = dict(zip(taus, torch.autograd.grad(value.sum(), taus, allow_unused=True), strict=True))
-    gain = (sizes * benefits(gates, [slope_of.get(gate.tau) for gate in gates])).sum(-1)
-    return summed(value.detach().clone()), summed(gain)
+    return summed((sizes * benefits(gates, [slope_of.get(gate.tau) for gate in gates])).sum(-1))

@@ -1,10 +1,16 @@
-"""Counts within a limit: round continuous sizes to integers so that their cost fits."""
+"""Counts within a limit: round continuous sizes to integers so that their cost fits, or take components by scores."""
 
 from __future__ import annotations
 
 import heapq
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from ngn.budget.cost import Cost
 
 USED = 0.9
 """Fraction of a limit that counts should use at least."""
@@ -12,6 +18,11 @@ TRIED = 4
 """Number of counts, those farthest from their sizes, that are tried elsewhere at a time."""
 FEW, HELD = 3, 64
 """Of these first counts of an axis the next higher one is tried, too; largest number of counts that are held."""
+REMOVALS = 512
+"""Largest number of removals by scores, where each takes a slope of the cost."""
+Allowed = Sequence[Sequence[int]]
+"""The counts that each size may have, ascending."""
+NestedCounts = tuple[int, ...]
 Counted = Callable[[tuple[int, ...]], float]
 
 
@@ -80,3 +91,59 @@ def largest(
     # Held counts may cost more than was estimated, and then nothing fits with them.
     exactly = (search(lambda counts: roughly(counts) and measured(counts) <= limit, hold) for hold in (held, {}))
     return next(filter(None, exactly))
+
+
+def thinned(allowed: Allowed, total: int) -> list[list[int]]:
+    """Leave out counts between, so that there are at most ``total`` steps, or one for each size.
+
+    >>> thinned([range(1, 10), [1, 2]], 5)
+    [[1, 3, 5, 7, 9], [1, 2]]
+    """
+    steps = [len(counts) - 1 for counts in allowed]
+    fitting = bisect_right(range(1, max(steps) + 1), total, key=lambda most: sum(min(most, s) for s in steps))
+    most = max(1, fitting)
+    return [
+        [counts[round(i * s / min(s, most))] for i in range(min(s, most) + 1)] if s else [*counts]
+        for counts, s in zip(allowed, steps, strict=True)
+    ]
+
+
+def order_by_scores(allowed: Allowed, scores: Sequence[Tensor], cost: Cost) -> list[int]:
+    """The sizes in the order in which the least score per cost goes; ``scores``: those of all components, [K] each."""
+    sums = [torch.cat([s.new_zeros(1), s.cumsum(0)]).tolist() for s in scores]
+    at = [len(counts) - 1 for counts in allowed]
+    order: list[int] = []
+    while able := [g for g, i in enumerate(at) if i]:
+        now = [counts[i] for counts, i in zip(allowed, at, strict=True)]
+        slopes = cost(torch.tensor(now, dtype=torch.float64))[1].clamp(min=1e-9 * cost.full).tolist()
+
+        def worth(g: int, now: Sequence[int] = now, slopes: Sequence[float] = slopes) -> float:
+            left = allowed[g][at[g] - 1]
+            return (sums[g][now[g]] - sums[g][left]) / (slopes[g] * (now[g] - left))
+
+        order.append(least := min(able, key=worth))
+        at[least] -= 1
+    return order
+
+
+def points(
+    order: Sequence[int], allowed: Allowed, cost: Cost, limits: Sequence[float]
+) -> tuple[list[NestedCounts], list[float]]:
+    """The largest counts on the way whose cost is within each of ``limits``, else the smallest, and their costs.
+
+    The formula gives milliseconds, as of many measurements a lucky one would win. It gives all costs if it agrees with
+    those that are counted in three places.
+    """
+    at = [len(counts) - 1 for counts in allowed]
+    way = [tuple(counts[-1] for counts in allowed)]
+    for g in order:
+        at[g] -= 1
+        way.append(tuple(counts[i] for counts, i in zip(allowed, at, strict=True)))
+    tried = (way[0], way[len(way) // 2], way[-1])
+    exact = cost.kind == "milliseconds" or all(cost.estimate(counts) == cost.measured(counts) for counts in tried)
+    cost_of = cost.estimate if exact else cost.measured
+    found = []
+    for limit in limits:
+        first = bisect_left(way, -limit, key=lambda counts: -cost.estimate(counts))
+        found.append(next((counts for counts in way[first:] if cost_of(counts) <= limit), way[-1]))
+    return found, [cost_of(counts) for counts in found]

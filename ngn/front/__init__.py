@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -22,22 +21,11 @@ from torch import Tensor, nn
 
 from ngn.budget import Front
 from ngn.budget.allowance import Allowance
-from ngn.budget.evidence import PARTS
+from ngn.budget.evidence import PARTS, prefers
+from ngn.budget.rounding import REMOVALS, NestedCounts, order_by_scores, points, thinned
 from ngn.checks import evaluating
-from ngn.front.path import (
-    FINE,
-    REMOVALS,
-    Members,
-    NestedCounts,
-    even_order,
-    member_with,
-    order_by_scores,
-    place_of,
-    points,
-    prefers,
-    thinned,
-)
-from ngn.front.running import Statistics, batch_statistics, measure_again, mismatched
+from ngn.front.path import FINE, Members, even_order, member_with, place_of
+from ngn.front.running import Statistics, measure_again
 from ngn.front.slices import Slices
 from ngn.learner import Learner
 from ngn.learner.importance import slopes_of
@@ -185,7 +173,7 @@ class FrontLearner(Learner):
         self.after_backward(step)
 
     def judge(self, loss: Callable[[int], Tensor], number: int) -> None:
-        """Take the path by scores if held-out data prefer its members (:func:`~ngn.front.path.prefers`)."""
+        """Take the path by scores if held-out data prefer its members (:func:`~ngn.budget.evidence.prefers`)."""
         late = sum(self._progress >= progress for progress in ASKED)
         least = [FLOOR * n if self.statistics.names else 0.0 for n in self.points()[0][0]]
         kept = [[n for n in counts if n >= low] for counts, low in zip(self.allowed, least, strict=True)]
@@ -198,10 +186,8 @@ class FrontLearner(Learner):
             with self.slices.opened(self._by_axis(models[model])):
                 return loss(part)
 
-        with batch_statistics(self.model):
-            scored = [place + len(rows) for place in tested]
-            mixed = partial(mismatched, self.model)
-            better = prefers(tested, scored, len(rows) - 1, loss_at, mixed, self.budget.significance)
+        scored = [place + len(rows) for place in tested]
+        better = prefers(self.model, tested, scored, len(rows) - 1, loss_at, self.budget.significance)
         self.asked.fill_(len(ASKED) if better else max(late, int(self.asked) + 1))
         if better:
             self.path.copy_(torch.tensor(rows))

@@ -1,17 +1,15 @@
-"""Other passes of a model: with running statistics of a member, with those of each batch, with targets of others."""
+"""Running statistics of the members of a front, and how to measure them again."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _NormBase
-from torch.utils._pytree import tree_map
 
+from ngn.budget.evidence import tracks
 from ngn.checks import arguments
 
 Slots = dict[str, Any]
@@ -62,50 +60,6 @@ class Statistics(nn.Module):
             yield part._buffers, "running_var", each[2 * number + 1]
             if part.num_batches_tracked is not None:
                 yield part._buffers, "num_batches_tracked", self.batches[member, number]
-
-
-def tracks(part: nn.Module) -> bool:
-    """Whether a module has running statistics."""
-    return isinstance(part, _NormBase) and part.running_mean is not None
-
-
-@contextmanager
-def batch_statistics(model: nn.Module) -> Iterator[None]:
-    """Let the normalisations of ``model`` use the statistics of each batch, and change nothing, within the context."""
-    norms: list[Any] = [part for part in model.modules() if tracks(part)]
-    before = [(part, part.momentum, part.training, part.num_batches_tracked) for part in norms]
-    for part in norms:
-        part.momentum, part.training, part.num_batches_tracked = 0.0, True, None
-    try:
-        yield
-    finally:
-        for part, momentum, training, number in before:
-            part.momentum, part.training, part.num_batches_tracked = momentum, training, number
-
-
-@contextmanager
-def mismatched(model: nn.Module) -> Iterator[None]:
-    """Let the outputs of ``model`` meet the targets of other samples within the context: they move by one sample.
-
-    Where the model computes its loss itself, from ``labels``, those move.
-    """
-
-    def moved(value: Any) -> Any:
-        return value.roll(1, 0) if isinstance(value, Tensor) and value.dim() else value
-
-    def before(module: nn.Module, args: Any, named: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
-        return (args, named | {"labels": moved(named["labels"])}) if "labels" in named else None
-
-    def after(module: nn.Module, args: Any, named: dict[str, Any], output: Any) -> Any:
-        return None if "labels" in named else tree_map(moved, output)
-
-    hooks = [model.register_forward_pre_hook(before, with_kwargs=True)]
-    hooks.append(model.register_forward_hook(after, with_kwargs=True))
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 @torch.no_grad()

@@ -65,6 +65,9 @@ class HookedAxis(OrderedAxis):
         own = [cut for cut in self.cuts if (cut.module, cut.dim) == (consumer.holder, consumer.dim)]
         return [cut for cut in own if cut.name == consumer.name] or own  # a hook may compute a weight of other tensors
 
+    worth: Tensor | None = None
+    """The sum of squared Taylor scores of each component, float64 [K], where units were sorted by them."""
+
     def moved(self) -> None:
         """Note, for each consumer, the place of every entry that it reads; a last place for entries of other sizes."""
         self._units: list[Tensor] = []

@@ -72,7 +72,9 @@ def sort(
     known = [bool(score.isfinite().all()) for score in scores]
     for axis, score, sortable in zip(own, scores, known, strict=True):
         if sortable:
-            axis.sort(score.argsort(descending=True, stable=True).tolist())
+            first, *squares = score.unbind() if score.dim() > 1 else [score]
+            axis.sort(first.argsort(descending=True, stable=True).tolist())
+            axis.worth = next((_by_component(axis, each.double()) for each in squares), None)
     if unknown := [axis.name for axis, sortable in zip(own, known, strict=True) if not sortable]:
         warnings.warn(f"{listed(unknown)}: {_WHY[by_importance]}; units keep the order of their tensors", stacklevel=4)
 
@@ -109,7 +111,7 @@ def _floats(cut: Cut) -> Tensor:
 
 
 def _taylor(model: nn.Module, axes: Sequence[HookedAxis], batches: Iterable[Any], loss: Loss | None) -> list[Tensor]:
-    """The sum of |dL/dc| over batches, [places] for each of the ``axes``."""
+    """The sums of |dL/dc| and of its square over batches, [2, places] for each of the ``axes``."""
     device = next(model.parameters()).device
     ones = {axis: torch.ones(axis.places, device=device, requires_grad=True) for axis in axes}
     totals: list[Any] = [None for axis in axes]
@@ -122,7 +124,8 @@ def _taylor(model: nn.Module, axes: Sequence[HookedAxis], batches: Iterable[Any]
                 raise ValueError("'taylor' needs a loss, one number with a gradient: pass loss=, as to ngn.fit")
             slopes = torch.autograd.grad(value.sum(), [*ones.values()], allow_unused=True)
             totals = [
-                t if d is None else d.abs() + (0 if t is None else t) for t, d in zip(totals, slopes, strict=True)
+                t if d is None else torch.stack([d.abs(), d.square()]) + (0 if t is None else t)
+                for t, d in zip(totals, slopes, strict=True)
             ]
     pairs = zip(axes, totals, strict=True)
     return [torch.full((axis.places,), torch.nan, device=device) if t is None else t for axis, t in pairs]
@@ -143,8 +146,13 @@ def slopes_of(axis: OrderedAxis) -> Tensor | None:
         if not isinstance(weight, Tensor) or weight.grad is None or divided(weight):
             return None
         total = total.to(weight.device) + by_place(cut, weight.detach() * weight.grad, axis.places).flatten(1).sum(1)
+    return _by_component(axis, total) if distinct else None
+
+
+def _by_component(axis: OrderedAxis, values: Tensor) -> Tensor:
+    """The sum over the places of each component, [places] → [K]."""
     ranks = torch.arange(axis.places) // axis.per if axis.ranks is None else axis.ranks
-    return total.new_zeros(axis.K).index_add(0, ranks.to(total.device), total) if distinct else None
+    return values.new_zeros(axis.K).index_add(0, ranks.to(values.device), values)
 
 
 def _run(model: nn.Module, batch: Any, loss: Loss | None) -> Any:

@@ -75,15 +75,16 @@ class ShuffledBatches:
 
 
 class HeldOutParts:
-    """Held-out samples in ``count`` parts, in their own order, again and again."""
+    """Held-out samples in ``count`` parts of at most ``most`` rows, in their own order, again and again."""
 
-    def __init__(self, split: Split, count: int) -> None:
-        self.split, self.count = split, min(count, len(split))
+    def __init__(self, split: Split, count: int, most: int | None = None) -> None:
+        self.split, self.count, self.most = split, min(count, len(split)), most or len(split)
 
     def at(self, index: int) -> tuple[Any, Tensor]:
         """Part ``index`` modulo ``count``: inputs and targets."""
         part = index % self.count
-        here = slice(part * len(self.split) // self.count, (part + 1) * len(self.split) // self.count)
+        first, end = (number * len(self.split) // self.count for number in (part, part + 1))
+        here = slice(first, min(end, first + self.most))
         return take(self.split.inputs, here), self.split.targets[here]
 
 

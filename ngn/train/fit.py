@@ -106,7 +106,8 @@ def fit(
     if held_out is not None:
         two = isinstance(held_out, tuple | list) and len(held_out) == 2
         pair = two and (targets is not None or _are_tensors(held_out))
-        judged = HeldOutParts(Split(*held_out), PARTS) if pair else _batches(held_out, None, None)
+        most = rows_of(batches.at(0)) if pair else None  # no more than a training batch
+        judged = HeldOutParts(Split(*held_out), PARTS, most) if pair else _batches(held_out, None, None)
     called = settings.get("model")
     whole = as_loss(loss, learner if called is None else called, lambda: batches.at(0))
     if by_importance is not None:

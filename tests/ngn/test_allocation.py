@@ -1,5 +1,7 @@
 """Sizes under a budget part on evidence: positive and negative controls, and the equations."""
 
+import copy
+import functools
 import math
 
 import numpy as np
@@ -96,6 +98,51 @@ def test_sizes_follow_the_task_and_are_better_than_even_ones(seed):
 @pytest.mark.parametrize("seed", [0, 1])
 def test_shuffled_targets_leave_the_sizes_exactly_even(seed):
     assert learned(seed, shuffled=True).count().tolist() == EVEN
+
+
+@functools.cache
+def trained():
+    """All widths, trained on the true targets."""
+    torch.manual_seed(0)
+    model, batches = Sum(), Minibatches(*samples(0, 2048), 0)
+    optimizer = torch.optim.Adam(model.parameters(), 5e-3)
+    for step in range(150):
+        x, y = batches.at(step)
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+    return model
+
+
+def shrunk(shuffled=False, scored=True, held=True):
+    """Sort the trained network by Taylor scores, then shrink it in few steps: the learner and its losses."""
+    model, batches, mse = copy.deepcopy(trained()), Minibatches(*samples(0, 2048), 0), nn.functional.mse_loss
+    limit, x = ngn.Budget(parameters="25%"), samples(0, 2)[0]
+    learner = ngn.learn_sizes(model, {"parts.*": ngn.Width()}, example=x, budget=limit, by_importance=None)
+    learner.sort("taylor", [batches.at(n) for n in range(8)], mse)
+    for axis in learner.axes:
+        axis.worth = axis.worth if scored else None
+    train, test = (Minibatches(*samples(number, 2048, shuffled), 0) for number in (0, 100))
+    plan = ngn.TrainPlan(steps=20, lr=5e-3)
+    history = ngn.fit(learner, train, None, mse, plan, held_out=test if held else None, progress="never")
+    return learner, history.curves["task"]
+
+
+def test_a_trained_network_begins_near_the_sizes_of_its_scores():
+    learner, _ = shrunk()
+    counts = learner.count().tolist()
+    assert sum(counts) == sum(EVEN)
+    assert counts[3] >= 9, counts
+    assert learner.even.tolist() == EVEN
+    (even, losses), (_, without) = shrunk(held=False), shrunk(held=False, scored=False)
+    np.testing.assert_array_equal(losses, without, "scores alone change nothing")
+    assert error(learner.deploy()) < 0.9 * error(even.deploy())
+
+
+def test_shuffled_targets_leave_a_trained_network_even_to_the_bit():
+    (learner, losses), (_, without) = shrunk(shuffled=True), shrunk(shuffled=True, scored=False)
+    assert learner.count().tolist() == EVEN
+    np.testing.assert_array_equal(losses, without)
 
 
 def test_without_significance_the_sizes_are_exactly_even():

@@ -9,7 +9,8 @@ from stopping import resumed
 from torch import nn
 
 import ngn
-from ngn.front.path import even_order, place_of, points, thinned
+from ngn.budget.rounding import points, thinned
+from ngn.front.path import even_order, place_of
 from ngn.losses import Supervised
 from ngn.train.batches import HeldOutParts, ShuffledBatches, Split
 from ngn.train.trainer import Trainer

@@ -180,7 +180,7 @@ def test_sizes_of_the_transformer_part_on_held_out_text():
         learner, task.batches(config.train, 0), task.loss, plan_of(Stack.of(config), 1), held_out=task.held_out,
         progress="never", shrink=True,
     ).fit()  # fmt: skip
-    assert bool(learner.confirmation.given)
+    assert learner._held_out, "the text is asked where it can still confirm"
 
 
 def test_images_are_moved_by_at_most_four_pixels():
