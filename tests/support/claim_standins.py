@@ -90,7 +90,7 @@ OF_STAND_INS = {
     "prune_frozen_small": (PRUNING, pruned, ({}, {"frozen": -10.0})),
     "prune_random_small": (PRUNING, pruned, ({"ngn": 70.0}, {"ngn": 60.0}, {"ngn": 30.0})),
     "prune_random_strong": ((), strong, ({"ngn": 70.0}, {"ngn": 30.0})),
-    "prune_frozen_trained": ((), frozen, ({"perplexity": 29.0}, {"perplexity": 1e4, "score": 9.0}, {"perplexity": 1e4})),
+    "prune_frozen_trained": ((), frozen, ({"perplexity": 29}, {"perplexity": 3e3, "score": 9}, {"perplexity": 3e3})),
     "adapter_close_snapped": ((), snapped, ({"t": 0.5}, {"t": 1.0})),
     "peft_baselines_asked": ((), partial(adapt_all, every=ASKED_RUNS), ({"score": 80.0}, {"score": 20.0})),
     "peft_middle_prices": ((), partial(adapt_all, every=PRICED_RUNS), ({"third": 1}, {"third": 2})),
