@@ -206,8 +206,8 @@ class OrderedAxis(nn.Module):
     def component_parameters(self) -> Iterator[Tensor]:
         """Yield the parameters of the components, each as [*R, K, ...]; one that several modules hold once."""
         held = ((cut, getattr(cut.module, cut.name)) for cut in self.cuts)
-        own = {(id(p), cut.dim, cut.start): (cut, p) for cut, p in held if isinstance(p, nn.Parameter)}
-        for cut, value in own.values():
+        unique = {(id(p), cut.dim, cut.start): (cut, p) for cut, p in held if isinstance(p, nn.Parameter)}
+        for cut, value in unique.values():
             span = by_place(cut, value, self.places)
             span = span if self.ranks is None else span[self.ranks.argsort()]
             yield span.unflatten(0, (self.K, self.per)).flatten(1, 2)
@@ -281,6 +281,6 @@ def having(axes: Iterable[Any], **values: Callable[[Any], Any]) -> Iterator[None
                 setattr(axis, name, value(axis))
         yield
     finally:
-        for axis, own in before:
-            for name, value in own.items():
+        for axis, former in before:
+            for name, value in former.items():
                 setattr(axis, name, value)

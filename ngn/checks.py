@@ -50,8 +50,8 @@ class Written(TorchDispatchMode):
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
-        own = {id(value): value for value in (*model.parameters(), *model.buffers())}
-        self.own = [(value, value.data) for value in own.values()]
+        tensors = {id(value): value for value in (*model.parameters(), *model.buffers())}
+        self.own = [(value, value.data) for value in tensors.values()]
         self.kept: dict[int, Tensor] = {}
         self.swapped: set[int] = set()
         self.places: dict[int, list[int]] | None = None
@@ -106,16 +106,20 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     and what it rounds is put back.
     """
     modes = [(each, each.training) for each in model.modules() if hasattr(each, "training")]  # not of frozen scripts
-    with Written(model) as entering:
-        if any(training for _, training in modes):
+    written: list[Written] = []
+    if any(training for _, training in modes):
+        with Written(model) as entering:
             enter(model, training=False)
+        written.append(entering)
     try:
         yield
     finally:
-        with Written(model) as leaving:
-            set_modes(modes)
-        leaving.put_back()
-        entering.put_back()
+        if any(module.training != training for module, training in modes):
+            with Written(model) as leaving:
+                set_modes(modes)
+            written.insert(0, leaving)
+        for each in written:
+            each.put_back()
 
 
 def value_of(module: nn.Module, name: str) -> Any:

@@ -60,8 +60,8 @@ def remove_stale_files(folder: Path) -> None:
     """Remove the temporary files that dead processes of this machine have left in a folder, if it is there."""
     ours = re.compile(rf"\..*\.{_machine_digest()}-(\d+)-[0-9a-f]{{8}}\.part", re.DOTALL)
     for name in os.listdir(folder) if folder.is_dir() else ():
-        found = ours.fullmatch(name)
-        if found is not None and _is_dead(int(found[1])):
+        match = ours.fullmatch(name)
+        if match is not None and _is_dead(int(match[1])):
             with contextlib.suppress(OSError):  # another process sweeps at the same time, or the folder is read-only
                 remove(folder / name)
 
@@ -151,8 +151,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str,
         place = temporary_path(path)  # safetensors writes a temporary file of its own into this folder
         place.mkdir()
         try:
-            alone = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-            safetensors.torch.save_file(alone, place / "tensors", metadata)
+            contiguous = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+            safetensors.torch.save_file(contiguous, place / "tensors", metadata)
             _sort_metadata(place / "tensors")
             to.touch()  # safetensors makes files that only their owner can read; take the usual permissions
             os.chmod(place / "tensors", to.stat().st_mode)
@@ -170,8 +170,8 @@ def _sort_metadata(path: Path) -> None:
     with open(path, "r+b") as file:
         length = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(length))
-        if len(said := header.get("__metadata__", {})) > 1:
-            header["__metadata__"] = dict(sorted(said.items()))
+        if len(metadata := header.get("__metadata__", {})) > 1:
+            header["__metadata__"] = dict(sorted(metadata.items()))
             content = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
             if len(content) <= length:  # else some character is written in a longer way than there
                 file.seek(8)

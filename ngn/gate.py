@@ -55,17 +55,10 @@ def ordering_weights(r: Tensor | float, K: int) -> Tensor:
     return r.unsqueeze(-1) ** torch.arange(K, dtype=torch.float64, device=r.device)
 
 
-def half_up(x: Tensor) -> Tensor:
-    """Round to the nearest integer, halves up: int64 (``round`` takes halves to the even neighbour).
-
-    x must be below 2^63, which int64 holds.
-    """
-    return torch.floor(x + 0.5).to(torch.int64)
-
-
 def retained_count(t: Tensor, K: int, delta: float) -> Tensor:
     """The number of components that truncation keeps, int64 [*R]: at most K, also if t is beyond the last one."""
-    return (half_up(t.clamp(max=K)) + (1 if delta > 0 else 0)).clamp(max=K)
+    nearest = torch.floor(t.clamp(max=K) + 0.5).to(torch.int64)  # halves up; ``round`` takes them to the even neighbour
+    return (nearest + (1 if delta > 0 else 0)).clamp(max=K)
 
 
 def prefix(count: Tensor, K: int) -> Tensor:

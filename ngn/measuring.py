@@ -107,13 +107,13 @@ def in_turns(forwards: Sequence[Callable[[], Any]], device: torch.device) -> lis
     times: list[list[float]] = [[] for _ in forwards]
     total, rounds = 0.0, 0
     while rounds < PASSES[0] or (total < 1e3 * SECONDS * len(forwards) and rounds < PASSES[1]):
-        for own, forward in zip(times, forwards, strict=True):
+        for taken, forward in zip(times, forwards, strict=True):
             began = perf_counter()
             forward()
             if device.type == "cuda":
                 torch.cuda.synchronize(device)
-            own.append((perf_counter() - began) * 1e3)
-            total += own[-1]
+            taken.append((perf_counter() - began) * 1e3)
+            total += taken[-1]
         rounds += 1
     return times
 
@@ -126,10 +126,10 @@ def shortest(forwards: Sequence[Callable[[], Any]], device: torch.device) -> tup
     """
     times: list[list[float]] = [[] for _ in forwards]
     for _ in range(MORE):
-        times = [[*own, *more] for own, more in zip(times, in_turns(forwards, device), strict=True)]
+        times = [[*taken, *more] for taken, more in zip(times, in_turns(forwards, device), strict=True)]
         half = len(times[0]) // 2
-        early, late = [min(own[:half]) for own in times], [min(own[half:]) for own in times]
+        early, late = [min(taken[:half]) for taken in times], [min(taken[half:]) for taken in times]
         apart = [(a / early[0]) / (b / late[0]) for a, b in zip(early, late, strict=True)]
         if (spread := max(apart) / min(apart) - 1) <= AGREED:
             break
-    return [min(own) for own in times], spread
+    return [min(taken) for taken in times], spread

@@ -53,24 +53,24 @@ def save(model: nn.Module, path: str | Path, frozen: bool = True) -> None:
     >>> with tempfile.NamedTemporaryFile() as file:
     ...     ngn.save(torch.nn.Linear(3, 2), file.name)
     """
-    said: dict[str, str] = {}
+    metadata: dict[str, str] = {}
     family: dict[str, Tensor] = {}
     if isinstance(model, FrontLearner):
-        model, family, said[FRONT] = said_of(model)
+        model, family, metadata[FRONT] = said_of(model)
     check_deployed(model, "save")
     tensors = tensors_of(model)
     if others := [name for name, value in tensors.items() if not isinstance(value, Tensor)]:
         raise ValueError(f"a file holds tensors only, and {listed(others)} is none: leave it out of get_extra_state()")
     left_out = {name: value for name, value in tensors.items() if not frozen and is_frozen(value)}
     kept = {name: value for name, value in tensors.items() if name not in left_out}
-    said |= {FROZEN: _digest(left_out)} if left_out else {}
+    metadata |= {FROZEN: _digest(left_out)} if left_out else {}
     first = {id(value): name for name, value in tensors.items()}
     every = model.state_dict(keep_vars=True).items()
     if tied := {name: held for name, value in every if (held := first.get(id(value), name)) != name and held in kept}:
-        said[TIED] = json.dumps(tied, sort_keys=True)
+        metadata[TIED] = json.dumps(tied, sort_keys=True)
     if sizes := own_sizes(model):
-        said[SIZES] = json.dumps(sizes, sort_keys=True)
-    write_checked(path, kept | family, said)
+        metadata[SIZES] = json.dumps(sizes, sort_keys=True)
+    write_checked(path, kept | family, metadata)
 
 
 def load(model: nn.Module, path: str | Path, budget: str | float | None = None) -> nn.Module:
@@ -104,18 +104,18 @@ def load(model: nn.Module, path: str | Path, budget: str | float | None = None) 
         raise TypeError(f"load takes a model, then a file; the model is a {type(model).__name__}")
     if isinstance(model, Learner):
         model = model.model
-    stored, said = read_checked(path)
+    stored, metadata = read_checked(path)
     family = take_family(stored)
-    if budget is not None and FRONT not in said:
+    if budget is not None and FRONT not in metadata:
         raise ValueError(f"{path} holds one model and no front: leave budget= out")
-    tied = json.loads(said.get(TIED, "{}"))
+    tied = json.loads(metadata.get(TIED, "{}"))
     stored |= {name: stored[held] for name, held in tied.items()}
     axes = [module for module in model.modules() if isinstance(module, OrderedAxis) and module.cuts]
-    if axes and FRONT in said:
+    if axes and FRONT in metadata:
         raise ValueError(f"{path} holds a front: pass the plain model, before ngn.learn_sizes")
-    plain = (SIZES in said or FRONT in said) and not axes
+    plain = (SIZES in metadata or FRONT in metadata) and not axes
     if plain:
-        result = _resized(model, said.get(SIZES, "{}"), stored, path)
+        result = _resized(model, metadata.get(SIZES, "{}"), stored, path)
     else:
         stacks = [axis for axis in axes if any(is_stack(owned(cut)) for cut in axis.cuts)]
         if stacks and len(stacks) < len(axes):  # cut layers first: the kept ones have new numbers in the file
@@ -131,14 +131,14 @@ def load(model: nn.Module, path: str | Path, budget: str | float | None = None) 
                 if value is not None:
                     places.setdefault(id(value), []).append((held, name))
     wanted = tensors_of(result)
-    free = plain and FROZEN in said  # learn_sizes may have frozen what the plain model trains
+    free = plain and FROZEN in metadata  # learn_sizes may have frozen what the plain model trains
     shared = {n for n, value in wanted.items() if n not in stored and (free or is_frozen(value)) and not value.is_meta}
     alone = {"file": stored.keys() - wanted.keys() - tied.keys(), "model": wanted.keys() - shared - stored.keys()}
     for holder, only in alone.items():
         if only:
             names = listed(sorted(only))
             raise ValueError(f"{path} belongs to another model: only the {holder} has {names}. {AS_TRAINED}")
-    if FROZEN in said and said[FROZEN] != _digest({name: wanted[name] for name in shared}):
+    if FROZEN in metadata and metadata[FROZEN] != _digest({name: wanted[name] for name in shared}):
         raise ValueError(
             f"{path} leaves frozen parameters out, and those of the model are others: build it with the same "
             "pretrained weights, and learn its sizes with the same by_importance and calibration"
@@ -164,7 +164,7 @@ def load(model: nn.Module, path: str | Path, budget: str | float | None = None) 
             "the CPU, or under accelerate.init_empty_weights()"
         )
     update_adapters(result, deployed=True)
-    return member_of(result, family, said[FRONT], budget, path) if FRONT in said else result
+    return member_of(result, family, metadata[FRONT], budget, path) if FRONT in metadata else result
 
 
 def _resized(model: nn.Module, said: str, stored: Mapping[str, Tensor], path: str | Path) -> nn.Module:

@@ -65,8 +65,8 @@ def write_checked(path: str | Path, tensors: Mapping[str, Tensor], metadata: Map
     """
     file = chosen_file(path)
     remove_stale_files(file.parent)
-    said = dict(metadata or {})
-    write_tensors(file, tensors, {**said, DIGEST: tensors_digest(tensors, said)})
+    entries = dict(metadata or {})
+    write_tensors(file, tensors, {**entries, DIGEST: tensors_digest(tensors, entries)})
 
 
 def read_checked(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -54,11 +54,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise ExportError(f"task={config.task.name} adapts no pretrained model")
         write = {"lora": _ranks, "adapter": _adapters, "prune": _pruned}[config.gate.component]
         with new_folder(wanted.folder) as folder:
-            said = write(config, task, model, folder)
+            message = write(config, task, model, folder)
     except (ConfigError, DataError, FileError, OSError) as fault:
         print(fault, file=sys.stderr)
         return 2
-    print(f"{wanted.folder}: {said}")
+    print(f"{wanted.folder}: {message}")
     return 0
 
 

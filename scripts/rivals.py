@@ -26,16 +26,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=folder_of_records, default=rivals.FOLDER, help="folder of the records")
     scales = ("full", "small", "front")
-    said = "usual lengths, short ones, or one training of all sizes"
-    parser.add_argument("--scale", choices=scales, default="full", help=said)
+    meaning = "usual lengths, short ones, or one training of all sizes"
+    parser.add_argument("--scale", choices=scales, default="full", help=meaning)
     parser.add_argument("--figure", type=Path, help="also draw the scores against the costs, as an SVG file")
     given = parser.parse_args(arguments)
-    found = rivals.read(given.results)
-    print(rivals.tables(found, given.scale))
+    results = rivals.read(given.results)
+    print(rivals.tables(results, given.scale))
     if given.figure:
         from experiments.report.drawing.rivals import draw  # it needs matplotlib
 
-        draw(found, given.scale, given.figure)
+        draw(results, given.scale, given.figure)
     return 0
 
 

@@ -83,12 +83,12 @@ def problems_of(cells: dict[str, Cell]) -> list[tuple[Problem, list[str]]]:
 
 def partial_rows(cells: dict[str, Cell]) -> dict[str, tuple[int, int]]:
     """Return the incomplete rows: ``macro.row`` → (fewest usable seeds of its cells, wanted seeds)."""
-    found: dict[str, tuple[int, int]] = {}
+    counts: dict[str, tuple[int, int]] = {}
     for name, cell in cells.items():
         row = name.rpartition(".")[0]
         if 0 < cell.n < cell.wanted:
-            found[row] = min(found.get(row, (cell.n, cell.wanted)), (cell.n, cell.wanted))
-    return found
+            counts[row] = min(counts.get(row, (cell.n, cell.wanted)), (cell.n, cell.wanted))
+    return counts
 
 
 def find(name: str, macro: Callable[[str], Table]) -> list[tuple[Table, Row, str]]:

@@ -272,10 +272,10 @@ class Claims:
         model, _, how = stand_in.name.partition(", ")
 
         def made(predicate: Predicate) -> tuple[Claim, Claim]:
-            own = self(name, "limitations" if limitation else where, threshold, text=text)(predicate)
-            said, place = f"{own.text} Here on {model} at {how}.", f"{where}, on {model}"
-            rank, of = own.rank + TWINS, stand_in.name
-            return own, replace(own, name=f"{name}_small", text=said, where=place, rank=rank, stand_in=of)
+            claim = self(name, "limitations" if limitation else where, threshold, text=text)(predicate)
+            stated, place = f"{claim.text} Here on {model} at {how}.", f"{where}, on {model}"
+            rank, of = claim.rank + TWINS, stand_in.name
+            return claim, replace(claim, name=f"{name}_small", text=stated, where=place, rank=rank, stand_in=of)
 
         return made
 

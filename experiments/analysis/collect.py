@@ -125,12 +125,12 @@ class Reader:
         Each difference is given once, in the words of the longest provenance of that data.
         """
         records = [run.record for run in map(self.seen.get, run_ids) if isinstance(run, RecordedRun)]
-        said: dict[tuple[str, str], str] = {}
+        provenances: dict[tuple[str, str], str] = {}
         for block in (record[part] for record in records for part in ("data", "base") if record.get(part)):
             key = block["name"], block["sha256"]
-            said[key] = max(said.get(key, ""), block["provenance"], key=len)
+            provenances[key] = max(provenances.get(key, ""), block["provenance"], key=len)
         names: dict[str, dict[str, None]] = {}
-        for (name, _), provenance in said.items():
+        for (name, _), provenance in provenances.items():
             for part in unofficial_parts(provenance):
                 names.setdefault(part, {})[name] = None
         return tuple(f"{DIFFER}{', '.join(sets)}, {how}" for how, sets in names.items())

@@ -55,12 +55,12 @@ class Comparison:
 
 def _others(tables: Iterable[Table], row: Row, column: str) -> dict[str, Number | Sequence[Number]]:
     """Merge the published numbers of a column from all ``tables`` that print this row, such as omitted deviations."""
-    found: dict[str, Number | Sequence[Number]] = {}
+    numbers: dict[str, Number | Sequence[Number]] = {}
     for table in tables:
         if any(line is row for line in table.rows) and any(other.key == column for other in table.columns):
             published = value_of(table, row, column)
-            found.update(published_numbers(*published) if published else {})
-    return found
+            numbers.update(published_numbers(*published) if published else {})
+    return numbers
 
 
 def _every_seed(reader: Reader, table: Table, row: Row, column: str, cell: Cell) -> Cell:
@@ -69,8 +69,8 @@ def _every_seed(reader: Reader, table: Table, row: Row, column: str, cell: Cell)
         return cell
     form = parse_format(table.formats(row, column)[0])
     quantities = [slot.quantity(table.quantity(row, column)) for slot in form.slots]
-    found = sample(reader.collect(row.runs.with_seeds(range(MOST_SEEDS))), quantities, quantities)
-    return replace(cell, runs=found.runs, numbers=found.numbers, problems=found.problems)
+    sampled = sample(reader.collect(row.runs.with_seeds(range(MOST_SEEDS))), quantities, quantities)
+    return replace(cell, runs=sampled.runs, numbers=sampled.numbers, problems=sampled.problems)
 
 
 def compare_cell(
@@ -112,21 +112,21 @@ def compare_all(
         task: only rows whose runs are of this task.
         among: tables that may print a row once more, with further published numbers; ``macros`` are always among them.
     """
-    found: list[Comparison] = []
+    compared: list[Comparison] = []
     among = (*macros, *among)
     for table in macros:
         for row in table.rows:
             if task is not None and (row.runs is None or dict(row.runs.choices)["task"] != task):
                 continue
             columns = [column for column in table.columns if column.key not in row.dashes]
-            found += [compare_cell(reader, table, row, column, among=among) for column in columns]
+            compared += [compare_cell(reader, table, row, column, among=among) for column in columns]
             for stand_in in row.stand_ins:
                 if row.runs is None:
                     continue
                 other = row.runs.with_overrides(stand_in.overrides, stand_in.choices)
                 if reader.collect(other).runs:
-                    found += [compare_cell(reader, table, row, c, other, stand_in.name, among) for c in columns]
-    return found
+                    compared += [compare_cell(reader, table, row, c, other, stand_in.name, among) for c in columns]
+    return compared
 
 
 def verdict_counts(comparisons: Iterable[Comparison]) -> Counter[str]:
@@ -172,16 +172,16 @@ class Totals:
 
 def _by_fact(comparisons: Iterable[Comparison]) -> dict[Hashable, list[Comparison]]:
     """Return the judged cells of each fact, without stand-ins."""
-    found: dict[Hashable, list[Comparison]] = {}
+    facts: dict[Hashable, list[Comparison]] = {}
     for item in comparisons:
         if not item.stand_in and item.verdict.word in (AGREES, DISAGREES, CANNOT_TELL):
-            found.setdefault(item.fact, []).append(item)
-    return found
+            facts.setdefault(item.fact, []).append(item)
+    return facts
 
 
 def _word(items: Iterable[Comparison]) -> str:
-    found = {item.verdict.word for item in items}
-    return next(word for word in (DISAGREES, AGREES, CANNOT_TELL) if word in found)
+    words = {item.verdict.word for item in items}
+    return next(word for word in (DISAGREES, AGREES, CANNOT_TELL) if word in words)
 
 
 def words_of_facts(comparisons: Iterable[Comparison]) -> dict[Hashable, str]:

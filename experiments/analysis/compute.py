@@ -26,8 +26,8 @@ def costs(reader: Reader, studies: Mapping[str, Iterable[Selection]]) -> list[An
 
     rows = []
     for study, selections in studies.items():
-        found = (run for selection in selections for run in reader.collect(selection).runs)
-        by_id = {one.run_id: one.record for run in found for one in (run, *run.companions.values())}
+        runs = (run for selection in selections for run in reader.collect(selection).runs)
+        by_id = {one.run_id: one.record for run in runs for one in (run, *run.companions.values())}
         for name, record in by_id.items():
             rows.append((study, hardware(record), name, _steps(record), record["time"]["seconds"] / 3600))
     table = pd.DataFrame(rows, columns=["study", "hardware", "runs", "run_steps", "hours"])

@@ -177,7 +177,7 @@ def bootstrap(samples: tuple[Array, ...], statistic: Callable[..., Array]) -> Es
     from scipy import stats
 
     def at(level: float) -> Interval:
-        found = stats.bootstrap(
+        result = stats.bootstrap(
             samples,
             statistic,
             n_resamples=RESAMPLES,
@@ -186,7 +186,7 @@ def bootstrap(samples: tuple[Array, ...], statistic: Callable[..., Array]) -> Es
             vectorized=True,
             random_state=np.random.default_rng(BOOTSTRAP_SEED),
         )
-        low, high = found.confidence_interval
+        low, high = result.confidence_interval
         return Interval(float(statistic(*samples, axis=-1)), float(low), float(high))
 
     return Estimator("bootstrap", at)

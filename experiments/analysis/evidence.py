@@ -137,11 +137,11 @@ class Evidence:
         Raises:
             Untested: if fewer than half of the pairs are there.
         """
-        found = [sample(self._collect(selection), [quantity]) for selection in (first, second)]
-        both = [dict(zip([run.seed for run in each.runs], each.of(quantity), strict=True)) for each in found]
+        samples = [sample(self._collect(selection), [quantity]) for selection in (first, second)]
+        both = [dict(zip([run.seed for run in each.runs], each.of(quantity), strict=True)) for each in samples]
         shared = sorted(both[0].keys() & both[1].keys())
         require(len(shared), wanted or len({*first.seeds} & {*second.seeds}), what, "pairs of seeds")
-        self.used += [run.run_id for each in found for run in each.runs if run.seed in shared]
+        self.used += [run.run_id for each in samples for run in each.runs if run.seed in shared]
         return np.array([both[0][seed] for seed in shared]), np.array([both[1][seed] for seed in shared])
 
     def ratios(self, first: Selection, second: Selection, quantity: str, what: str, wanted: int | None = None) -> Array:
@@ -155,10 +155,10 @@ class Evidence:
         Raises:
             Untested: if there are fewer.
         """
-        found = tuple(run for run in self.reader.collect(selection).runs if run.record["status"] == "complete")
-        require(len(found), len(selection.seeds), what)
-        self.used += [run.run_id for run in found]
-        return found
+        complete = tuple(run for run in self.reader.collect(selection).runs if run.record["status"] == "complete")
+        require(len(complete), len(selection.seeds), what)
+        self.used += [run.run_id for run in complete]
+        return complete
 
 
 def geometric_mean(numbers: Array) -> float:

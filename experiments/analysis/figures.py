@@ -203,10 +203,10 @@ class Spec:
         """
         if overrides:
             reader = AlternativeReader(reader, lambda own: own.with_overrides({**overrides, **dict(own.overrides)}))
-        found = self.make(reader)
-        shown = dict.fromkeys(chain(*(point.runs for point in found.points), (curve.run for curve in found.curves)))
-        notes = list(found.notes)
-        panels = [(found.fewest(key, panel), panel.lanes) for key, panel in self.panels.items()]
+        data = self.make(reader)
+        shown = dict.fromkeys(chain(*(point.runs for point in data.points), (curve.run for curve in data.curves)))
+        notes = list(data.notes)
+        panels = [(data.fewest(key, panel), panel.lanes) for key, panel in self.panels.items()]
         if any(least is not None and lanes for least, lanes in panels):
             notes.append("numbers: runs behind a point")
         elif any(least is not None for least, _ in panels):
@@ -215,4 +215,4 @@ class Spec:
             notes.append("stand-in: " + ", ".join(f"{k}={v}" for k, v in overrides.items()))
         for n, note in enumerate(reader.data_notes(shown)):
             notes.append(note.removeprefix(DIFFER) if n else note)  # a caption is one sentence
-        return replace(found, notes=tuple(notes))
+        return replace(data, notes=tuple(notes))

@@ -125,8 +125,8 @@ def grouped(table: pd.DataFrame, by: Sequence[str], columns: Sequence[str]) -> l
         lines[name] = _numbers(table[complete], name).groupby(group).median()
     whole = [name for name in columns if table[name].dtype.kind == "i"]
     plain = {name: [_plain(value, name in whole) for value in lines[name]] for name in lines}
-    found = [dict(zip(plain, line, strict=True)) for line in zip(*plain.values(), strict=True)]
-    return sorted(found, key=lambda entry: [order(entry[key]) for key in by])
+    rows = [dict(zip(plain, line, strict=True)) for line in zip(*plain.values(), strict=True)]
+    return sorted(rows, key=lambda entry: [order(entry[key]) for key in by])
 
 
 def _numbers(table: pd.DataFrame, name: str) -> Any:
@@ -181,16 +181,16 @@ def compared(
             raise ConfigError(f"no record has {side}; in these records {key} is one of {there}")
     both = table[table.index.isin([row for half in halves.values() for row in half.index])]
     by = [key for key in separated(both, by) if key not in keys]
-    found = []
+    rows = []
     for _, members in both.groupby(_group(both, by)):
         for name in columns or dict.fromkeys(one.partition(".")[2] for one in usual_columns(both)):
             pair = [_of_seeds(half[half.index.isin(members.index)], name) for half in halves.values()]
             if all(len(numbers) for numbers in pair):
                 settings = {key: _plain(members[key].iloc[0]) for key in by}
-                found.append(settings | {"number": name} | _difference(sides, pair))
+                rows.append(settings | {"number": name} | _difference(sides, pair))
     others = {side: ", ".join(mixed(half, by)) for side, half in halves.items()}
     told = "".join(f"runs of {side} in one line also differ in {names}\n" for side, names in others.items() if names)
-    return sorted(found, key=lambda entry: [order(entry[key]) for key in by]), told
+    return sorted(rows, key=lambda entry: [order(entry[key]) for key in by]), told
 
 
 def _of_seeds(half: pd.DataFrame, name: str) -> Any:
@@ -216,14 +216,14 @@ def _difference(names: Sequence[str], pair: Sequence[Any]) -> dict[str, Any]:
     return means | {"difference": float(first.mean() - second.mean()), "low": low, "high": high, "runs": runs}
 
 
-def format_rows(found: Sequence[Mapping[str, Any]], room: int | None = None) -> str:
+def format_rows(rows: Sequence[Mapping[str, Any]], room: int | None = None) -> str:
     """Format rows in aligned columns; omit the column ``diverged`` if it is all zeros.
 
     Args:
         room: width of the terminal in characters. Columns that do not fit follow below, beside the first column again.
     """
-    names = [n for n in found[0] if n != "diverged" or any(entry[n] for entry in found)] if found else []
-    lines = [names, *([_shown(entry[name]) for name in names] for entry in found)]
+    names = [n for n in rows[0] if n != "diverged" or any(entry[n] for entry in rows)] if rows else []
+    lines = [names, *([_shown(entry[name]) for name in names] for entry in rows)]
     widths = [max(len(line[at]) for line in lines) for at in range(len(names))]
     blocks: list[list[int]] = [[]]
     for at, width in enumerate(widths):
@@ -231,7 +231,7 @@ def format_rows(found: Sequence[Mapping[str, Any]], room: int | None = None) -> 
         if room is not None and len(blocks[-1]) > 1 and taken + width > room:
             blocks.append([0])
         blocks[-1].append(at)
-    words = bool(found) and all(isinstance(entry[names[0]], str) for entry in found)
+    words = bool(rows) and all(isinstance(entry[names[0]], str) for entry in rows)
 
     def cell(line: list[str], at: int) -> str:
         return line[at].ljust(widths[at]) if words and at == 0 else line[at].rjust(widths[at])
@@ -243,7 +243,7 @@ def _shown(value: Any) -> str:
     return "--" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def plot(path: Path, found: Sequence[Mapping[str, Any]], table: pd.DataFrame, key: str) -> None:
+def plot(path: Path, rows: Sequence[Mapping[str, Any]], table: pd.DataFrame, key: str) -> None:
     """Plot every column against the setting ``key``: one point per run, and a line through the medians.
 
     Raises:
@@ -257,12 +257,12 @@ def plot(path: Path, found: Sequence[Mapping[str, Any]], table: pd.DataFrame, ke
     import matplotlib.pyplot as plt
     import pandas as pd
 
-    columns = [*found[0]][[*found[0]].index("diverged") + 1 :]
-    places = [entry[key] for entry in found]
+    columns = [*rows[0]][[*rows[0]].index("diverged") + 1 :]
+    places = [entry[key] for entry in rows]
     numeric = all(isinstance(place, (int, float)) for place in places)
     at = {place: place if numeric else number for number, place in enumerate(dict.fromkeys(places))}
     figure, axes = plt.subplots(1, len(columns), figsize=(3.2 * len(columns), 2.8), squeeze=False, layout="constrained")
-    medians = pd.DataFrame(found).assign(**{key: [at[place] for place in places]})
+    medians = pd.DataFrame(rows).assign(**{key: [at[place] for place in places]})
     runs = table[columns].astype(float).assign(**{key: [at[_plain(value)] for value in table[key]]})
     for ax, name in zip(axes[0], columns, strict=True):
         look = {"x": key, "y": name, "ax": ax, "legend": False}

@@ -162,8 +162,8 @@ def quantity_of(run: RecordedRun, quantity: str) -> list[float]:
         if beside not in run.companions:
             raise NotMeasured(Problem("missing", run.run_id, f"its {beside} is not run"))
         return quantity_of(run.companions[beside], rest)
-    found = NAMED[quantity](run) if quantity in NAMED else _path(run, quantity)
-    numbers = [float(number) for number in (found if isinstance(found, list) else [found])]
+    value = NAMED[quantity](run) if quantity in NAMED else _path(run, quantity)
+    numbers = [float(number) for number in (value if isinstance(value, list) else [value])]
     if not numbers or not all(math.isfinite(number) for number in numbers):
         raise NotMeasured(Problem("damaged", run.run_id, f"{quantity} is not a finite number"))
     return numbers

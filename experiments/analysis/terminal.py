@@ -21,10 +21,10 @@ _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _LOWERED = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 _PLAIN: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\\,\$\\pm\$\\,", " ± "),
-    (r"10\^\{(-?\d+)\}", lambda found: "10" + found[1].translate(_RAISED)),
+    (r"10\^\{(-?\d+)\}", lambda match: "10" + match[1].translate(_RAISED)),
     (r"\\texttt\{(.*?)\}", r"\1"),
-    (rf"\\({'|'.join(_SIGNS)})", lambda found: _SIGNS[found[1]]),
-    (r"\b([A-Za-z])_(\d)", lambda found: found[1] + found[2].translate(_LOWERED)),
+    (rf"\\({'|'.join(_SIGNS)})", lambda match: _SIGNS[match[1]]),
+    (r"\b([A-Za-z])_(\d)", lambda match: match[1] + match[2].translate(_LOWERED)),
     (r"\\%", "%"),
     (r"\$", ""),
 )

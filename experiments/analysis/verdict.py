@@ -145,12 +145,12 @@ def _one_gate(ours: RunSample, quantity: str) -> Array | None:
 
 def published_numbers(form: Format, value: Value) -> dict[str, Number | Sequence[Number]]:
     """Return a published value with each deviation at the upper end of its rounding."""
-    found = dict(value)
+    numbers = dict(value)
     for slot in form.slots:
         sd = _first(value[slot.name]) if slot.statistic == "sd" else None
         if sd is not None:
-            found[slot.name] = sd + half_unit(sd, slot.spec)
-    return found
+            numbers[slot.name] = sd + half_unit(sd, slot.spec)
+    return numbers
 
 
 def _parts_of(slot: Slot, quantity: str, ours: Array, known: Value, seeds: int, level: float) -> list[TestedNumber]:

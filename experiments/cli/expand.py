@@ -161,9 +161,9 @@ def expand(tokens: Sequence[str], complete: bool = True) -> list[Job]:
                 continue
             where = f"\n(in the job with {label})" if label else ""
             files = [options(key)[str(value)] for key, value in settings if key in GROUPS]
-            own = [file for file in files if not file.is_relative_to(CONF)]
-            named = any(str(file.parents[1]) in str(error) for file in own)  # where to write, or what is wrong
-            also = f"\n(with your {', '.join(map(str, own))})" if own and not named else ""
+            added = [file for file in files if not file.is_relative_to(CONF)]
+            named = any(str(file.parents[1]) in str(error) for file in added)  # where to write, or what is wrong
+            also = f"\n(with your {', '.join(map(str, added))})" if added and not named else ""
             raise ConfigError(f"{error}{where}{also}") from None
         job = Job(label.replace("seed.value=", "seed="), tuple(typed), run)
         if run.id in jobs:

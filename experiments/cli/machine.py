@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from experiments.config import rival_target
+from experiments.config.rival_target import check_target
 from experiments.config.run_files import Run
 from experiments.core import paths
 from experiments.core.blocks import ConfigError
@@ -35,7 +35,8 @@ def check(runs: Sequence[Run], tokens: Sequence[str]) -> None:
             _pretrained(run.config, run.config.model, card_sizes(), memory)
         _memory(run.config, memory)
         check_packages(run.config)
-        rival_target.check_target(run.config)
+        if getattr(run.config.method, "like", None) is not None:
+            check_target(run.config)
         _device(run.config)
     for name, root in {(name, run.config.data_root): None for run in runs for name in data_sets_of(run.config)}:
         try:

@@ -112,13 +112,13 @@ def exit_with(main: Callable[[], int | None]) -> NoReturn:
         from experiments.core.reading import storage_fault
         from ngn.files import FileError
 
-        said = (
+        message = (
             storage_fault(fault) if isinstance(fault, OSError) else str(fault) if isinstance(fault, FileError) else None
         )
-        if said is None or os.environ.get("HYDRA_FULL_ERROR") == "1":
+        if message is None or os.environ.get("HYDRA_FULL_ERROR") == "1":
             raise
         if getattr(fault, "filename", "") is None:  # the output itself
             drop_output()
-        print(said, file=sys.stderr)
+        print(message, file=sys.stderr)
         status = 1
     sys.exit(status)

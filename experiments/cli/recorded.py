@@ -25,7 +25,7 @@ from experiments.runs.same import data_differences
 from experiments.runs.sweeps.status import Sample, Speeds, duration_text
 from experiments.store.provenance import changed_since, named
 from experiments.store.records import RecordError, Store
-from experiments.store.sources import sources_digest
+from experiments.store.sources import made_by
 
 if TYPE_CHECKING:
     from experiments.analysis.collect import Reader
@@ -88,28 +88,28 @@ def show(jobs: Labelled, verbose: bool = False) -> int:
     Returns:
         the exit status: 1 if a run has no record, or a damaged one.
     """
-    found, notes = dict[str, FlatRecord](), dict[str, list[str]]()
+    rows, notes = dict[str, FlatRecord](), dict[str, list[str]]()
     for label, run in jobs:
-        store = Store(run.config.results or RESULTS)
+        store = Store(Path(run.config.results or RESULTS))
         try:
-            record, said = store.get(run.id), [f"no record in {relative(store.root)}"]
+            record, remarks = store.get(run.id), [f"no record in {relative(store.root)}"]
         except RecordError as damaged:
-            record, said = None, [str(damaged)]
+            record, remarks = None, [str(damaged)]
         if record is not None:
-            found[run.id], said = record_row(record), _notes(record, run.config, verbose)
+            rows[run.id], remarks = record_row(record), _notes(record, run.config, verbose)
             if len(jobs) == 1:
                 print_line(f"{run.id}: {summary(record)} in {relative(store.path(run.id))}")
-        for note in said:
+        for note in remarks:
             notes.setdefault(note, []).append(label)
-    if len(jobs) > 1 and found:
-        print_line(_by_run(jobs, found, {}))
+    if len(jobs) > 1 and rows:
+        print_line(_by_run(jobs, rows, {}))
     for note, names in notes.items():
         listed = ", ".join(names) if len(names) <= FEW else f"{len(names)} of {len(jobs)} runs"
         print_line(note if len(jobs) == 1 else f"{note}: {listed}")
     elsewhere = any(Path(run.config.results or RESULTS).resolve() != RESULTS.resolve() for _, run in jobs)
-    if (found or not elsewhere) and (told := _paper(jobs, found if elsewhere else {})):
+    if (rows or not elsewhere) and (told := _paper(jobs, rows if elsewhere else {})):
         print_line(told)
-    return int(len(found) < len(jobs))
+    return int(len(rows) < len(jobs))
 
 
 def _notes(record: Mapping[str, Any], config: Config, verbose: bool) -> list[str]:
@@ -118,7 +118,7 @@ def _notes(record: Mapping[str, Any], config: Config, verbose: bool) -> list[str
     if code["numerics"] != numerics(config):
         return [f"made by numerics version {code['numerics']}, which is out of date"]
     notes = [f"trained {how}" for how in data_differences(record, config)]
-    if code.get("sources") != sources_digest():
+    if code.get("sources") != made_by()["sources"]:
         changed = changed_since(code["commit"]) if verbose and code["commit"] else None
         since = f" (since {code['commit'][:10]} changed: {named(changed)})" if changed else ""
         notes.append(f"made by other sources of the same numerics version{since}")
@@ -144,8 +144,8 @@ def closing(jobs: Labelled, made: Sequence[Path]) -> str:
     paper = _paper(jobs, own)
     if len(jobs) > 1 and not (committed and paper and _only_seeds(jobs)):
         table = frame_of(own.values())
-        found = overview.grouped(table, overview.varied(table), overview.usual_columns(table))
-        parts.append(f"medians:\n{overview.format_rows(found, room())}")
+        medians = overview.grouped(table, overview.varied(table), overview.usual_columns(table))
+        parts.append(f"medians:\n{overview.format_rows(medians, room())}")
     parts += [paper] if paper else []
     if len(jobs) > 1 and sys.stdout.isatty():  # where the line of a run is cut before its record
         parts.append(f"records: {', '.join(sorted({relative(path.parent) for path in made}))}")

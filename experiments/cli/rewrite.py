@@ -139,12 +139,12 @@ def _usual(tokens: Sequence[str]) -> list[str]:
     tasks = chosen.get("task", ())
     for task in tasks:
         require_choice("task", task)
-    added, alone = [], f"task={','.join(tasks)}: "
+    added, start = [], f"task={','.join(tasks)}: "
     if tasks and "gate" not in typed:
         common = [gate for gate in GATES_OF_TASK[tasks[0]] if all(gate in GATES_OF_TASK[task] for task in tasks)]
         if not common:
             fits = "; ".join(f"{task}: {', '.join(GATES_OF_TASK[task])}" for task in tasks)
-            raise ConfigError(f"{alone}no gate fits all of these tasks ({fits}). Use one command per task")
+            raise ConfigError(f"{start}no gate fits all of these tasks ({fits}). Use one command per task")
         usual = {usual_gate(tasks[0], model) for model in chosen.get("model", ["none"])} & {*common}
         added.append(f"gate={usual.pop() if len(usual) == 1 else common[0]}")
     if tasks and "model" not in typed:
@@ -152,7 +152,7 @@ def _usual(tokens: Sequence[str]) -> list[str]:
         needed = {"none" if small else TASKS[task].usual_model for task in tasks for small in smoke}
         if len(needed) > 1:
             names = ", ".join(sorted(needed))
-            raise ConfigError(f"{alone}the jobs need different models ({names}). Use one command per task")
+            raise ConfigError(f"{start}the jobs need different models ({names}). Use one command per task")
         added += [f"model={name}" for name in needed - {"none"}]
     return added
 

@@ -200,5 +200,5 @@ def _objective(outcome: RunOutcome, two: bool) -> Any:
     phase = next(iter(read_record(outcome.path)["phases"].values()))
     if phase["status"] != "complete":
         return float("nan")
-    found = (float(next(iter(phase["truncated"].values()))), float(sum(phase["count"])))
-    return found if two else found[0]
+    values = (float(next(iter(phase["truncated"].values()))), float(sum(phase["count"])))
+    return values if two else values[0]

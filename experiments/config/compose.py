@@ -72,22 +72,22 @@ def nearest(word: str, legal: list[str]) -> str:
 
 def unknown_key(key: str, config: Mapping[str, Any]) -> str:
     """Return ``unknown key 'x'.`` with a suggestion: a key with the same last part, else the nearest key."""
-    legal, said = legal_keys(dict(config)), f"unknown key '{key}'."
+    legal, message = legal_keys(dict(config)), f"unknown key '{key}'."
     owners: dict[str, list[str]] = {}
     for group, (_, classes) in DESCRIBED.items():
         for choice, field in ((choice, field) for choice, each in classes.items() for field in each.model_fields):
             if f"{group}.{field}" not in legal:
                 owners.setdefault(f"{group}.{field}", []).append(f"{group}={choice}")
     if key in owners:
-        return f"{said} It is a setting of {' or '.join(owners[key])}"
+        return f"{message} It is a setting of {' or '.join(owners[key])}"
     last = key.rpartition(".")[2]
     last = SYNONYMS.get(last, last)
     for meant in (name for name in legal if name.rpartition(".")[2] == last and name.count(".") < 2):
-        return f"{said} Did you mean '{meant}'?"
+        return f"{message} Did you mean '{meant}'?"
     for meant, choices in owners.items():
         if meant.rpartition(".")[2] == last:
-            return f"{said} Did you mean '{meant}' (a setting of {' or '.join(choices)})?"
-    return said + nearest(key, legal)
+            return f"{message} Did you mean '{meant}' (a setting of {' or '.join(choices)})?"
+    return message + nearest(key, legal)
 
 
 _load = cache(read_yaml)
@@ -103,22 +103,22 @@ def _merge(into: dict[str, Any], *more: Mapping[str, Any]) -> dict[str, Any]:
 
 def folders() -> list[Path]:
     """Return the folders of settings; a ConfigError if one is missing, or $NGN_CONF has a choice of the suite."""
-    own = conf_folder()
-    for variable, folder in [("NGN_PLUGINS", folder) for folder in plugin_folders()] + [("NGN_CONF", own)]:
+    given = conf_folder()
+    for variable, folder in [("NGN_PLUGINS", folder) for folder in plugin_folders()] + [("NGN_CONF", given)]:
         if folder is not None and not folder.is_dir():
             raise ConfigError(f"{variable}: there is no folder {folder}; correct or unset {variable}")
     known = [CONF, *(folder / "conf" for folder in plugin_folders())]
-    if own is None:
+    if given is None:
         return known
-    for path in sorted(own.glob("*/**/*.yaml")):
-        group = path.parent.relative_to(own).as_posix()
+    for path in sorted(given.glob("*/**/*.yaml")):
+        group = path.parent.relative_to(given).as_posix()
         if group not in (*GROUPS, "experiment"):
             raise ConfigError(
                 f"NGN_CONF: {path}: there is no group {group}; the groups are {', '.join(GROUPS)} and experiment"
             )
         if any((folder / group / path.name).exists() for folder in known):
             raise ConfigError(f"NGN_CONF: {path}: the suite already has {group}={path.stem}; rename your file")
-    return [*known, own]
+    return [*known, given]
 
 
 @cache
@@ -228,7 +228,12 @@ def set_key(config: dict[str, Any], key: str, value: Any) -> None:
 
 def check(nested: Mapping[str, Any]) -> Config:
     """Return the typed configuration; a ConfigError with a line for each wrong key, an Incomplete if some only lack."""
-    nested = {**with_blocks(with_target(nested)), "seed": {k: v for k, v in dict(nested["seed"]).items() if k != "set"}}
+    method, gate = nested["method"], nested["gate"]
+    if isinstance(method, Mapping) and method.get("like") is not None and method.get("target") is None:
+        nested = with_target(nested)
+    if isinstance(gate, Mapping) and gate.get("component") == "prune" and not gate.get("kinds"):
+        nested = with_blocks(nested)
+    nested = {**nested, "seed": {k: v for k, v in dict(nested["seed"]).items() if k != "set"}}
     try:
         return CheckedConfig.model_validate(nested)
     except ValidationError as error:

@@ -30,18 +30,16 @@ def _learned(run_id: str, results: str | None) -> tuple[Mapping[str, Any], int]:
 
 
 def with_target(nested: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Set ``method.target`` from ``method.like``, if only the latter is given; a ConfigError without such a record."""
+    """Set ``method.target`` from ``method.like``; a ConfigError without such a record."""
     method = nested["method"]
-    if not isinstance(method, Mapping) or method.get("like") is None or method.get("target") is not None:
-        return nested
     return {**nested, "method": {**method, "target": _learned(str(method["like"]), nested.get("results"))[1]}}
 
 
 def check_target(config: Config) -> None:
     """Refuse a record ``method.like`` of another task or model, or of another total than ``method.target``."""
     method = config.method
-    if not isinstance(method, Rival) or method.like is None:
-        return
+    assert isinstance(method, Rival)
+    assert method.like is not None
     record, retained = _learned(method.like, config.results)
     for key, wanted in (("task", config.task.name), ("gate", config.gate.component)):
         name = record["config"][key]["component" if key == "gate" else "name"]

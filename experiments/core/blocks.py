@@ -26,13 +26,13 @@ of lines, marks of direction, unpaired surrogates."""
 
 def control_in(text: str) -> str | None:
     """Return the first control character of a text as ``U+001B``; None if there is none."""
-    found = None if text.isprintable() else CONTROL.search(text)
-    return None if found is None else f"U+{ord(found[0]):04X}"
+    match = None if text.isprintable() else CONTROL.search(text)
+    return None if match is None else f"U+{ord(match[0]):04X}"
 
 
 def visible(text: object) -> str:
     """Return a text in which each control character is written as ``<U+001B>``."""
-    return CONTROL.sub(lambda found: f"<U+{ord(found[0]):04X}>", str(text))
+    return CONTROL.sub(lambda match: f"<U+{ord(match[0]):04X}>", str(text))
 
 
 def printable(text: str) -> str:
@@ -56,9 +56,9 @@ def _texts(part: Any, where: str) -> Iterator[tuple[str, str]]:
 def refuse_control(content: Any) -> None:
     """Raise a ValueError if a key or text has a control character; only stories of a model may have several lines."""
     for where, text in _texts(content, ""):
-        found = control_in(text.replace("\n", "") if where.startswith("phases.") and ".samples." in where else text)
-        if found is not None:
-            raise ValueError(f"{visible(where) or 'a key'} has the control character {found}; no text may have one")
+        character = control_in(text.replace("\n", "") if where.startswith("phases.") and ".samples." in where else text)
+        if character is not None:
+            raise ValueError(f"{visible(where) or 'a key'} has the control character {character}; no text may have one")
 
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ class Closed(BaseModel, metaclass=_Explaining):
     @model_validator(mode="after")
     def _printable(self) -> Self:
         for name, value in self.__dict__.items():
-            if isinstance(value, str) and (found := control_in(value)) is not None:
-                raise ValueError(f"{name} contains the control character {found}: remove it")
+            if isinstance(value, str) and (character := control_in(value)) is not None:
+                raise ValueError(f"{name} contains the control character {character}: remove it")
         return self
 
 

@@ -74,8 +74,8 @@ def read_sealed(path: Path, identity: Identity) -> dict[str, Any]:
     before, now = facts.get("identity", {}), dict(identity or {})
     if identity is not None and before != now:
         differing = [key for key in {**before, **now} if before.get(key) != now.get(key)]
-        said = "; ".join(f"{key} was {before.get(key)} and is now {now.get(key)}" for key in differing)
-        raise OtherIdentityError(f"{path} was written by a different training: {said}")
+        differences = "; ".join(f"{key} was {before.get(key)} and is now {now.get(key)}" for key in differing)
+        raise OtherIdentityError(f"{path} was written by a different training: {differences}")
     if facts.pop(_SEAL) != _digest(facts):
         raise ValueError(f"{path.name} was changed or damaged: its SHA-256 does not match")
     return facts

@@ -70,8 +70,8 @@ class GroupedSettings(Closed):
 
     def setting_of(self, group: int, key: str, usual: Any = None) -> Any:
         """Return ``key`` of the :class:`GroupSettings` of this group's kind; ``usual`` if the kind does not set it."""
-        own = self.kinds.get(self.group_kinds[group % len(self.group_kinds)]) if self.kinds else None
-        value = getattr(own, key, None)
+        settings = self.kinds.get(self.group_kinds[group % len(self.group_kinds)]) if self.kinds else None
+        value = getattr(settings, key, None)
         return usual if value is None else value
 
     def K_of(self, group: int) -> int | None:
@@ -185,8 +185,8 @@ class OrderedGroup:
     def r(self) -> Scalar:
         """Ratio of the ordering weights, interpolated linearly between the first and the last group."""
         gate = self.stack.first.gate
-        if (own := gate.setting_of(self.number, "r")) is not None:
-            return own
+        if (ratio := gate.setting_of(self.number, "r")) is not None:
+            return ratio
         first, last = self.stack.scalar("gate.r"), getattr(gate, "r_last", None)
         return first if last is None else first + (last - first) * self._position()
 
@@ -202,8 +202,8 @@ class OrderedGroup:
     @property
     def lambda0(self) -> Scalar:
         """Price, interpolated geometrically between the first and the last group."""
-        if (own := self.stack.first.gate.setting_of(self.number, "lambda0")) is not None:
-            return own
+        if (price := self.stack.first.gate.setting_of(self.number, "lambda0")) is not None:
+            return price
         first, last = self.stack.scalar("schedule.lambda0"), self.stack.first.schedule.lambda0_last
         return first if last is None else first * (last / first) ** self._position()
 

@@ -100,5 +100,5 @@ def deferred() -> Iterator[None]:
         yield
     finally:
         _note.training -= 1
-    if _note.training == 0:
-        raise_if_requested()
+    if _note.training == 0 and _note.signum is not None:
+        raise Interrupted(_note.signum)

@@ -81,8 +81,8 @@ def read_folder(folder: Folder, sizes: tuple[int, int, int] = SIZES, split: tupl
     shapes = {"x": (split[0], columns), "allx": (known, columns), "tx": (split[2], columns)}
     shapes |= {"y": (split[0], classes), "ally": (known, classes), "ty": (split[2], classes)}
     for part, shape in shapes.items():
-        if (found := getattr(parts[part], "shape", None)) != shape:
-            raise DataError(f"{paths[part]}: an array of shape {shape} was expected, not {found}")
+        if (actual := getattr(parts[part], "shape", None)) != shape:
+            raise DataError(f"{paths[part]}: an array of shape {shape} was expected, not {actual}")
     index = _test_index(folder.read(paths["test.index"]), paths["test.index"], known, nodes)
     features = np.empty((nodes, columns), dtype=np.float32)
     labels = np.empty(nodes, dtype=np.int64)

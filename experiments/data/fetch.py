@@ -162,16 +162,16 @@ def download(remote: Remote, folder: Path, progress: Progress) -> None:
     """
     target, kind = folder / remote.file, remote.digest.partition(":")[0]
     if target.exists():
-        if (found := file_digest(target, kind)) != remote.digest:
-            raise DataError(f"{target}: not the official file ({found}, expected {remote.digest}); remove it first")
+        if (actual := file_digest(target, kind)) != remote.digest:
+            raise DataError(f"{target}: not the official file ({actual}, expected {remote.digest}); remove it first")
         return
     part = target.with_name(f"{target.name}.part")
     faults = []
     for url in remote.urls:
         try:
             _transfer(url, part, progress, remote.file)
-            if (found := file_digest(part, kind)) != remote.digest:
-                raise _AddressFailed(f"wrong content: {found}, expected {remote.digest}")
+            if (actual := file_digest(part, kind)) != remote.digest:
+                raise _AddressFailed(f"wrong content: {actual}, expected {remote.digest}")
             with open(part, "rb+") as stream:
                 os.fsync(stream.fileno())
             os.replace(part, target)

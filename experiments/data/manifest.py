@@ -41,8 +41,8 @@ def checked_provenance(text: object, where: str) -> str:
     line = " ".join(text.split()) if isinstance(text, str) else ""
     if not line:
         raise DataError(f"{where}: the provenance must say where the files come from")
-    if (found := control_in(line)) is not None:
-        raise DataError(f"{where}: the provenance has the control character {found}; write it without")
+    if (character := control_in(line)) is not None:
+        raise DataError(f"{where}: the provenance has the control character {character}; write it without")
     if len(line) > MAX_PROVENANCE:
         raise DataError(f"{where}: the provenance has {len(line)} characters, more than {MAX_PROVENANCE}")
     return line

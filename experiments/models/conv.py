@@ -11,15 +11,6 @@ from torch import Tensor
 from ngn.components.base import Bank, Seeds, uniform
 
 
-def channels_last(x: Tensor) -> Tensor:
-    """Copy images [N, C, H, W] into the channels-last layout, in which convolution and pooling are fastest on a CPU.
-
-    ``contiguous(memory_format=...)`` does not suffice: images of one channel are contiguous in both layouts, so it
-    returns them unchanged, and torch then uses the slow layout for all following operations.
-    """
-    return x.clone(memory_format=torch.channels_last)
-
-
 class ConvBank(Bank):
     """K convolution branches.
 
@@ -67,19 +58,15 @@ class ConvBank(Bank):
         drawn["V"], drawn["v"] = torch.zeros(self.out, self.flat), torch.zeros(self.out)
         return drawn
 
-    def _branches(self, k: int, replica: int | None) -> list[tuple[Tensor, ...]]:
-        """Return the parameters of the k leading branches. With ``unbind``, their gradients come back as one stack."""
-        names = [f"{kind}{i}" for i in range(1, len(self.channels) + 1) for kind in "Wb"] + ["V", "v"]
-        columns = []
-        for name in names:
-            value: Tensor = getattr(self, name)
-            columns.append((value if replica is None else value[replica])[:k].unbind(0))
-        return list(zip(*columns, strict=True))
-
     def _parts(self, x: Tensor, k: int, replica: int | None) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Yield the flat hidden values, V and v of each of the k leading branches."""
-        x = channels_last(x)
-        for *maps, V, v in self._branches(k, replica):
+        names = [f"{kind}{i}" for i in range(1, len(self.channels) + 1) for kind in "Wb"] + ["V", "v"]
+        stacks: list[Tensor] = [getattr(self, name) for name in names]
+        stacks = stacks if replica is None else [value[replica] for value in stacks]
+        # The fastest layout of a CPU. ``contiguous`` would leave images of one channel in the slow one.
+        x = x.clone(memory_format=torch.channels_last)
+        # With ``unbind``, the gradients of all branches come back as one stack.
+        for *maps, V, v in zip(*(value[:k].unbind(0) for value in stacks), strict=True):
             h = x
             for W, b in zip(maps[::2], maps[1::2], strict=True):
                 # Pooling before the ReLU gives the same result, and the ReLU has a quarter of the work.
@@ -97,9 +84,9 @@ class ConvBank(Bank):
         c = None if coefficients is None else coefficients.to(self.V.dtype)
         if self.replicas is None:
             return self._sum(x, c, None)
-        own = x.dim() == 5
+        stacked = x.dim() == 5
         each = range(self.replicas)
-        return torch.stack([self._sum(x[s] if own else x, None if c is None else c[s], s) for s in each])
+        return torch.stack([self._sum(x[s] if stacked else x, None if c is None else c[s], s) for s in each])
 
     def components(self, x: Tensor, count: int | None = None) -> Tensor:
         k = self.K if count is None else count

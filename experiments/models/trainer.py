@@ -23,8 +23,7 @@ class StudyTrainer(Trainer):
     Args:
         weight: returns the weight of a micro-batch: the number of items that its loss averages, such as tokens. The
             gradient of a step then equals that of one large batch. None weighs all micro-batches equally.
-        identity: facts that must not change before a checkpoint is resumed; the engine is added to them. None resumes
-            any checkpoint.
+        identity: facts that must not change before a checkpoint is resumed; None resumes any checkpoint.
         eight_bit: AdamW with quantised moments of the body.
         on_point: called with each new point of the curves: step, objective and task loss [R], sizes [R, G]. A resumed
             training first calls it with the points from before its checkpoint.
@@ -74,13 +73,10 @@ class StudyTrainer(Trainer):
         if self._stopping:
             interrupt.raise_if_requested()
 
-    def _identity(self) -> checkpoint.Identity:
-        return None if self.identity is None else {**self.identity, "engine": self.engine}
-
     def _write(self, folder: Path, step: int, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-        checkpoint.save(folder, step, tensors, facts, self._identity())
+        checkpoint.save(folder, step, tensors, facts, self.identity)
 
     def _newest(self, folder: Path) -> Newest:
-        newest = checkpoint.latest(folder, self._identity())
+        newest = checkpoint.latest(folder, self.identity)
         checkpoint.remove_newer(folder, None if newest is None else newest[0])
         return newest

@@ -104,15 +104,15 @@ class BothSettings:
 
         Rows that the setting cannot move are left out, but for ``every``.
         """
-        found = [(name, words) for name, words, moved in self._test[0] if every or moved]
-        return [name for name, (a, b) in found if stated in ("", a) and other in ("", b)]
+        judged = [(name, words) for name, words, moved in self._test[0] if every or moved]
+        return [name for name, (a, b) in judged if stated in ("", a) and other in ("", b)]
 
 
 def judged_words(alternatives: Iterable[BothSettings]) -> list[str]:
     """Return every verdict that cells or statements have: agreement first, then the words of statements."""
-    found = {word for both in alternatives for pair in both.counts.values() for counter in pair for word in counter}
-    first = [word for word in (AGREES, DISAGREES, CANNOT_TELL, SETTING, NOT_RUN) if word in found]
-    return [*first, *sorted(found - set(first))]
+    words = {word for both in alternatives for pair in both.counts.values() for counter in pair for word in counter}
+    first = [word for word in (AGREES, DISAGREES, CANNOT_TELL, SETTING, NOT_RUN) if word in words]
+    return [*first, *sorted(words - set(first))]
 
 
 BEYOND = "study "
@@ -219,7 +219,7 @@ def two_ways(reader: Reader, items: Sequence[Comparison]) -> tuple[TwoWays, ...]
     If the published row is one run, ours has all available seeds.
     """
     by_name = {item.name: item for item in items if not item.stand_in}
-    found: dict[tuple[Hashable, float], TwoWays] = {}
+    ways_of: dict[tuple[Hashable, float], TwoWays] = {}
     for item in by_name.values():
         other = by_name.get(f"{item.table.name}.{item.row.key}.soft")
         if item.column.key != "truncated" or item.row.runs is None or other is None:
@@ -235,8 +235,8 @@ def two_ways(reader: Reader, items: Sequence[Comparison]) -> tuple[TwoWays, ...]
         if ours.n and isinstance(published[0], float | int) and isinstance(published[1], float | int):
             ratio = published[0] / published[1]
             ways = (_ratio(slot, ours.of(name), ours.of(soft)) for name in names[1:])
-            found.setdefault((item.fact, ratio), TwoWays(item, ratio, *ways))  # table 7 is printed twice
-    return tuple(found.values())
+            ways_of.setdefault((item.fact, ratio), TwoWays(item, ratio, *ways))  # table 7 is printed twice
+    return tuple(ways_of.values())
 
 
 def evidence(ways: Sequence[TwoWays]) -> str:

@@ -161,7 +161,7 @@ def encoded(content: bytes) -> str:
 
 def damaged(reader: Reader) -> list[tuple[str, str]]:
     """Return (file, fault) of every invalid record in the store."""
-    found = []
+    faults = []
     for path in reader.store.paths():
         if path.stem in reader.seen:
             continue
@@ -169,8 +169,8 @@ def damaged(reader: Reader) -> list[tuple[str, str]]:
             read_record(path)
         except RecordError as error:
             place = f"{reader.store.root.name}/{path.relative_to(reader.store.root)}"
-            found.append((place, str(error).removeprefix(f"{path}: ")))
-    return found
+            faults.append((place, str(error).removeprefix(f"{path}: ")))
+    return faults
 
 
 def prose(text: str) -> Markup:
@@ -205,8 +205,8 @@ def row_groups(table: Table, items: Sequence[Comparison]) -> Iterator[tuple[str,
     heading = ""
     for line in table.lines:
         if not isinstance(line, Row):
-            found = re.search(r"\\emph\{(.*?)\}", line)
-            heading = tex_to_text(found[1]) if found else heading
+            match = re.search(r"\\emph\{(.*?)\}", line)
+            heading = tex_to_text(match[1]) if match else heading
             continue
         of_row = [item for item in items if item.row is line]
         for name in dict.fromkeys(item.stand_in for item in of_row):

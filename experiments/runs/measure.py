@@ -80,25 +80,25 @@ def measure_phase(
         }
         if task.n:
             result["n"] = dict(task.n)
-        own: dict[str, Any] = {
+        measured: dict[str, Any] = {
             form: {name: float(value.reshape(replicas)[r]) for name, value in by_name.items()}
             for form, by_name in scores.items()
         }
         at = int(history.diverged_at[r])
-        if at >= 0 or not all(np.isfinite([*(v for s in own.values() for v in s.values()), *t[r]])):
+        if at >= 0 or not all(np.isfinite([*(v for s in measured.values() for v in s.values()), *t[r]])):
             # The scores of a diverged model are no results: record only when it diverged.
             result.update({"status": "diverged", "count": [], "diverged_at": at if at >= 0 else plan.steps})
         else:
             if not fixed:
-                own["t"] = t[r]
-                own |= {"integer": [is_integer(size) for size in t[r]]} if learner.has_boundary else {}
-                own |= {} if ratios is None else {"r": ratios[r]}
-            alone = None if learner.replicas is None else r
+                measured["t"] = t[r]
+                measured |= {"integer": [is_integer(size) for size in t[r]]} if learner.has_boundary else {}
+                measured |= {} if ratios is None else {"r": ratios[r]}
+            replica = None if learner.replicas is None else r
             # share_frozen: a pretrained model is not copied.
-            deployed = learner.deploy(alone, share_frozen=True, unsettled="allow")
+            deployed = learner.deploy(replica, share_frozen=True, unsettled="allow")
             result["parameters"]["deployed"] = sum(p.numel() for p in deployed.parameters())
-            own |= {"sizes": sizes} if (sizes := config.gate.sizes(counts[r])) else {}
-            result.update(cast(Result, own | task.describe(deployed)))
+            measured |= {"sizes": sizes} if (sizes := config.gate.sizes(counts[r])) else {}
+            result.update(cast(Result, measured | task.describe(deployed)))
             if isinstance(learner, BudgetLearner):
                 even, evidence = (part.reshape(replicas, -1)[r].tolist() for part in (learner.even, learner.strongest))
                 result["budget"] = {
@@ -236,15 +236,15 @@ def prefixes_of(r: int, learner: Learner, task: Task[Any]) -> list[float]:
     The last entry is for one component less than the largest learned count.
     """
     assert task.prefix_score is not None
-    alone = None if learner.replicas is None else r
-    counts = learner.count() if alone is None else learner.count()[r]
-    smaller = (deploy(learner.model, alone, most=most) for most in range(1, int(counts.max())))
+    replica = None if learner.replicas is None else r
+    counts = learner.count() if replica is None else learner.count()[r]
+    smaller = (deploy(learner.model, replica, most=most) for most in range(1, int(counts.max())))
     return [float(task.evaluate(model)[task.prefix_score]) for model in smaller]
 
 
 def curves_of(history: History, r: int, fixed: bool) -> dict[str, np.ndarray]:
     """Return the curves of replica ``r``: none if nothing was trained, and no t for a ``fixed`` model."""
     names = ("step", "loss", "task", *(() if fixed else ("t",)), "held", "held_step")
-    found = {name: history.curves[name] for name in names if name in history.curves}
-    own = {name: curve if name in CURVE_TYPES else curve[:, r] for name, curve in found.items()}
-    return {name: curve.astype(CURVE_TYPES.get(name, np.float32)) for name, curve in own.items()}
+    curves = {name: history.curves[name] for name in names if name in history.curves}
+    single = {name: curve if name in CURVE_TYPES else curve[:, r] for name, curve in curves.items()}
+    return {name: curve.astype(CURVE_TYPES.get(name, np.float32)) for name, curve in single.items()}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.config import run_files
 from experiments.config.identity import numerics, scientific
 from experiments.config.run_files import Run
+from experiments.core.plugins import conf_folder
 from experiments.data import DataError
 from experiments.methods.fixed import MOST_NAMED
 from experiments.runs.result import Phase
@@ -20,7 +21,7 @@ from experiments.runs.stack import Stack
 from experiments.store.provenance import code, conf_digest, machine, packages
 from experiments.store.record import SCHEMA_VERSION, Result
 from experiments.store.records import RecordError, Store, read_record
-from experiments.store.sources import keep_digests, plugins_digest, sources_digest
+from experiments.store.sources import keep_digests, made_by
 
 if TYPE_CHECKING:
     import torch
@@ -114,25 +115,22 @@ def write(
         execution["scan"] = task.scan
     if run.config.tag is not None:
         execution["tag"] = run.config.tag
-    if (conf := conf_digest()) is not None:
-        execution["conf"] = conf
+    if (conf := conf_folder()) is not None:
+        execution["conf"] = conf_digest(conf)
     blocks = {key: vars(info) for key, info in (("data", task.info), ("base", task.base_info)) if info is not None}
     tree = {"commit": code().commit, "clean": code().clean, "source": code().source}
-    made_by = {**tree, "sources": sources_digest(), "numerics": numerics(run.config)}
-    if (plugins := plugins_digest()) is not None:
-        made_by["plugins"] = plugins
     record: dict[str, Any] = {
         "schema": SCHEMA_VERSION,
         "run_id": run.id,
         "status": "complete" if all(result["status"] == "complete" for result in results.values()) else "diverged",
         "config": scientific(run.config),
-        "phases": {name: {key: own[key] for key in order if key in own} for name, own in results.items()},
+        "phases": {name: {key: entry[key] for key in order if key in entry} for name, entry in results.items()},
         "time": {"started": started.isoformat(timespec="seconds"), "seconds": round(seconds, 3)},
         "execution": execution,
         "hardware": machine(),
         "packages": packages(),
         **blocks,
-        "code": made_by,
+        "code": {**tree, **made_by(), "numerics": numerics(run.config)},
     }
     curves = {f"{n}.{key}": v for n, phase in phases.items() for key, v in phase.curves[r].items()}
     keep_digests(run.root)

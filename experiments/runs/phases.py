@@ -29,7 +29,7 @@ from experiments.runs.measure import cost_of, curves_of, measure_phase, norms_of
 from experiments.runs.result import Phase
 from experiments.runs.stack import Stack, why_no_kernel
 from experiments.store.provenance import packages
-from experiments.store.sources import plugins_digest, sources_digest
+from experiments.store.sources import made_by
 from ngn.files import FileError
 from ngn.learner import Learner
 from ngn.train.batches import Batches
@@ -111,8 +111,7 @@ def identity_of(stack: Stack, task: Task[Any]) -> dict[str, Any]:
     therefore resume; after an edit of the sources they do not, even if nobody committed it.
     """
     data = [info.sha256 for info in (task.info, task.base_info) if info is not None]
-    files = {"sources": sources_digest(), "plugins": plugins_digest(), "data": data}
-    return {**files, "numerics": numerics(stack.first), "packages": packages()}
+    return {**made_by(), "data": data, "numerics": numerics(stack.first), "packages": packages()}
 
 
 def train_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseSetup) -> Phase:
@@ -142,8 +141,8 @@ def fit_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseS
         torch.cuda.reset_peak_memory_stats(device)
     plan = plan_of(stack, task.samples(first.train))
     batches = task.batches(first.train, stack.seeds)
-    alone = first if setup.count is None else fixed_configuration(first, setup.count)
-    made = trainer_of(alone, learner, batches, task, plan)
+    config = first if setup.count is None else fixed_configuration(first, setup.count)
+    made = trainer_of(config, learner, batches, task, plan)
     logged = nullcontext() if first.logger == "none" else point_logger(setup.of or stack, setup.name)
     with logged as on_point:
         trainer = made(
@@ -154,7 +153,7 @@ def fit_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseS
             weight=task.weight,
             folder=setup.folder,
             checkpoint_seconds=first.checkpoint_seconds,
-            identity=identity,
+            identity={**identity, "engine": made.engine},
             eight_bit=first.train.optimizer == "adamw8bit",
             title=f"{first.task.name} {f's{first.seed.value}' if len(stack) == 1 else f'x{len(stack)}'} {setup.name}",
             progress=first.progress,
@@ -213,8 +212,8 @@ def skip_training(trainer: StudyTrainer) -> History:
 
 def fixed_configuration(config: Config, count: int | list[int]) -> Config:
     """Return ``config`` with ``method=fixed method.count=count``: its ``fixed`` phase as a run of its own."""
-    alone = config.model_copy(update={"method": Fixed(name="fixed", count=count)})
+    fixed = config.model_copy(update={"method": Fixed(name="fixed", count=count)})
     if (min(count) if isinstance(count, list) else count) > 0:
-        return alone
+        return fixed
     # Independent gates may all close. count = 0 needs delta = -1/2, which is no part of a fixed model's identity.
-    return alone.model_copy(update={"gate": config.gate.model_copy(update={"delta": -0.5})})
+    return fixed.model_copy(update={"gate": config.gate.model_copy(update={"delta": -0.5})})

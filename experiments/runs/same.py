@@ -15,7 +15,7 @@ from experiments.core.pretrained import BaseModel
 from experiments.data import data_root, sets
 from experiments.data.errors import MissingData
 from experiments.store.provenance import changed_since, code, named
-from experiments.store.sources import changed_files, combined_digest, plugins_digest, sources_digest
+from experiments.store.sources import changed_files, combined_digest, made_by
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,10 @@ def fault_of(
         return Fault("dirty", "was made by uncommitted code or with plug-ins; commit the code")
     if results is None:
         return None
-    found = data_differences(record, config)
+    differences = data_differences(record, config)
     if results.resolve() != RESULTS:
-        found = _sources(record["code"], results) + found
-    return Fault("changed", f"was trained {' and '.join(found)}") if found else None
+        differences = _sources(record["code"], results) + differences
+    return Fault("changed", f"was trained {' and '.join(differences)}") if differences else None
 
 
 def _sources(then: Mapping[str, Any], results: Path) -> list[str]:
@@ -75,14 +75,15 @@ def _sources(then: Mapping[str, Any], results: Path) -> list[str]:
     sources, plugins = then.get("sources"), then.get("plugins")
     if sources is None or (then["clean"] and code().clean and then["commit"] == code().commit):
         return []
-    if (sources, plugins) == (sources_digest(), plugins_digest()):
+    now = made_by()
+    if (sources, plugins) == (now["sources"], now.get("plugins")):
         return []
     files = changed_files(results, sources, plugins)
     if files == []:
         return []
-    if files is None and then["clean"] and then["source"] == "git" and plugins == plugins_digest():
+    if files is None and then["clean"] and then["source"] == "git" and plugins == now.get("plugins"):
         files = changed_since(then["commit"])
-    what = "sources" if sources != sources_digest() else "plug-ins"
+    what = "sources" if sources != now["sources"] else "plug-ins"
     return [f"by other {what} ({named(files)})" if files else f"by other {what}"]
 
 
@@ -90,17 +91,17 @@ def data_differences(record: Mapping[str, Any], config: Config) -> list[str]:
     """Return whether the data or the pretrained model of a record differ from those on this machine."""
     if config.profile != "full":
         return []
-    found, root = [], data_root(config.data_root)
+    differences, root = [], data_root(config.data_root)
     try:
         data = _data_digest(tuple(config.task.data_sets.items()), root)
         if data is not None and data != record["data"]["sha256"]:
-            found.append(f"on other data ({config.task.name} in {root} has sha256 {data[:10]}...)")
+            differences.append(f"on other data ({config.task.name} in {root} has sha256 {data[:10]}...)")
         model = None if config.model is None else _model_digest(config.model, root)
         if config.model is not None and model is not None and model != record["base"]["sha256"]:
-            found.append(f"on other weights of model={config.model.name}")
+            differences.append(f"on other weights of model={config.model.name}")
     except MissingData:
         pass
-    return found
+    return differences
 
 
 @functools.cache

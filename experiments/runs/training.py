@@ -43,10 +43,10 @@ def replicas_on_this_machine(stack: Stack, task: Task[Any], device: torch.device
     """
     first, planned = stack.first, kernel_of(stack.first) is not None
     if planned:
-        alone = stack.take([0])
-        learner = learner_of(alone, task, first.method.sizes(first.gate)).to(device)
-        plan = plan_of(alone, task.samples(first.train))
-        if trainer_of(first, learner, task.batches(first.train, alone.seeds), task, plan) is KernelTrainer:
+        single = stack.take([0])
+        learner = learner_of(single, task, first.method.sizes(first.gate)).to(device)
+        plan = plan_of(single, task.samples(first.train))
+        if trainer_of(first, learner, task.batches(first.train, single.seeds), task, plan) is KernelTrainer:
             return len(stack)
     suited = largest_stack(first, in_torch=True) if planned and device.type == "cpu" else len(stack)
     fit = replicas_that_fit(stack, task, device)
@@ -114,10 +114,10 @@ def train_stack(stack: Stack) -> list[RunOutcome]:
             if len(stack) > 1:
                 stack.note()
             phases: dict[str, Phase] = {}
-            if (alone := first.method.sizes(first.gate)) is not None:
-                setup = PhaseSetup("fixed", scratch / "fixed", count=alone)
+            if (sizes := first.method.sizes(first.gate)) is not None:
+                setup = PhaseSetup("fixed", scratch / "fixed", count=sizes)
                 phases["fixed"] = train_phase(stack, task, device, setup)
-            for name in first.phases if alone is None else ():
+            for name in first.phases if sizes is None else ():
                 if name == "fixed":
                     phases[name] = _retrain(stack, task, phases["grown"], device, scratch)
                 else:
@@ -129,7 +129,7 @@ def train_stack(stack: Stack) -> list[RunOutcome]:
                 for grown, high in zip(phases["grown"].results, phases["from_high"].results, strict=True):
                     if grown["status"] == high["status"] == "complete" and "t" in high:
                         high["prunes_back"] = prunes_back(grown["count"], high["count"], high["t"], starts)
-            for factor in first.continue_with if alone is None else ():
+            for factor in first.continue_with if sizes is None else ():
                 key = branch_phase(factor)
                 branches = Stack.of(*(branch_of(run.config, factor) for run in stack.runs))
                 setup = PhaseSetup(key, scratch / key, start=scratch / "end", of=stack)

@@ -31,10 +31,10 @@ def unpacked(content: bytes, phases: Mapping[str, Any]) -> dict[str, np.ndarray]
             raise ValueError("repeated names, or too large")
     with np.load(io.BytesIO(content), allow_pickle=False) as stored:
         curves: dict[str, np.ndarray] = {name: stored[name] for name in stored.files}
-    found = {name.rpartition(".")[0] for name in curves}
-    if not found or not found <= phases.keys():
-        raise ValueError(f"they are of {', '.join(sorted(found)) or 'nothing'}, the record is of {', '.join(phases)}")
-    for name in found:
+    named = {name.rpartition(".")[0] for name in curves}
+    if not named or not named <= phases.keys():
+        raise ValueError(f"they are of {', '.join(sorted(named)) or 'nothing'}, the record is of {', '.join(phases)}")
+    for name in named:
         _check(name, {k.rpartition(".")[2]: v for k, v in curves.items() if k.startswith(f"{name}.")}, phases[name])
     return curves
 

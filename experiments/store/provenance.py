@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from experiments.core.blocks import visible
 from experiments.core.paths import ROOT
-from experiments.core.plugins import conf_folder, plugin_folders
+from experiments.core.plugins import plugin_folders
 from experiments.core.reading import read_regular
 from experiments.store.sources import SOURCES, trains
 
@@ -124,12 +124,9 @@ def changed_since(commit: str) -> list[str] | None:
     return None if listed is None else [path for path in listed.splitlines() if trains(path)]
 
 
-@functools.lru_cache(maxsize=1)
-def conf_digest() -> str | None:
-    """Return a SHA-256 over the names and contents of the files of $NGN_CONF; None if it is not set."""
-    folder = conf_folder()
-    if folder is None:
-        return None
+@functools.cache
+def conf_digest(folder: Path) -> str:
+    """Return a SHA-256 over the names and contents of the files of $NGN_CONF, as they were at the first call."""
     digest = hashlib.sha256()
     for path in sorted(path for path in folder.glob("*/*.yaml") if path.is_file()):
         digest.update(path.relative_to(folder).as_posix().encode() + b"\0")

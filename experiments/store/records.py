@@ -13,6 +13,7 @@ import logging
 import math
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -174,11 +175,11 @@ def read_record(path: Path) -> dict[str, Any]:
     return checked
 
 
+@dataclass(frozen=True, eq=False)
 class Store:
     """The records in one folder."""
 
-    def __init__(self, root: Path | str) -> None:
-        self.root = Path(root)
+    root: Path
 
     def path(self, run_id: str) -> Path:
         """Return the path of a run's record, whether or not it exists."""

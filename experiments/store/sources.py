@@ -43,8 +43,8 @@ def trains(path: str) -> bool:
 @functools.lru_cache(maxsize=1)
 def training_digests() -> dict[str, str]:
     """Return path → sha256 of the source files that can change a number, as they were at the first call."""
-    found = sorted(path for name in SOURCES for path in _files(ROOT / name))
-    named = ((path.relative_to(ROOT).as_posix(), path) for path in found)
+    files = sorted(path for name in SOURCES for path in _files(ROOT / name))
+    named = ((path.relative_to(ROOT).as_posix(), path) for path in files)
     return {name: digest(path) for name, path in named if trains(name)}
 
 
@@ -54,32 +54,27 @@ def plugin_digests() -> dict[str, str]:
 
     Tables, figures and studies of one's own are left out: they train nothing, and may come after the runs.
     """
-    found = {}
+    digests = {}
     for folder in plugin_folders():
         for path in sorted(path for path in _files(folder) if path.suffix in (".py", ".yaml")):
             name = path.relative_to(folder)
             if name.parts[0] not in READERS:
-                found[f"{PLUGIN}{folder.name}/{name.as_posix()}"] = digest(path)
-    return found
+                digests[f"{PLUGIN}{folder.name}/{name.as_posix()}"] = digest(path)
+    return digests
 
 
-def sources_digest() -> str:
-    """Return one sha256 over the source files that can change a number."""
-    return combined_digest(training_digests())
-
-
-def plugins_digest() -> str | None:
-    """Return one sha256 over the plug-ins; None without any."""
-    return combined_digest(plugin_digests()) if plugin_digests() else None
+def made_by() -> dict[str, str]:
+    """Return one sha256 over the source files that can change a number and, if there are plug-ins, one over them."""
+    parts = {"sources": training_digests(), "plugins": plugin_digests()}
+    return {name: combined_digest(files) for name, files in parts.items() if files or name == "sources"}
 
 
 def keep_digests(results: Path) -> None:
     """Write the digests of the present files beside records. The commit tells those of the suite's own records."""
-    made_by = {"sources": sources_digest(), "plugins": plugins_digest() or ""}
-    path = results / KEPT / f"{combined_digest(made_by)[:16]}.sha256"
+    path = results / KEPT / f"{combined_digest({'plugins': '', **made_by()})[:16]}.sha256"
     if results.resolve() != RESULTS and not path.exists():
         files = training_digests() | plugin_digests()
-        write_atomically(path, "".join(f"{found}  {name}\n" for name, found in files.items()).encode())
+        write_atomically(path, "".join(f"{digest}  {name}\n" for name, digest in files.items()).encode())
 
 
 def changed_files(results: Path, sources: str, plugins: str | None) -> list[str] | None:
@@ -91,12 +86,12 @@ def changed_files(results: Path, sources: str, plugins: str | None) -> list[str]
         results: folder of the record.
         sources, plugins: the digests in the record.
     """
-    made_by = combined_digest({"sources": sources, "plugins": plugins or ""})
+    kept = combined_digest({"sources": sources, "plugins": plugins or ""})
     try:
-        lines = read_regular(results / KEPT / f"{made_by[:16]}.sha256", 2**24).decode().splitlines()
+        lines = read_regular(results / KEPT / f"{kept[:16]}.sha256", 2**24).decode().splitlines()
     except (OSError, UnicodeDecodeError):
         return None
-    then = {name: kept for kept, _, name in (line.partition("  ") for line in lines)}
+    then = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
     now = training_digests() | plugin_digests()
     later = {name for name in now.keys() - then.keys() if name.startswith(PLUGIN)}
     return sorted(name for name in (then.keys() | now.keys()) - later if then.get(name) != now.get(name))

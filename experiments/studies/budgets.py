@@ -124,8 +124,8 @@ _AGAIN = "before results; judged again on new runs"
 def _spent(evidence: Evidence) -> tuple[Array, Array]:
     """Cost and budget of every budgeted run of the 1D study, each of shape [runs]."""
     runs = [BUDGETS.runs[f"one_d_{count}_budget"] for count in _COUNTS]
-    found = evidence.samples(runs, ["grown.budget.cost", "grown.budget.limit"], "1D budgets")
-    return found["grown.budget.cost"], found["grown.budget.limit"]
+    samples = evidence.samples(runs, ["grown.budget.cost", "grown.budget.limit"], "1D budgets")
+    return samples["grown.budget.cost"], samples["grown.budget.limit"]
 
 
 @claim("budget_met", "study budget", _AGAIN, by_construction=True)

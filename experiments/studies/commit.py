@@ -127,11 +127,11 @@ def _exact(evidence: Evidence) -> Outcome:
     """With a commit at 90 % of training every boundary of the 1D schedules is an integer, and truncation changes no
     error by more than a part in a hundred thousand."""
     runs = [COMMITTED.runs[f"datafour_{key}_commit"] for key in _SCHEDULES]
-    found = evidence.samples(runs, ["integer", _SOFT, _MSE], "1D schedules, committed")
-    cost = np.abs(found[_MSE] / found[_SOFT] - 1)
+    samples = evidence.samples(runs, ["integer", _SOFT, _MSE], "1D schedules, committed")
+    cost = np.abs(samples[_MSE] / samples[_SOFT] - 1)
     return Outcome(
         [
-            Exact("boundaries between integers", int((found["integer"] < 1).sum())),
+            Exact("boundaries between integers", int((samples["integer"] < 1).sum())),
             Exact("runs that truncation changes", int((cost > 1e-5).sum())),
         ],
         f"{len(cost)} runs, truncation changes at most {cost.max():.1e}",

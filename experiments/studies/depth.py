@@ -149,8 +149,8 @@ def _recursive(evidence: Evidence) -> Outcome:
     """The recursive chain learns a depth below its limit, with truncated error within a factor of two of soft, in at
     least nine of ten seeds."""
     quantities = ["grown.depth", "grown.soft.mse", "grown.truncated.mse"]
-    found = evidence.samples(TEN.runs["recursive"], quantities, "recursive", FIRST_OF_DEPTH)
-    cost = found["grown.truncated.mse"] / found["grown.soft.mse"]
-    good = int(((found["grown.depth"] < 16) & (cost <= 2)).sum())
+    samples = evidence.samples(TEN.runs["recursive"], quantities, "recursive", FIRST_OF_DEPTH)
+    cost = samples["grown.truncated.mse"] / samples["grown.soft.mse"]
+    good = int(((samples["grown.depth"] < 16) & (cost <= 2)).sum())
     because = f"{good} of {len(cost)} seeds; truncated over soft MSE at most {cost.max():.3g}"
     return Outcome([Estimate("share of such seeds", share(good, len(cost)), 0.9, spec=".0%")], because)

@@ -87,8 +87,8 @@ _COUNT, _MSE = "grown.count", "grown.truncated.mse"
 
 def by_count(counts: Array, errors: Array) -> dict[int, Array]:
     """Count → errors of the runs that kept it, where there are at least three."""
-    found = {int(count): errors[counts == count] for count in np.unique(counts)}
-    return {count: own for count, own in found.items() if len(own) >= 3}
+    grouped = {int(count): errors[counts == count] for count in np.unique(counts)}
+    return {count: own for count, own in grouped.items() if len(own) >= 3}
 
 
 def _median_ratio(counts: Sequence[int]) -> Callable[..., Array]:
@@ -108,8 +108,8 @@ def _frontier(evidence: Evidence) -> Outcome:
     """Fixed models are slightly better at matched count: lower at most counts, typically by a factor of at most two."""
     made = FIXED_FRONTIER.make()
     fixed_runs = [s for s in made if dict(s.choices)["method"] == "fixed"]
-    found = evidence.samples(fixed_runs, ["fixed.count", "fixed.truncated.mse"], "fixed counts")
-    fixed = by_count(found["fixed.count"], found["fixed.truncated.mse"])
+    samples = evidence.samples(fixed_runs, ["fixed.count", "fixed.truncated.mse"], "fixed counts")
+    fixed = by_count(samples["fixed.count"], samples["fixed.truncated.mse"])
     grown_runs = [s for s in made if dict(s.choices)["method"] == "ngn"]
     pooled = evidence.samples(grown_runs, [_COUNT, _MSE, "integer"], "grown runs of three prices")
     grown = by_count(pooled[_COUNT], pooled[_MSE])

@@ -200,12 +200,12 @@ claim = Claims(600)
 def _quantile_cut(evidence: Evidence) -> Outcome:
     """Learning r alone fits at least as well as the baseline of the same seed, but the quantile cut multiplies the
     error (by 100 or more). Both in the median."""
-    found = evidence.samples(DECAY.runs["learn_r"], [_MSE, "grown.soft.mse"], "learn_r")
+    samples = evidence.samples(DECAY.runs["learn_r"], [_MSE, "grown.soft.mse"], "learn_r")
     soft = evidence.ratios(DECAY.runs["learn_r"], BASELINE, "grown.soft.mse", "learn_r")
     return Outcome(
         [
             Estimate("soft MSE over the baseline's", median(soft), most=1),
-            Estimate("truncated over soft MSE", median(found[_MSE] / found["grown.soft.mse"]), 100),
+            Estimate("truncated over soft MSE", median(samples[_MSE] / samples["grown.soft.mse"]), 100),
         ]
     )
 

@@ -55,17 +55,17 @@ def width(plateau: Plateau) -> float:
 def staircase(reader: Reader) -> Iterator[Price]:
     """Yield every price of the sweep that has a usable record, ascending."""
     for place, (price, selection) in enumerate(zip(PRICES, SWEEP, strict=True)):
-        found = sample(reader.collect(selection), ["grown.count"])
-        for run_id, count in zip(found.run_ids, found.of("grown.count"), strict=True):
+        samples = sample(reader.collect(selection), ["grown.count"])
+        for run_id, count in zip(samples.run_ids, samples.of("grown.count"), strict=True):
             yield Price(place, price, int(count), run_id)
 
 
-def plateaus(found: Iterable[Price], least: int = LEAST) -> list[Plateau]:
+def plateaus(prices: Iterable[Price], least: int = LEAST) -> list[Plateau]:
     """Find stretches of at least ``least`` neighbouring prices with one retained count, in the given order.
 
     A single price with another count or without a record ends a stretch. Nothing is smoothed or filled in.
     """
-    stretches = groupby(enumerate(found), key=lambda at: (at[1].count, at[1].place - at[0]))
+    stretches = groupby(enumerate(prices), key=lambda at: (at[1].count, at[1].place - at[0]))
     each = ([one for _, one in members] for _, members in stretches)
     return [members for members in each if len(members) >= least]
 
@@ -176,12 +176,12 @@ def _sweep(evidence: Evidence, quantities: Sequence[str]) -> dict[str, Array]:
 @claim("knob", "figure 2")
 def _price_trades_fit(evidence: Evidence) -> Outcome:
     """A larger λ gives a smaller count and a worse fit (rank correlations beyond 0.8)."""
-    found = _sweep(evidence, ["config.schedule.lambda0", _COUNT, _MSE])
-    price = found["config.schedule.lambda0"]
+    samples = _sweep(evidence, ["config.schedule.lambda0", _COUNT, _MSE])
+    price = samples["config.schedule.lambda0"]
     return Outcome(
         [
-            Estimate("rank correlation of λ with the count", rank_correlation(price, found[_COUNT]), most=-0.8),
-            Estimate("with the MSE", rank_correlation(price, found[_MSE]), 0.8),
+            Estimate("rank correlation of λ with the count", rank_correlation(price, samples[_COUNT]), most=-0.8),
+            Estimate("with the MSE", rank_correlation(price, samples[_MSE]), 0.8),
         ],
         f"over {len(price)} prices",
     )
@@ -209,8 +209,8 @@ def _retargeted(evidence: Evidence) -> Outcome:
     """Continuing at 10 λ prunes (by one component or more) and more than at λ; at 0.1 λ the count stays (within
     half a component). All in the mean over runs."""
     quantities = ["grown.count", *(f"{branch_phase(factor)}.count" for factor in (0.1, 1, 10))]
-    found = evidence.samples(CONTINUED, quantities, "continued learning")
-    before, low, same, high = (found[quantity] for quantity in quantities)
+    samples = evidence.samples(CONTINUED, quantities, "continued learning")
+    before, low, same, high = (samples[quantity] for quantity in quantities)
     because = (
         f"mean count {before.mean():.1f} before; {low.mean():.1f} at 0.1 λ, {same.mean():.1f} at λ, {high.mean():.1f} "
         "at 10 λ"
@@ -229,6 +229,6 @@ def _retargeted(evidence: Evidence) -> Outcome:
 @claim("sweep_integers", "figure 2")
 def _sweep_integers(evidence: Evidence) -> Outcome:
     """Snapping holds across the λ sweep: at least 90 % of the boundaries are integers."""
-    found = _sweep(evidence, ["integer"])["integer"]
-    integers = share(int(found.sum()), len(found))
-    return Outcome([Estimate("integers", integers, 0.9, spec=".1%")], f"over {len(found)} prices")
+    samples = _sweep(evidence, ["integer"])["integer"]
+    integers = share(int(samples.sum()), len(samples))
+    return Outcome([Estimate("integers", integers, 0.9, spec=".1%")], f"over {len(samples)} prices")

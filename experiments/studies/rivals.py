@@ -242,11 +242,11 @@ def _part(result: Mapping[str, Any]) -> float:
     return float(100 * (budget["cost"] - outside) / (result["parameters"]["candidate"] - outside))
 
 
-def tables(found: pd.DataFrame, scale: str) -> str:
+def tables(results: pd.DataFrame, scale: str) -> str:
     """Format one Markdown table per work and equality, with sizes and seeds; "--" marks what is missing."""
     parts = []
     for (name, work), equal in itertools.product(WORKS.items(), ("steps", "processor time")):
-        these = found[(found.work == name) & (found.equal == equal)]
+        these = results[(results.work == name) & (results.equal == equal)]
         if these.empty or work.scale != scale:
             continue
         budget = f"{work.steps:,} steps"
@@ -269,12 +269,12 @@ def tables(found: pd.DataFrame, scale: str) -> str:
     return "\n\n".join(parts)
 
 
-def _processors(found: pd.DataFrame) -> str:
+def _processors(results: pd.DataFrame) -> str:
     """Name the kind of processor of most units, and the methods that have units of another, as times depend on it."""
-    most, *others = found.cpu.value_counts().index
+    most, *others = results.cpu.value_counts().index
     text = f"one thread of {most}"
     for kind in others:
-        shares = found[found.cpu == kind].groupby("method").share.unique()
+        shares = results[results.cpu == kind].groupby("method").share.unique()
         models = (f"{method} at {', '.join(map(str, sorted(of)))} %" for method, of in shares.items())
         text += f"; of {kind} for some or all models of {'; '.join(models)}"
     return text
@@ -290,8 +290,8 @@ def _row(
         if own == method or (share, own) not in cells:
             return "--"
         apart = (work.better * (cells[share, own].score - these.score)).dropna()
-        said = verdict(apart, work.small)
-        return mean(apart, "+" + digits) + (f", {said}" if said else "")
+        word = verdict(apart, work.small)
+        return mean(apart, "+" + digits) + (f", {word}" if word else "")
 
     part, seconds, peak = (
         mean(these[of], text, spread=False) for of, text in (("part", ".1f"), ("seconds", ".0f"), ("peak", ".0f"))

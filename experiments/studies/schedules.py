@@ -115,10 +115,10 @@ def _over_baseline(evidence: Evidence, key: str, quantity: str) -> Array:
     return evidence.ratios(FOUR.runs[key], FOUR.runs["baseline"], quantity, key)
 
 
-def _integers(evidence: Evidence, key: str, said: str) -> Published:
+def _integers(evidence: Evidence, key: str, label: str) -> Published:
     """The integers of a schedule beside the published number in table 4."""
-    found = evidence.samples(FOUR.runs[key], ["integer"], key)["integer"]
-    return Published(said, int(found.sum()), len(found), *evidence.published_count(f"datafourbody.{key}.integer"))
+    samples = evidence.samples(FOUR.runs[key], ["integer"], key)["integer"]
+    return Published(label, int(samples.sum()), len(samples), *evidence.published_count(f"datafourbody.{key}.integer"))
 
 
 @claim("baseline_integers", "table 4", _COUNTS)
@@ -131,14 +131,14 @@ def _baseline_integers(evidence: Evidence) -> Outcome:
 def _annealing(evidence: Evidence) -> Outcome:
     """Annealing λ to zero lets t end at integers; a constant λ does not."""
     rows = {"integers, λ annealed": "baseline", "λ constant": "lambda_const"}
-    return Outcome([_integers(evidence, key, said) for said, key in rows.items()])
+    return Outcome([_integers(evidence, key, label) for label, key in rows.items()])
 
 
 @claim("truncation_free", "table 4", _AFTER)
 def _truncation_free(evidence: Evidence) -> Outcome:
     """Truncating the baseline costs nothing: the MSE of the median run rises by at most a tenth."""
-    found = evidence.samples(FOUR.runs["baseline"], [_MSE, "grown.soft.mse"], "baseline")
-    cost = found[_MSE] / found["grown.soft.mse"]
+    samples = evidence.samples(FOUR.runs["baseline"], [_MSE, "grown.soft.mse"], "baseline")
+    cost = samples[_MSE] / samples["grown.soft.mse"]
     because = f"more than a tenth in {int((cost > 1.1).sum())} of {len(cost)} runs, at most {cost.max():.3g} times"
     return Outcome([Estimate("truncated over soft MSE", median(cost), most=1.1, spec=".4f")], because)
 
@@ -149,9 +149,9 @@ def _constant_schedules(evidence: Evidence) -> Outcome:
     median)."""
     rows = {"λ constant": "lambda_const", "α constant": "alpha_const"}
     parts = []
-    for said, key in rows.items():
+    for label, key in rows.items():
         ratios = _over_baseline(evidence, key, _MSE)
-        parts.append(Estimate(f"truncated MSE over the baseline's, {said}", median(ratios), 1 / 3, 3))
+        parts.append(Estimate(f"truncated MSE over the baseline's, {label}", median(ratios), 1 / 3, 3))
     return Outcome(parts)
 
 
@@ -161,9 +161,9 @@ def _gaps_open(evidence: Evidence) -> Outcome:
     median."""
     rows = {"α = 0": "no_alpha", "β = 4": "beta4"}
     parts = []
-    for said, key in rows.items():
+    for label, key in rows.items():
         cut, soft = (_over_baseline(evidence, key, quantity) for quantity in (_MSE, "grown.soft.mse"))
-        parts.append(Estimate(f"cost of truncation over the baseline's, {said}", median(cut / soft), 2))
+        parts.append(Estimate(f"cost of truncation over the baseline's, {label}", median(cut / soft), 2))
     return Outcome(parts)
 
 

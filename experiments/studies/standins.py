@@ -46,8 +46,8 @@ ASKED = ("wikisql_easy", "wikisql_hard", "squad")
 
 def _adalora(selection: Selection, seed: int, record: Mapping[str, Any]) -> Selection:
     """Select AdaLoRA with the same total, at the rate that was found for it."""
-    found = RIVALS["adalora"](selection, seed, record)
-    return replace(found, overrides=tuple(pair for pair in found.overrides if pair[0] != "train.lr"))
+    selected = RIVALS["adalora"](selection, seed, record)
+    return replace(selected, overrides=tuple(pair for pair in selected.overrides if pair[0] != "train.lr"))
 
 
 ASKED_RUNS = {
@@ -165,14 +165,14 @@ def _answers(
 ) -> tuple[float, int]:
     """A score of one run, or of its companion ``of``, as (share of right answers, number of questions)."""
     names = [f"{of}/{key}" if of else key for key in (score, "n")]
-    found = evidence.samples(runs, names, f"{what}, {of}" if of else what)
-    return float(found[names[0]][0]) / 100, int(found[names[1]][0])
+    samples = evidence.samples(runs, names, f"{what}, {of}" if of else what)
+    return float(samples[names[0]][0]) / 100, int(samples[names[1]][0])
 
 
 def _standing(evidence: Evidence, models: Mapping[str, Selection]) -> Estimate:
     """A premise: no pruned model has collapsed, in perplexity (over 100 times the base's) and in score (under 10 %)."""
-    found = [evidence.samples(runs, ["forgetting", "truncated"], what) for what, runs in models.items()]
-    collapsed = sum(float(each["forgetting"][0]) > 100 and float(each["truncated"][0]) < 10 for each in found)
+    samples = [evidence.samples(runs, ["forgetting", "truncated"], what) for what, runs in models.items()]
+    collapsed = sum(float(each["forgetting"][0]) > 100 and float(each["truncated"][0]) < 10 for each in samples)
     return Estimate("collapsed models", exact(collapsed), most=0, spec=".0f")
 
 
@@ -263,6 +263,6 @@ def _middle(evidence: Evidence) -> Outcome:
     layers: over three seeds it has as many as either other third."""
     parts = []
     for key, runs in PRICED_RUNS.items():
-        found = evidence.samples(runs, ["early", "mid", "late"], key)
-        parts.append(middle_third([round(float(found[part].sum())) for part in ("early", "mid", "late")], key, key))
+        samples = evidence.samples(runs, ["early", "mid", "late"], key)
+        parts.append(middle_third([round(float(samples[part].sum())) for part in ("early", "mid", "late")], key, key))
     return Outcome(parts)

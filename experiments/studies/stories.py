@@ -89,8 +89,8 @@ _NOTE = "two layers of 128 entries, 2,500 steps; no number is to be compared wit
 
 def _point(series: str, run: RecordedRun, phase: str, gate: str) -> Point:
     """Return the retained count over all layers of a phase, and the bits of the truncated model."""
-    found = run.record["phases"][phase]
-    return Point(series, sum(found["count"]), found["truncated"]["bits_per_character"], (run.run_id,), gate)
+    result = run.record["phases"][phase]
+    return Point(series, sum(result["count"]), result["truncated"]["bits_per_character"], (run.run_id,), gate)
 
 
 def _frontier(reader: Reader) -> Data:

@@ -73,9 +73,9 @@ def _mnist_from_high(key: str, label: str, overrides: Mapping[str, Any]) -> Row:
 
 
 def _cifar(key: str, label: str, overrides: Mapping[str, Any]) -> Row:
-    alone = {"phases": ("grown",)} | dict(overrides)
+    settings = {"phases": ("grown",)} | dict(overrides)
     title = f"CIFAR-10 convolution, held out, {label}"
-    return _held_out(key, title, "cifar10", "conv", alone, range(100, 103), "grown")
+    return _held_out(key, title, "cifar10", "conv", settings, range(100, 103), "grown")
 
 
 SUSPECTS = OwnTable(

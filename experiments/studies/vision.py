@@ -232,16 +232,16 @@ claim = Claims(800)
 _ROWS = ("mnist-mlp", "mnist-conv", "cifar10-conv", "cora-gcn")
 
 
-def _gained(evidence: Evidence, other: str, far: Callable[[Array], Any], said: str) -> tuple[dict[str, Array], str]:
+def _gained(evidence: Evidence, other: str, far: Callable[[Array], Any], label: str) -> tuple[dict[str, Array], str]:
     """By how many points truncated models are better than ``other``, same seed, by row; and the number of runs that
     are ``far``, which ``said`` puts into words."""
     points = {}
     for key in _ROWS:
-        found = evidence.samples(EIGHT.runs[key], ["grown.truncated.accuracy", f"{other}.accuracy"], key)
-        points[key] = found["grown.truncated.accuracy"] - found[f"{other}.accuracy"]
+        samples = evidence.samples(EIGHT.runs[key], ["grown.truncated.accuracy", f"{other}.accuracy"], key)
+        points[key] = samples["grown.truncated.accuracy"] - samples[f"{other}.accuracy"]
     counts = {key: int(far(each).sum()) for key, each in points.items()}
     where = ", ".join(f"{key} {count}" for key, count in counts.items() if count)
-    runs = f"{said} in {sum(counts.values())} of {sum(map(len, points.values()))} runs"
+    runs = f"{label} in {sum(counts.values())} of {sum(map(len, points.values()))} runs"
     return points, runs + (f" ({where})" if where else "")
 
 

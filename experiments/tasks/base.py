@@ -67,11 +67,6 @@ class SupervisedTask(Task[Gate]):
         return self.prepare(x), len(x)
 
 
-def accuracy(output: Tensor, target: Tensor) -> Tensor:
-    """Return the share of samples whose largest logit is that of the target, in per cent: [*R]."""
-    return (output.argmax(-1) == target).to(torch.float64).mean(-1) * 100.0
-
-
 class Classification(SupervisedTask[Gate]):
     """A supervised task with cross-entropy loss and accuracy."""
 
@@ -80,7 +75,8 @@ class Classification(SupervisedTask[Gate]):
     loss = Supervised(cross_entropy)
 
     def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:
-        return {"accuracy": accuracy(output, target), "loss": cross_entropy(output, target)}
+        accuracy = (output.argmax(-1) == target).to(torch.float64).mean(-1) * 100.0  # per cent
+        return {"accuracy": accuracy, "loss": cross_entropy(output, target)}
 
 
 class MiniBatches:

@@ -88,14 +88,14 @@ class LowRankLinear(Bottleneck):
     @property
     def weight(self) -> Tensor:
         """W + sum_k c_k B_k A_k in the type of W, [out, in], for code that reads the weight of a map."""
-        own: Any = self.base.weight
-        return own + self.raised(self.down.T).T.to(own.dtype)
+        weight: Any = self.base.weight
+        return weight + self.raised(self.down.T).T.to(weight.dtype)
 
     @property
     def bias(self) -> Tensor | None:
         """The bias of the map."""
-        own: Any = self.base.bias
-        return own
+        bias: Any = self.base.bias
+        return bias
 
     @torch.no_grad()
     def merged(self) -> nn.Linear:

@@ -21,7 +21,6 @@ from ngn.checks import is_frozen
 from ngn.components.low_rank import Bottleneck, replace
 from ngn.cut.copying import duplicate
 from ngn.cut.modules import (
-    guard_folders,
     keep_layers,
     noted,
     remove_idle_axes,
@@ -35,13 +34,13 @@ from ngn.methods.base import Capacity
 
 def distinct(axis: OrderedAxis) -> dict[tuple[int, int, int], Cut]:
     """The cuts of an axis by tensor, dimension and start: a tensor of several modules or names counts once."""
-    found = {}
+    cuts = {}
     for cut in axis.cuts:
         if (held := owned(cut)) is not None:
             lead = isinstance(cut.module, Stacked) and cut.module.replicas is not None
             dim = cut.dim + held.dim() - lead if cut.dim < 0 and isinstance(held, Tensor) else cut.dim
-            found[id(held), dim, cut.start] = cut
-    return found
+            cuts[id(held), dim, cut.start] = cut
+    return cuts
 
 
 def plans_of(choices: Mapping[OrderedAxis, Choice]) -> dict[int, tuple[Cut, TensorCuts]]:
@@ -141,6 +140,7 @@ def cut_copy(
     for module in parametrised:
         without_parametrizations(memo[id(module)], module)
     for module in small.modules():
+        vars(module).pop("save_pretrained", None)  # that of a model whose sizes are learned refuses
         if isinstance(module, Stacked):
             module.replicas = None
     with noted(small):
@@ -148,7 +148,6 @@ def cut_copy(
     for axis, choice in choices.items():
         memo[id(axis)].closed(choice.scale)
     remove_idle_axes(small)
-    guard_folders(small, False)
     update_adapters(small, deployed=True)
     for path, part in reversed([*small.named_modules()]):
         if isinstance(part, Bottleneck) and part.axis.K == 0:

@@ -84,9 +84,12 @@ class _Copies(dict[int, Any]):
                 self[key] = value
             elif isinstance(value, torch.jit.ScriptModule):  # it has nothing in common with other modules
                 self[key] = copy.deepcopy(value)
-        for kind in {type(module) for module in model.modules()}:
-            for held in _of_class(kind):
-                self.setdefault(id(held), held)
+        bases = {base for module in model.modules() for base in type(module).__mro__}
+        for defined in (value for base in bases if base.__module__[:6] != "torch." for value in vars(base).values()):
+            function = getattr(defined, "fget", getattr(defined, "__func__", defined))
+            for part in _parts(function) if isinstance(function, FunctionType) else ():
+                if not isinstance(part, (*CONSTANT, *FUNCTIONS, nn.Module, Tensor)):  # what is around a local class
+                    self.setdefault(id(part), part)
 
     def get(self, key: int, default: Any = None) -> Any:
         if key not in self and key in self.special:
@@ -167,16 +170,6 @@ def _parts(function: FunctionType) -> Iterator[Any]:
     """What a function holds: the variables around it, defaults, attributes."""
     yield from (cell.cell_contents for cell in function.__closure__ or () if _filled(cell))
     yield from (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values(), *vars(function).values())
-
-
-def _of_class(kind: type) -> Iterator[Any]:
-    """State that the functions of a class hold: containers around a class that a function defines."""
-    for base in kind.__mro__:
-        for value in vars(base).values() if not base.__module__.startswith("torch.") else ():
-            function = getattr(value, "fget", getattr(value, "__func__", value))
-            for part in _parts(function) if isinstance(function, FunctionType) else ():
-                if not isinstance(part, (*CONSTANT, *FUNCTIONS, nn.Module, Tensor)):
-                    yield part
 
 
 def _differs(value: Any) -> bool:

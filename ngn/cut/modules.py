@@ -173,8 +173,8 @@ def _cut_beside(model: nn.Module) -> str | None:
     scaled = any(isinstance(part, OrderedAxis) and part.scale is not None for part in model.modules())
     if not scaled and all(id(part) in ranks for part in cut_parts(model)):
         return None
-    alone = '.without("**.base_layer").only("**.lora_A.*")'
-    return f"other sizes than ranks of LoRA were learned, too. To learn the ranks alone, take found{alone}"
+    choice = '.without("**.base_layer").only("**.lora_A.*")'
+    return f"other sizes than ranks of LoRA were learned, too. To learn the ranks alone, take found{choice}"
 
 
 def _name_ranks(config: Any, adapter: str, layers: Mapping[str, Any]) -> str | None:

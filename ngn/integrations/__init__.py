@@ -81,15 +81,15 @@ class BoundaryOptimizer:
 
     def moments(self) -> dict[str, Any]:
         """Return what a checkpoint of the model lacks, as lists: the learner's own tensors."""
-        own = {name: value for name, value in self.learner.state_dict().items() if not name.startswith("model.")}
-        return {"learner": {name: value.tolist() for name, value in (own | self.learner.orders()).items()}}
+        values = {name: value for name, value in self.learner.state_dict().items() if not name.startswith("model.")}
+        return {"learner": {name: value.tolist() for name, value in (values | self.learner.orders()).items()}}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Load the result of :meth:`moments`."""
-        own = {name: torch.tensor(value, dtype=torch.float64) for name, value in state["learner"].items()}
+        values = {name: torch.tensor(value, dtype=torch.float64) for name, value in state["learner"].items()}
         if "adam" in state:  # of version 0.1
             names = ("step", "exp_avg", "exp_avg_sq")
             rows = [[float(moments.get(name, 0.0)) for moments in state["adam"]] for name in names]
-            own["moments"] = torch.tensor(rows, dtype=torch.float64)
-        self.learner.reorder(own)
-        self.learner.load_state_dict(own, strict=False)
+            values["moments"] = torch.tensor(rows, dtype=torch.float64)
+        self.learner.reorder(values)
+        self.learner.load_state_dict(values, strict=False)

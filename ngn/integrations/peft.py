@@ -108,11 +108,11 @@ def _write_terms(model: nn.Module, folder: Path, base: str | None, example: Any)
     for path in terms:
         replace(plain, path, lambda part: part.base)
     stock = _stock(plain, folder)
-    found = _lora_layers(stock)
-    if found.keys() != terms.keys():
-        raise ValueError(f"stock peft would put terms beside {listed([*found])}, not {listed([*terms])}")
+    layers = _lora_layers(stock)
+    if layers.keys() != terms.keys():
+        raise ValueError(f"stock peft would put terms beside {listed([*layers])}, not {listed([*terms])}")
     for path, part in terms.items():
-        layer: Any = found[path]
+        layer: Any = layers[path]
         pairs = ((layer.lora_A["default"].weight, part.down), (layer.lora_B["default"].weight, part.up))
         if layer.scaling["default"] != 1.0 or not all(_equal(one, other) for one, other in pairs):
             raise ValueError(f"stock peft would read other terms of {path}")
@@ -128,11 +128,11 @@ def _trained(model: nn.Module, terms: dict[str, LowRankLinear]) -> list[str]:
             f"{listed(moved)}: the map beside the terms was trained, too, so an adapter alone is not the model. Call "
             "ngn.learn_sizes with frozen=True, or write the whole: ngn.components.low_rank.merge"
         )
-    own = {id(part) for each in terms.values() for part in each.modules()}
+    attached = {id(part) for each in terms.values() for part in each.modules()}
     found = []
     for path, part in model.named_modules():
         counts = isinstance(part, _NormBase) and part.running_mean is not None
-        if id(part) not in own and (counts or not all(map(is_frozen, part.parameters(recurse=False)))):
+        if id(part) not in attached and (counts or not all(map(is_frozen, part.parameters(recurse=False)))):
             if any(True for _ in part.children()) or not path:
                 raise ValueError(f"{path or 'the model'}: a parameter of a module of modules was trained: freeze it")
             found.append(path)

@@ -92,8 +92,8 @@ def load(folder: str | Path, **options: Any) -> PreTrainedModel:
     Raises:
         ValueError: if the folder holds no model of a class of transformers.
     """
-    said = json.loads((Path(folder) / "config.json").read_bytes())
-    name, sizes = (said.get("architectures") or [""])[0], said.pop(SIZES, None)
+    described = json.loads((Path(folder) / "config.json").read_bytes())
+    name, sizes = (described.get("architectures") or [""])[0], described.pop(SIZES, None)
     kind: Any = getattr(transformers, name, None)
     if not (isinstance(kind, type) and issubclass(kind, PreTrainedModel)):
         raise ValueError(f"{folder} holds a {name or 'model without a name'}, which is no class of transformers")
@@ -108,7 +108,7 @@ def load(folder: str | Path, **options: Any) -> PreTrainedModel:
     # a class of this name, since from_pretrained makes the model, and reads tensors into the shapes that it then has
     sized: Any = type(kind.__name__, (kind,), {"__init__": init, "__module__": kind.__module__})
     config_class: Any = kind.config_class
-    config = config_class.from_dict(said | {"model_type": sizes.pop("type")})
+    config = config_class.from_dict(described | {"model_type": sizes.pop("type")})
     model: PreTrainedModel = sized.from_pretrained(folder, config=config, **options)
     model.__class__ = kind
     return model
@@ -137,8 +137,8 @@ def _write_own(small: PreTrainedModel, folder: Path) -> None:
     path, kind = folder / "config.json", small.config.model_type
     # the key is not "model_type": from_pretrained would take these sizes for a configuration of that type
     sizes = {name: own_sizes(small).get(name, {}) for name in ("shapes", "attributes")}  # its configuration has depths
-    said = {"model_type": REFUSAL.format(kind), SIZES: {"type": kind, **sizes}}
-    path.write_text(json.dumps(json.loads(path.read_bytes()) | said, indent=2) + "\n")
+    described = {"model_type": REFUSAL.format(kind), SIZES: {"type": kind, **sizes}}
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | described, indent=2) + "\n")
 
 
 class SizesCallback(BoundaryOptimizer, TrainerCallback, ExportableState):

@@ -38,7 +38,7 @@ def refuse_uncuttable(model: nn.Module, axes: Sequence[OrderedAxis]) -> None:
             holders.setdefault(id(value), []).append((id(module), name))
     taken: list[tuple[tuple[int, int], range, OrderedAxis]] = []
     for axis in axes:
-        own = {(id(cut.module), cut.name) for cut in axis.cuts}
+        places = {(id(cut.module), cut.name) for cut in axis.cuts}
         for cut in axis.cuts:
             what = f"{axis.name}: {paths[id(cut.module)]}.{cut.name}".replace(" .", " ")
             held, value = owned(cut), value_of(cut.module, cut.name)
@@ -54,7 +54,7 @@ def refuse_uncuttable(model: nn.Module, axes: Sequence[OrderedAxis]) -> None:
                 raise ValueError(
                     f"{what} has {value.shape[dim]} entries along dimension {dim}; the size needs {span.stop}"
                 )
-            if others := [place for place in holders.get(id(held), []) if place not in own]:
+            if others := [place for place in holders.get(id(held), []) if place not in places]:
                 raise ValueError(
                     f"{what} is tied to {paths[others[0][0]]}.{others[0][1]}, which would not be cut: untie them"
                 )

@@ -218,11 +218,11 @@ def _at(axes: Sequence[OrderedAxis], count: Callable[[OrderedAxis], int]) -> Ite
 
 def _compare_activations(small: nn.Module, call: tuple[str, Any], pairs: Pairs, forget: Callable[[], None]) -> None:
     """Refuse activations of the cut copy that differ from the model's."""
-    found = pairs()
-    for name, want, got in found:
+    compared = pairs()
+    for name, want, got in compared:
         if want.shape != got.shape:
             raise ValueError(f"the activation of {name} has the shape {list(got.shape)}, not {list(want.shape)}")
-    if all(apart(want, got) is None for _, want, got in found):
+    if all(apart(want, got) is None for _, want, got in compared):
         return
 
     def again() -> list[Tensor]:
@@ -230,7 +230,7 @@ def _compare_activations(small: nn.Module, call: tuple[str, Any], pairs: Pairs, 
         outputs_on(small, call[1], call[0])
         return [got for _, _, got in pairs()]
 
-    for (name, want, got), bound in zip(found, rounding_bounds(small, again), strict=True):
+    for (name, want, got), bound in zip(compared, rounding_bounds(small, again), strict=True):
         if (worst := apart(want, got, bound)) is not None:
             raise DifferentError(f"the activation of {name} differs by {worst:.1e}")
 

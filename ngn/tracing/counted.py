@@ -85,7 +85,7 @@ def counting(model: nn.Module) -> Iterator[None]:
 
 def attributes_of(leaf: Leaf, counted: list[tuple[AttributeInt, Dim]]) -> list[tuple[nn.Module, str]]:
     """The attributes that the program takes for lengths with ``leaf``, and that so shrink with it."""
-    found: dict[tuple[int, str], tuple[nn.Module, str]] = {}
+    attributes: dict[tuple[int, str], tuple[nn.Module, str]] = {}
     for size, dim in counted:
         dim = resolved(dim)
         parts = dim.factors if isinstance(dim, Product) else (dim,)
@@ -97,9 +97,9 @@ def attributes_of(leaf: Leaf, counted: list[tuple[AttributeInt, Dim]]) -> list[t
             number = [part.size for part in parts].index(leaf.size)
             exact = exact[min(number, len(exact) - 1) :][:1]
         for module, name, _ in exact[:1] or fitting[:1]:
-            found[id(module), name] = module, name
+            attributes[id(module), name] = module, name
     for pair in counted[0][0].ratios if counted else ():
         both = {(id(module), name): (module, name) for size in pair for module, name, value in size.factors}
-        if both.keys() & found.keys() and all(int(size) % leaf.size == 0 for size in pair):
-            found |= both
-    return [*found.values()]
+        if both.keys() & attributes.keys() and all(int(size) % leaf.size == 0 for size in pair):
+            attributes |= both
+    return [*attributes.values()]

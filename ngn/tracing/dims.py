@@ -276,14 +276,14 @@ def positions(dim: Dim, leaf: Leaf) -> list[tuple[int, int]] | None:
     if isinstance(dim, Leaf):
         return []
     if isinstance(dim, Sum):
-        found, at = [], 0
+        spans, at = [], 0
         for term in dim.terms:
             if (inside := positions(term, leaf)) is None:
                 return None
-            found += [(at + start, width) for start, width in inside]
+            spans += [(at + start, width) for start, width in inside]
             at += term.size
-        return found
-    found = [(0, 1)]
+        return spans
+    spans = [(0, 1)]
     seen = False
     for part in dim.factors:  # the outermost first
         inside = positions(part, leaf)
@@ -291,9 +291,9 @@ def positions(dim: Dim, leaf: Leaf) -> list[tuple[int, int]] | None:
             return None
         if inside:
             seen = True
-            found = [(at * part.size + start, width) for at, _ in found for start, width in inside]
+            spans = [(at * part.size + start, width) for at, _ in spans for start, width in inside]
         elif seen:
-            found = [(at * part.size, width * part.size) for at, width in found]
+            spans = [(at * part.size, width * part.size) for at, width in spans]
         else:
-            found = [(at * part.size + i, 1) for at, _ in found for i in range(part.size)]
-    return found if seen else []
+            spans = [(at * part.size + i, 1) for at, _ in spans for i in range(part.size)]
+    return spans if seen else []

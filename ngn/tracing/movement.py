@@ -75,21 +75,21 @@ def _permuted(trace: Trace, args: dict[str, Any], out: Any) -> Any:
 
 @rule("expand expand_copy")
 def _expanded(trace: Trace, args: dict[str, Any], out: Any) -> Any:
-    own = trace.dims(args["self"])
+    dims = trace.dims(args["self"])
     return [
-        [trace.alike(size, "expanded") for size in out.shape[: out.dim() - len(own)]]
+        [trace.alike(size, "expanded") for size in out.shape[: out.dim() - len(dims)]]
         + [
             dim if dim.size == size else trace.alike(size, "expanded")
-            for dim, size in zip(own, out.shape[out.dim() - len(own) :], strict=True)
+            for dim, size in zip(dims, out.shape[out.dim() - len(dims) :], strict=True)
         ]
     ]
 
 
 @rule("repeat")
 def _repeated(trace: Trace, args: dict[str, Any], out: Any) -> Any:
-    own = trace.dims(args["self"])
-    own = [ONE] * (out.dim() - len(own)) + own
-    return [[product(trace.alike(n, "repeated"), dim) for n, dim in zip(args["repeats"], own, strict=True)]]
+    dims = trace.dims(args["self"])
+    dims = [ONE] * (out.dim() - len(dims)) + dims
+    return [[product(trace.alike(n, "repeated"), dim) for n, dim in zip(args["repeats"], dims, strict=True)]]
 
 
 @rule("cat concat concatenate")
@@ -133,9 +133,9 @@ def _pieces(trace: Trace, args: dict[str, Any], out: Any) -> Any:
 
 @rule("slice narrow slice_copy narrow_copy")
 def _sliced(trace: Trace, args: dict[str, Any], out: Any) -> Any:
-    own, along = args["self"], args.get("dim", 0) % args["self"].dim()
-    dims = list(trace.dims(own))
-    full, size, step = own.shape[along], out.shape[along], args.get("step") or 1
+    source, along = args["self"], args.get("dim", 0) % args["self"].dim()
+    dims = list(trace.dims(source))
+    full, size, step = source.shape[along], out.shape[along], args.get("step") or 1
     start = min(max((args.get("start") or 0) + (full if (args.get("start") or 0) < 0 else 0), 0), full)
     if size == full and step == 1:
         return [dims]
@@ -216,11 +216,11 @@ def _shuffled(trace: Trace, args: dict[str, Any], out: Any) -> Any:
 @rule("as_strided as_strided_")
 def _strided(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     """Pooling to one pixel gives a tensor in ``channels_last`` the strides of one; no entry moves."""
-    own = args["self"]
-    strides, before = ([s for n, s in zip(t.shape, t.stride(), strict=True) if n > 1] for t in (out, own))
-    if own.shape != out.shape or strides != before or strides != sorted(strides, reverse=True):
+    source = args["self"]
+    strides, before = ([s for n, s in zip(t.shape, t.stride(), strict=True) if n > 1] for t in (out, source))
+    if source.shape != out.shape or strides != before or strides != sorted(strides, reverse=True):
         return trace.unknown(args, out)
-    return [trace.dims(own)]
+    return [trace.dims(source)]
 
 
 @rule("view_as_real view_as_real_copy view_as_complex view_as_complex_copy")

@@ -47,9 +47,9 @@ def latest(folder: Path) -> Newest:
     remove_stale_files(folder)
     for path in _checkpoints(folder):
         try:
-            tensors, said = read_checked(path)
+            tensors, metadata = read_checked(path)
             beside = path.with_suffix(".json")  # of version 0.1
-            facts = json.loads(said[_FACTS]) if _FACTS in said else json.loads(beside.read_bytes())["meta"]
+            facts = json.loads(metadata[_FACTS]) if _FACTS in metadata else json.loads(beside.read_bytes())["meta"]
             return int(path.stem.removeprefix("step-")), tensors, facts
         except (FileError, FileNotFoundError, ValueError, KeyError, TypeError) as fault:
             log.warning("checkpoint %s cannot be used (%s); trying the one before", path, fault)

@@ -91,10 +91,10 @@ def fit(
     plan = _checked(inputs, targets, loss, plan, settings)
     if commit is not None:
         learner.commit_at(commit)
-    own = sorted({axis.capacity.commit for axis in learner.axes if axis.capacity.commit not in (None, commit)})
-    if own and commit != COMMIT:
+    commits = sorted({axis.capacity.commit for axis in learner.axes if axis.capacity.commit not in (None, commit)})
+    if commits and commit != COMMIT:
         warnings.warn(
-            f"commit={commit} does not apply to gates with a commit of their own ({', '.join(map(str, own))}): "
+            f"commit={commit} does not apply to gates with a commit of their own ({', '.join(map(str, commits))}): "
             f"pass it where the gates are made, as in learn_sizes(..., commit={commit})",
             stacklevel=2,
         )

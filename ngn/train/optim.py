@@ -90,8 +90,8 @@ def pad_moments(optimizer: torch.optim.Optimizer) -> None:
 
 def _gradients(parameters: Sequence[Tensor]) -> list[tuple[Tensor, Any]]:
     """The gradients, of a divided tensor (``DTensor``) this process' part, and the mesh that divides it."""
-    found = ((p.grad, getattr(p.grad, "device_mesh", None)) for p in parameters if p.grad is not None)
-    return [(grad if mesh is None else grad.to_local(), mesh) for grad, mesh in found]  # type: ignore[attr-defined]
+    gradients = ((p.grad, getattr(p.grad, "device_mesh", None)) for p in parameters if p.grad is not None)
+    return [(grad if mesh is None else grad.to_local(), mesh) for grad, mesh in gradients]  # type: ignore[attr-defined]
 
 
 def _square_norm(parameters: Sequence[Tensor], replicas: int | None) -> Tensor:

@@ -52,8 +52,7 @@ def row(*widths):
 
 
 @pytest.mark.parametrize(
-    ("widths", "groups", "share"),
-    [((32,), [16], "60%"), ((32, 8), [16, 8], "45%"), ((48, 16, 24), [16, 16, 8], "70%")],
+    ("widths", "groups", "share"), [((32,), [16], "60%"), ((32, 8), [16, 8], "45%"), ((48, 16, 24), [16, 16, 8], "70%")]
 )
 def test_a_task_that_wants_more_has_the_largest_model_within_the_budget(widths, groups, share):
     x = torch.randn(64, 4)

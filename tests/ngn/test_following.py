@@ -214,12 +214,7 @@ HALF = ngn.Budget(parameters="50%", round_to=2)
 
 @pytest.mark.parametrize(
     ("stop", "budget", "by_magnitude", "cut"),
-    [
-        (4, None, True, True),
-        (8, None, True, False),
-        (6, HALF, False, True),
-        (8, HALF, True, False),
-    ],
+    [(4, None, True, True), (8, None, True, False), (6, HALF, False, True), (8, HALF, True, False)],
 )
 def test_an_own_loop_resumes_to_the_last_bit_in_a_model_of_another_seed(tmp_path, stop, budget, by_magnitude, cut):
     def train(learner, optimizer, span):

@@ -6,10 +6,7 @@ from collections import defaultdict
 
 from experiments.core.paths import ROOT
 
-EXCEPTIONS = {
-    "SizesCallback": "one per trainer; the module says which",
-    "Front": "a method of the suite trains the library's",
-}
+EXCEPTIONS = {"SizesCallback": "one per trainer; the module says which"}
 """Name of several types → the reason."""
 
 

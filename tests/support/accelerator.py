@@ -185,20 +185,9 @@ def _count(func: Any, args: Any, given: bool, made_here: bool) -> None:
         isinstance(index, OnDevice) and index.dtype in (torch.bool, torch.uint8) for index in args[1]
     )
     if given and (to_host or masked or func in READ):
-        frames = (frame for frame in reversed(traceback.extract_stack()) if _of_suite(frame.filename))
+        suite = str(ROOT / "ngn"), str(ROOT / "experiments")
+        frames = (frame for frame in reversed(traceback.extract_stack()) if frame.filename.startswith(suite))
         _waits[next((f"{Path(f.filename).relative_to(ROOT)}:{f.name}" for f in frames), "?")] += 1
-
-
-def _of_suite(file: str) -> bool:
-    return Path(file).is_relative_to(ROOT / "ngn") or Path(file).is_relative_to(ROOT / "experiments")
-
-
-def _empty(size: Any, dtype: Any = None, **ignored: Any) -> OnDevice:
-    return OnDevice(torch.empty(size, dtype=dtype))
-
-
-def _empty_strided(size: Any, stride: Any, dtype: Any = None, **ignored: Any) -> OnDevice:
-    return OnDevice(torch.empty_strided(size, stride, dtype=dtype))
 
 
 def _copy_from(source: Tensor, target: Tensor, non_blocking: bool = False) -> Tensor:
@@ -207,7 +196,9 @@ def _copy_from(source: Tensor, target: Tensor, non_blocking: bool = False) -> Te
 
 
 KERNELS: tuple[tuple[str, Callable[..., Tensor]], ...] = (
-    ("empty.memory_format", _empty), ("empty_strided", _empty_strided), ("_copy_from", _copy_from),
+    ("empty.memory_format", lambda size, dtype=None, **_: OnDevice(torch.empty(size, dtype=dtype))),
+    ("empty_strided", lambda size, stride, dtype=None, **_: OnDevice(torch.empty_strided(size, stride, dtype=dtype))),
+    ("_copy_from", _copy_from),
 )  # fmt: skip
 """What ``torch.tensor(..., device=...)`` calls without dispatching to Python."""
 _kernels = library.Library("aten", "IMPL")

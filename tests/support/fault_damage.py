@@ -65,7 +65,7 @@ def damaged_files(folder, count):
         def again(place, number):
             random = np.random.default_rng(number)
             if number // len(kinds) % 4 == 3:
-                phases.sources_digest = lambda: "0" * 64
+                phases.made_by = lambda: {"sources": "0" * 64}
             else:
                 kept = (".json", ".safetensors", ".lease")
                 files = [path for path in sorted(place.rglob("*")) if path.is_file() and path.suffix in kept]

@@ -44,7 +44,7 @@ def checked(config, outcome, steps):
         assert set(of_fixed["milliseconds"]) == {"deployed"}
         assert 0 < of_grown["multiply_adds"]["deployed"] < of_grown["multiply_adds"]["candidate"]
         assert of_fixed["multiply_adds"]["deployed"] == of_grown["multiply_adds"]["deployed"]
-    curves = Store(config.results).curves(outcome.run_id)
+    curves = Store(outcome.path.parents[1]).curves(outcome.run_id)
     assert curves["grown.t"].shape == (steps, config.gate.groups)
     assert {"fixed.task", "from_high.t"} <= set(curves)
     assert curves["continue_10.t"][0] == pytest.approx(grown["t"], rel=1e-6)

@@ -96,8 +96,8 @@ class AWNN(Method):
     def make(self, group: OrderedGroup) -> Capacity:
         from experiments.methods.gates.awnn import AdaptiveWidth
 
-        own = {name: group.stack.scalar(f"method.{name}") for name in self.scalars}
-        return AdaptiveWidth(group.preset_K, group.samples, replicas=group.stack.replicas, **own)
+        settings = {name: group.stack.scalar(f"method.{name}") for name in self.scalars}
+        return AdaptiveWidth(group.preset_K, group.samples, replicas=group.stack.replicas, **settings)
 
     def learner(self, stack: Replicas[Config], task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
         from experiments.methods.gates.awnn import PriorLearner

@@ -48,9 +48,9 @@ class ExplainedVarianceLearner(SharedTotal):
     @torch.no_grad()
     def prepare(self, batches: Any) -> None:
         """Set the ranks, and the directions of the terms that are in use."""
-        found = [_directions(*sums) for sums in self._sums(batches)]
-        ranks = self.keep_largest([ratios[: c.K] for (ratios, _), c in zip(found, self.capacities, strict=True)])
-        for map_, rank, (_, directions) in zip(self.maps, ranks, found, strict=True):
+        bases = [_directions(*sums) for sums in self._sums(batches)]
+        ranks = self.keep_largest([ratios[: c.K] for (ratios, _), c in zip(bases, self.capacities, strict=True)])
+        for map_, rank, (_, directions) in zip(self.maps, ranks, bases, strict=True):
             map_.down[:rank] = directions[:rank].to(map_.down)
 
     def _sums(self, batches: Any) -> list[tuple[int, Tensor, Tensor]]:

@@ -173,8 +173,8 @@ class Staged(ngn.Learner):
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         if bool(tensors["small"]) and not self._small:
-            own = {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
-            self._replace(shaped(self.work.module(), own))
+            state = {name.removeprefix("model."): value for name, value in tensors.items() if name.startswith("model.")}
+            self._replace(shaped(self.work.module(), state))
         super().restore(tensors)
 
 
@@ -297,8 +297,8 @@ def falling(scores: Mapping[str, Any]) -> Callable[[str, int], list[int]]:
 def retained(work: ModuleRun, module: nn.Module, order: Any = None, by_importance: Any = None) -> Any:
     """Copy ``module`` and make its sizes cuttable to a prefix of ``order``, or of the order of importance."""
     more = work.ordering(by_importance) | RETAINED
-    own = copy.deepcopy(module)
-    return ngn.learn_sizes(own, work.task.sizes(own, None, order), example=work.example, **more)
+    clone = copy.deepcopy(module)
+    return ngn.learn_sizes(clone, work.task.sizes(clone, None, order), example=work.example, **more)
 
 
 def kept(learner: Any, counts: Sequence[int]) -> nn.Module:

@@ -105,13 +105,13 @@ def morphnet(work: ModuleRun) -> Staged:
         return [of.get_submodule(name.replace("conv1", "bn1")).weight for name in whole.names]
 
     def cut(trained: nn.Module) -> nn.Module:
-        found = [scale.detach().abs() for scale in scales(trained)]
-        alive = [int((s > ALIVE).sum()) for s in found]
-        learner = retained(work, trained, falling(dict(zip(whole.names, found, strict=True))))
-        most = max(len(s) / max(1, n) for s, n in zip(found, alive, strict=True))
+        magnitudes = [scale.detach().abs() for scale in scales(trained)]
+        alive = [int((s > ALIVE).sum()) for s in magnitudes]
+        learner = retained(work, trained, falling(dict(zip(whole.names, magnitudes, strict=True))))
+        most = max(len(s) / max(1, n) for s, n in zip(magnitudes, alive, strict=True))
 
         def at(part: float) -> nn.Module:
-            return kept(learner, [min(len(s), round(part * most * n)) for s, n in zip(found, alive, strict=True)])
+            return kept(learner, [min(len(s), round(part * most * n)) for s, n in zip(magnitudes, alive, strict=True)])
 
         return at(largest(lambda part: work.cost(at(part)), work.within))
 

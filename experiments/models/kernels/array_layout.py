@@ -113,8 +113,8 @@ class Layout:
         for group in self.groups:
             for part in self.parts:
                 p = group.bank.get_parameter(part.name)
-                own = tuple(p.shape[-len(part.shape) :])
-                yield p, functools.partial(self._place, group, part, own)
+                shape = tuple(p.shape[-len(part.shape) :])
+                yield p, functools.partial(self._place, group, part, shape)
 
     def components(self, group: ArrayGroup, rows: Tensor) -> Tensor:
         """Return a view [R, learned, size] of a group's components with parameters in rows [R, parameters]."""

@@ -57,9 +57,9 @@ def compiler() -> str:
     """
     asked = os.environ.get("CXX", "").split()
     for name in [asked[0]] if asked else COMPILERS:
-        found = shutil.which(name)
-        if found is not None:
-            return found
+        path = shutil.which(name)
+        if path is not None:
+            return path
     raise BuildError(f"found no C++ compiler (looked for {', '.join(asked[:1] or COMPILERS)}): install one, or set CXX")
 
 

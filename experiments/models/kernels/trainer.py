@@ -54,8 +54,8 @@ class _State:
         self.body = torch.zeros(3, self.R, layout.parameters)
         self.tau = torch.zeros(self.R, len(capacities), 3, dtype=torch.float64)
         with torch.no_grad():
-            for packed, own in self._pairs():
-                packed.copy_(own)
+            for packed, parameter in self._pairs():
+                packed.copy_(parameter)
         self.touched = torch.zeros(self.R, len(capacities), dtype=torch.int64)
         moved = (self.body[1:] != 0).any(0)
         for g, group in enumerate(layout.groups):
@@ -94,8 +94,8 @@ class _State:
             if not state:
                 state |= {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
             state["step"] = torch.tensor(float(step))
-        for packed, own in self._pairs():
-            own.copy_(packed)
+        for packed, parameter in self._pairs():
+            parameter.copy_(packed)
 
 
 class _Kernel:

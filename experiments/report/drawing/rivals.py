@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from experiments.analysis import estimates
 from experiments.report.drawing import style
-from experiments.studies.rivals import FRONT, LEVEL, LIMITS, METHODS, OWN, WHOLE, WORKS
+from experiments.studies.rivals import LEVEL, LIMITS, METHODS, OWN, WHOLE, WORKS
 
 LOOKS = [
     style.Look(color, marker, dash)
@@ -27,11 +27,8 @@ FAR = 3.0
 
 
 def draw(units: pd.DataFrame, scale: str, path: Path) -> None:
-    """Write the figure of ``units`` as an SVG file: means over seeds, bars of Student's 95 %.
-
-    Methods have equal steps. One training of all sizes has the time of all the others of its work together.
-    """
-    units = units[units.equal == np.where(units.method == FRONT, "processor time", "steps")]
+    """Write the figure of ``units`` at equal steps as an SVG file: means over seeds, bars of Student's 95 %."""
+    units = units[units.equal == "steps"]
     works = [name for name, work in WORKS.items() if work.scale == scale and name in set(units.work)]
     with matplotlib.style.context(["default", style.RC]):
         rows = math.ceil(len(works) / 3)

@@ -35,16 +35,16 @@ def maker_of(model: BaseModel) -> Any:
     if missing(package) is not None:
         raise ConfigError(str(sentence(f"model={package}", package)))
     try:
-        found: Any = importlib.import_module(package)
+        library: Any = importlib.import_module(package)
     except (ImportError, RuntimeError, OSError) as fault:  # built for another torch
         raise ConfigError(
             f"model={package}: install a {package} for this torch; it cannot be imported ({fault})"
         ) from None
     known: Sequence[str]
     if package == "torchvision":
-        known, make = found.models.list_models(module=found.models), found.models.get_model
+        known, make = library.models.list_models(module=library.models), library.models.get_model
     else:
-        known, make = found.list_models(), found.create_model
+        known, make = library.list_models(), library.create_model
     if name not in known:
         near = ", ".join(difflib.get_close_matches(name, known, n=3)) or ", ".join(known[:3])
         raise ConfigError(f"model.constructor={name}: {package} has no such classifier of images; near names: {near}")
@@ -82,16 +82,16 @@ class ConstructedTask(ResNetTask):
         Raises:
             ConfigError: with the fault of the module.
         """
-        said = f"model.constructor={self.constructor.constructor}: cannot classify images of 32 x 32 pixels"
+        message = f"model.constructor={self.constructor.constructor}: cannot classify images of 32 x 32 pixels"
         tried = copy.deepcopy(whole)
         for training in (True, False):
             try:
                 with torch.no_grad(), torch.random.fork_rng():
                     scores: Any = tried.train(training)(self.example)
             except Exception as fault:  # another package's module can fail in any way
-                raise ConfigError(f"{said} ({str(fault).splitlines()[0]}); choose another") from None
+                raise ConfigError(f"{message} ({str(fault).splitlines()[0]}); choose another") from None
             if not isinstance(scores, Tensor) or scores.shape != (len(self.example), CLASSES):
-                raise ConfigError(f"{said} (its output is no tensor [N, {CLASSES}]); choose another")
+                raise ConfigError(f"{message} (its output is no tensor [N, {CLASSES}]); choose another")
 
     def module(self, seed: int, width: float = 1.0) -> nn.Module:
         if self.trained is not None:

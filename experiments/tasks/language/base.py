@@ -210,7 +210,7 @@ def _folder(settings: BaseModel, root: Path) -> tuple[Path, DataInfo]:
         smollm2.check_others(folder, digests_of(folder, root))
         return folder, info
     folder, provenance = find_folder(settings, root)
-    digests = {name: f"sha256:{found}" for name, found in digests_of(folder, root).items()}
+    digests = {name: f"sha256:{digest}" for name, digest in digests_of(folder, root).items()}
     return folder, DataInfo(settings.name, combined_digest(digests), provenance)
 
 

@@ -127,17 +127,14 @@ SMALL = {"heads": 2, "ffn": 48}
 
 
 def with_blocks(nested: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Set ``gate.kinds`` in a merged configuration of ``gate=prune``: the number of blocks of heads and of neurons.
+    """Set ``gate.kinds``, the numbers of blocks, in a merged configuration of ``gate=prune`` that has none.
 
     - Heads: one block for each group of query heads with its key and value.
     - Neurons: the largest number of blocks, at most ``gate.K``, that divides them into multiples of ``gate.round_to``.
 
-    Boundaries start at the last block. The configuration stays unchanged if it has kinds already, or if the sizes of
-    the model are unknown.
+    Boundaries start at the last block. The configuration stays unchanged if the sizes of the model are unknown.
     """
     gate, model = nested["gate"], nested.get("model")
-    if not isinstance(gate, Mapping) or gate.get("component") != "prune" or gate.get("kinds"):
-        return nested
     sizes = SMALL if not isinstance(model, Mapping) else {"heads": model.get("kv_heads"), "ffn": model.get("ffn")}
     kinds = {}
     for kind in ("heads", "ffn") if gate.get("target") == "both" else (str(gate.get("target")),):

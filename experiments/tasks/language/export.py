@@ -78,10 +78,10 @@ def logit_difference(model: Any, deployed: Any, ids: Tensor, most: float = 1e-5)
         ExportError: if the difference exceeds both ``most`` and the precision of the weights.
     """
     ours, theirs = deployed(input_ids=ids).logits.float(), model(input_ids=ids).logits.float()
-    found = float((ours - theirs).abs().max() / ours.abs().max())
-    if not found <= max(most, 8 * torch.finfo(next(deployed.parameters()).dtype).eps):
-        raise ExportError(f"the model read back gives logits that differ by {found:.1e} of the largest")
-    return found
+    difference = float((ours - theirs).abs().max() / ours.abs().max())
+    if not difference <= max(most, 8 * torch.finfo(next(deployed.parameters()).dtype).eps):
+        raise ExportError(f"the model read back gives logits that differ by {difference:.1e} of the largest")
+    return difference
 
 
 def write_adapters(deployed: nn.Module, folder: Path, base: str) -> dict[str, int]:

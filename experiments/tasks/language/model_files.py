@@ -62,10 +62,10 @@ def digests_of(folder: Path, root: Path) -> dict[str, str]:
 def _require_inside(path: Path, folder: Path) -> None:
     """Raise a DataError if ``path`` is no ordinary file of ``folder``, or of the hub's cache that the folder is in."""
     real, whole = Path(os.path.realpath(path)), Path(os.path.realpath(folder))
-    own = [whole, whole.parent.parent / "blobs"] if whole.parent.name == "snapshots" else [whole]
+    allowed = [whole, whole.parent.parent / "blobs"] if whole.parent.name == "snapshots" else [whole]
     if not stat.S_ISREG(real.stat().st_mode):
         raise DataError(f"{path}: is no ordinary file")
-    if not any(real.is_relative_to(place) for place in own):
+    if not any(real.is_relative_to(place) for place in allowed):
         raise DataError(f"{path}: is a link to {real}, outside the folder; put the file itself there")
 
 

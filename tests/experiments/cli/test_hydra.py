@@ -150,16 +150,9 @@ def test_other_launchers_run_the_jobs_in_processes_of_their_own(tmp_path, packag
 @pytest.mark.slow
 def test_optuna_searches_the_front_of_score_and_size(tmp_path):
     pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")
-    words = (
-        "experiment=search",
-        "profile=smoke",
-        "train.steps=5",
-        "hydra.sweeper.n_trials=4",
-        "hydra.sweeper.n_jobs=2",
-    )
-    out = programs.suite(
-        *words, f"hydra.sweep.dir={tmp_path}/search", cwd=tmp_path, NGN_OUTPUT=f"{tmp_path}/out"
-    ).stdout
+    words = ["experiment=search", *SMOKE[:2], "hydra.sweeper.n_trials=4", "hydra.sweeper.n_jobs=2"]
+    place = {"cwd": tmp_path, "NGN_OUTPUT": f"{tmp_path}/out"}
+    out = programs.suite(*words, f"hydra.sweep.dir={tmp_path}/search", **place).stdout
     assert "[4/4] schedule.lambda0=" in out
     records = [json.loads(path.read_text()) for path in (tmp_path / "out").rglob("cora-*.json")]
     assert {record["config"]["task"]["split"] for record in records} == {"validation"}

@@ -154,7 +154,7 @@ def test_the_record_holds_its_digest_and_hydra_shows_its_choices(own_conf, tmp_p
     programs.suite("schedule=slow", "profile=smoke", "train.steps=2", "phases=[grown]", **places)
     (path,) = (tmp_path / "out").rglob("regression1d-*.json")
     record = json.loads(path.read_text())
-    assert record["execution"]["conf"] == provenance.conf_digest()
+    assert record["execution"]["conf"] == provenance.conf_digest(own_conf)
     assert record["config"]["schedule"]["lambda0"] == 3e-5
 
 

@@ -63,12 +63,8 @@ def test_a_sparse_matrix_with_entries_outside_its_shape_is_refused():
     good[1, 3] = 2
     np.testing.assert_array_equal(load(samples.csr_pickle(good)), good)
     for name, bad in (("indices", np.array([4])), ("indptr", np.array([0, 1, 0, 1])), ("indptr", np.array([0, 1]))):
-        state = {
-            "_shape": (3, 4),
-            "data": np.ones(1, dtype=np.float32),
-            "indices": np.array([3]),
-            "indptr": np.array([0, 0, 1, 1]),
-        } | {name: bad}
+        state = {"_shape": (3, 4), "data": np.ones(1, dtype=np.float32), "indices": np.array([3])}
+        state |= {"indptr": np.array([0, 0, 1, 1]), name: bad}
         content = b"\x80\x02cscipy.sparse.csr\ncsr_matrix\n)\x81" + pickle.dumps(state, 2)[2:-1] + b"b."
         with pytest.raises(DataError, match="refused as a pickle"):
             load(content)

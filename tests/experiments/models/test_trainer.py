@@ -32,16 +32,8 @@ def learner_of(seeds, K=5, **gate):
 
 def trainer_of(learner, steps=40, folder=None, on_step=None, **plan):
     settings = {"lr": 1e-2, "lr_boundary": 5e-2, "lr_shape": COSINE, "clip": 0.05, **plan}
-    return StudyTrainer(
-        learner,
-        FullBatches(Split(X, Y)),
-        MSE,
-        TrainPlan(steps=steps, **settings),
-        folder=folder,
-        checkpoint_seconds=1e-9,
-        progress="never",
-        on_step=on_step,
-    )
+    saved = {"folder": folder, "checkpoint_seconds": 1e-9, "progress": "never", "on_step": on_step}
+    return StudyTrainer(learner, FullBatches(Split(X, Y)), MSE, TrainPlan(steps=steps, **settings), **saved)
 
 
 def state(learner):

@@ -82,18 +82,13 @@ WAITS = [
     ("wikisql_easy", "prune", "ngn", {"gate__target": "both", "task__replay": 32}, {}),
 ]
 """Known waits of each kind of step. Whoever adds one writes it down here; whoever removes one, too."""
+PLAIN = ("twist chain", "twist layers", "manifold latent", "cora gcn", "mnist conv", "wikisql_easy adapter")
 SLOW_WAITS = [
     *(("regression1d", "mlp", method, {}, {}) for method in ("ste", "l0", "decay")),
     ("regression1d", "mlp", "awnn", {"method__width": 2}, {}),
-    ("twist", "chain", "ngn", {}, {}),
-    ("twist", "layers", "ngn", {}, {}),
-    ("manifold", "latent", "ngn", {}, {}),
-    ("cora", "gcn", "ngn", {}, {}),
-    ("mnist", "conv", "ngn", {}, {}),
+    *((*words.split(), "ngn", {}, {}) for words in PLAIN),
     ("tinystories", "heads_slices", "ngn", {"task__context": 16, "train__batch": 2}, {}),
-    ("wikisql_easy", "lora", "svd", {"method__target": 8}, {}),
-    ("wikisql_easy", "lora", "eva", {"method__target": 8}, {}),
-    ("wikisql_easy", "adapter", "ngn", {}, {}),
+    *(("wikisql_easy", "lora", method, {"method__target": 8}, {}) for method in ("svd", "eva")),
 ]
 
 

@@ -165,7 +165,7 @@ def test_files_of_an_interrupted_run_are_used_only_by_the_code_that_wrote_them(t
     Store(tmp_path / "results").path(run_id(config)).unlink()
     with pytest.raises(KeyboardInterrupt):
         launch.launch([config])
-    monkeypatch.setattr(phases, "sources_digest", lambda: "0" * 64)
+    monkeypatch.setattr(phases, "made_by", lambda: {"sources": "0" * 64})
     got = json.loads(launch.launch([config])[0].path.read_text())
     assert begun[2:] == ["grown", "from_high"]
     assert "sources was" in caplog.text

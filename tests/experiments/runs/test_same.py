@@ -8,6 +8,7 @@ from record_samples import grown, record
 
 from experiments.config import run_files
 from experiments.config.compose import compose
+from experiments.config.identity import numerics
 from experiments.config.run_files import Run
 from experiments.data import MissingData, sets
 from experiments.runs import same
@@ -69,20 +70,14 @@ def test_other_sources_and_plugins_are_named_and_refused(tmp_path, monkeypatch):
 def test_without_kept_digests_the_commit_names_the_files(monkeypatch, tmp_path):
     files(monkeypatch)
     asked = config(tmp_path)
-    code = {"commit": "abc", "clean": True, "source": "git", "sources": "0" * 64, "numerics": _numerics(asked)}
+    code = {"commit": "abc", "clean": True, "source": "git", "sources": "0" * 64, "numerics": numerics(asked)}
     monkeypatch.setattr(same, "changed_since", {"abc": [f"ngn/{n}.py" for n in range(5)]}.get)
     named = "was trained by other sources (ngn/0.py, ngn/1.py, ngn/2.py and 2 more)"
     assert fault(asked, record(asked, {}, code=code), tmp_path) == named
     dirty = record(asked, {}, code={**code, "clean": False})
     assert fault(asked, dirty, tmp_path) == "was trained by other sources"
-    assert (
-        fault(asked, dirty, None, allow_dirty=False) == "was made by uncommitted code or with plug-ins; commit the code"
-    )
-
-
-def _numerics(asked):
-    found = record(asked, {})["code"]["numerics"]
-    return found
+    uncommitted = "was made by uncommitted code or with plug-ins; commit the code"
+    assert fault(asked, dirty, None, allow_dirty=False) == uncommitted
 
 
 def test_a_record_without_digests_counts_by_its_numerics(tmp_path):

@@ -88,8 +88,7 @@ def out(model, ids=IDS):
 
 
 @pytest.mark.parametrize(
-    ("make", "layers", "attention"),
-    [(llama, "model.layers", "self_attn"), (neox, "gpt_neox.layers", "attention")],
+    ("make", "layers", "attention"), [(llama, "model.layers", "self_attn"), (neox, "gpt_neox.layers", "attention")]
 )
 def test_it_writes_with_a_cache_as_without(make, layers, attention):
     parts = {f"{layers}.*.mlp": ngn.Width(16, t0=4.0), f"{layers}.*.{attention}": ngn.Heads(t0=1.0)}

@@ -56,8 +56,7 @@ def test_three_calls_learn_a_size():
 
 
 @pytest.mark.parametrize(
-    ("missing", "message"),
-    [("penalty", r"penalty\(\) was never part"), ("step", "no schedule moved")],
+    ("missing", "message"), [("penalty", r"penalty\(\) was never part"), ("step", "no schedule moved")]
 )
 @pytest.mark.parametrize("frozen", [True, False])
 def test_what_is_missing_is_said(missing, message, frozen):

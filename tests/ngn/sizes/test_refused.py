@@ -197,11 +197,7 @@ def test_what_a_wildcard_matches_and_K_does_not_divide_is_listed_and_left(size):
 
 
 @pytest.mark.parametrize(
-    ("example", "said"),
-    [
-        (torch.randn(1, 1, 9, 9), "to have 3 channels, but got 1"),
-        ("nothing", "conv2d"),
-    ],
+    ("example", "said"), [(torch.randn(1, 1, 9, 9), "to have 3 channels, but got 1"), ("nothing", "conv2d")]
 )
 def test_a_wrong_example_is_not_blamed_on_a_size(example, said):
     model = convs(nn.ReLU(), nn.Conv2d(6, 2, 1))

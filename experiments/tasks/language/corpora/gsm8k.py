@@ -35,14 +35,14 @@ _FINAL_POINT = re.compile(r"\.$")
 
 def flexible(text: str) -> str:
     """Return the last match that looks like a number; a trailing "..." counts."""
-    found = _FLEXIBLE.findall(text)
-    return next(part for part in found[-1] if part).strip() if found else "[invalid]"
+    matches = _FLEXIBLE.findall(text)
+    return next(part for part in matches[-1] if part).strip() if matches else "[invalid]"
 
 
 def strict(text: str) -> str:
     """Return the number after the first ``####``."""
-    found = _STRICT.search(text)
-    return found[1].strip() if found else "[invalid]"
+    match = _STRICT.search(text)
+    return match[1].strip() if match else "[invalid]"
 
 
 def normalised(number: str) -> str:

@@ -126,14 +126,14 @@ def parse(text: str, header: Sequence[str]) -> Parts | None:
             return None
         at, end = len(" where "), len(where.rstrip())
         while True:
-            found = condition.match(where, at)
-            if found is None:
+            match = condition.match(where, at)
+            if match is None:
                 return None
-            inside = found["bare"] if found["mark"] is None else found["inside"]
-            conditions.add((found["column"], found["operator"], normalised(inside)))
-            if found.end() >= end:
+            inside = match["bare"] if match["mark"] is None else match["inside"]
+            conditions.add((match["column"], match["operator"], normalised(inside)))
+            if match.end() >= end:
                 break
-            at = found.end() + len(" and ")
+            at = match.end() + len(" and ")
     return head["column"], head.groupdict().get("aggregate") or "", frozenset(conditions)
 
 

@@ -212,10 +212,8 @@ def test_a_study_with_a_damaged_record_is_not_complete(tiny, capsys):
     Store(tiny.results).path(next(STUDIES["tiny"].runs()).id).write_text('{"schema": 2}')
     capsys.readouterr()
     assert tiny("run") == 1
-    assert (
-        f"1 records do not count: python scripts/sweep.py status tiny --results {tiny.results}"
-        in capsys.readouterr().out
-    )
+    told = f"1 records do not count: python scripts/sweep.py status tiny --results {tiny.results}"
+    assert told in capsys.readouterr().out
     assert tiny("plan", "--again", "refused") == 0
     assert "1 runs in 1 tasks" in capsys.readouterr().out
 

@@ -98,8 +98,8 @@ def test_two_hundred_runs_killed_three_times(tmp_path):
     for wanted in (1, 60, 120):
         process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
         until(lambda wanted=wanted: len(list(folder.glob("*.json"))) >= wanted, f"{wanted} records")
-        workers = [int(p) for p in _children(process.pid)]
-        for pid in (process.pid, *workers):
+        listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True, text=True)
+        for pid in (process.pid, *map(int, listed.stdout.split())):  # its workers have sessions of their own
             os.kill(pid, signal.SIGKILL)
         process.wait()
     done = subprocess.run(line, capture_output=True, text=True)
@@ -110,12 +110,6 @@ def test_two_hundred_runs_killed_three_times(tmp_path):
     view = status.View(results)
     assert {view.state(run).state for run in STUDIES["smoke"].runs()} == {"done"}
     assert not list(results.rglob("*.lease"))
-
-
-def _children(pid):
-    """Return the process ids of a process's children, which have their own sessions here."""
-    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True)
-    return listed.stdout.split()
 
 
 @pytest.mark.slow

@@ -71,8 +71,6 @@ def test_nats_are_the_mean_over_all_answer_tokens():
 
 
 def packs(task):
-    from experiments.tasks.language.packing import pack
-
     return [pack([each], torch.device("cpu")) for each in task.held]
 
 
