@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from experiments.analysis.collect import Collected, Reader, RecordedRun
-from experiments.analysis.compare import MOST_SEEDS, Comparison
 from experiments.analysis.reduce import NotMeasured, quantity_of, sample
-from experiments.analysis.selection import Selection
+from experiments.analysis.selection import MOST_SEEDS, Selection
 from experiments.analysis.statistics import Array
+
+if TYPE_CHECKING:
+    from experiments.analysis.compare import Comparison
 
 
 class Untested(Exception):

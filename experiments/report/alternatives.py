@@ -15,10 +15,10 @@ import numpy as np
 
 from experiments.analysis.claims import UNTESTED, Judged
 from experiments.analysis.collect import Alternative, AlternativeReader, Reader
-from experiments.analysis.compare import MOST_SEEDS, Comparison, compare_cell, words_of_facts
+from experiments.analysis.compare import Comparison, compare_cell, words_of_facts
 from experiments.analysis.estimates import Interval
 from experiments.analysis.reduce import Cell, reduce_row, sample
-from experiments.analysis.selection import Selection, selected_runs
+from experiments.analysis.selection import MOST_SEEDS, Selection, selected_runs
 from experiments.analysis.statistics import Array, statistic
 from experiments.analysis.tables import OwnTable, Row, parse_format
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN, SETTING
