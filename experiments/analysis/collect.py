@@ -221,6 +221,7 @@ class Alternative:
         reading: phases of a record → the phases as this setting reads them; None reads them as they are.
         found_by: rows (``macro.row``) whose published values suggested the setting. Their agreement is no evidence.
         test: rows (``macro.row``) and places of statements (``figure 2``) that its plan names as the test.
+        unmoved: rows of the test that lack what the setting changes, so that they cannot decide on it.
     """
 
     title: str
@@ -230,6 +231,7 @@ class Alternative:
     reading: Callable[[Phases], Phases] | None = None
     found_by: frozenset[str] = frozenset()
     test: frozenset[str] = frozenset()
+    unmoved: frozenset[str] = frozenset()
 
 
 class AlternativeReader(Reader):

@@ -9,12 +9,9 @@ from dataclasses import dataclass, replace
 from experiments.analysis.collect import Reader
 from experiments.analysis.published import value_of
 from experiments.analysis.reduce import Cell, reduce_cell, sample
-from experiments.analysis.selection import Selection
+from experiments.analysis.selection import MOST_SEEDS, Selection
 from experiments.analysis.tables import Column, Format, Number, Row, Table, Value, parse_format
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL, Verdict, judge_cell, published_numbers
-
-MOST_SEEDS = 50
-"""Seeds by which a row is judged, as far as there are records. No study has more."""
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.analysis.collect import Reader, RecordedRun
+from experiments.analysis.collect import Collected, Reader, RecordedRun
 from experiments.analysis.reduce import NotMeasured, quantity_of, sample
-from experiments.analysis.selection import Selection
+from experiments.analysis.selection import MOST_SEEDS, Selection
 from experiments.analysis.statistics import Array
 
 if TYPE_CHECKING:
@@ -38,13 +38,21 @@ class Evidence:
     Args:
         items: the comparison of every cell of the tables, and of their stand-ins.
         stand_in: name of the stand-ins that take the place of the rows' own runs.
+
+    Of a row of a table, samples and pairs use all seeds that there are, as its cells do, whatever a selection names.
     """
 
     def __init__(self, reader: Reader, items: Iterable[Comparison], stand_in: str = "") -> None:
         self.reader = reader
+        items = tuple(items)
         self._items = {(item.name, item.stand_in): item for item in items}
         self._stand_in = stand_in
+        self._rows = {row.runs.with_seeds(()).only() for item in items if (row := item.row).runs and not item.stand_in}
         self.used: list[str] = []
+
+    def _collect(self, selection: Selection) -> Collected:
+        of_row = selection.with_seeds(()).only() in self._rows
+        return self.reader.collect(selection.with_seeds(range(MOST_SEEDS)) if of_row else selection)
 
     def item(self, name: str) -> Comparison:
         """The comparison of a cell.
@@ -115,7 +123,7 @@ class Evidence:
             Untested: if there are fewer; ``what`` names them.
         """
         selections = [selections] if isinstance(selections, Selection) else selections
-        parts = [sample(self.reader.collect(selection), quantities) for selection in selections]
+        parts = [sample(self._collect(selection), quantities) for selection in selections]
         runs = [run_id for part in parts for run_id in part.run_ids]
         require(len(runs), wanted or sum(len(selection.seeds) for selection in selections), what)
         self.used += runs
@@ -132,7 +140,7 @@ class Evidence:
         Raises:
             Untested: if fewer than half of the pairs are there.
         """
-        samples = [sample(self.reader.collect(selection), [quantity]) for selection in (first, second)]
+        samples = [sample(self._collect(selection), [quantity]) for selection in (first, second)]
         both = [dict(zip([run.seed for run in each.runs], each.of(quantity), strict=True)) for each in samples]
         shared = sorted(both[0].keys() & both[1].keys())
         require(len(shared), wanted or len({*first.seeds} & {*second.seeds}), what, "pairs of seeds")

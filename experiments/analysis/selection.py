@@ -14,6 +14,9 @@ from experiments.core.config import Config
 from experiments.core.training import Seed
 from experiments.methods.fixed import fixed_size
 
+MOST_SEEDS = 50
+"""Seeds by which a row is judged, as far as there are records. No study has more."""
+
 Items = tuple[tuple[str, Any], ...]
 Companion = Callable[["Selection", int, Mapping[str, Any]], "Selection"]
 """(the selection, a seed, that seed's record) → the selection of its companion run."""

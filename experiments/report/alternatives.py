@@ -15,10 +15,10 @@ import numpy as np
 
 from experiments.analysis.claims import UNTESTED, Judged
 from experiments.analysis.collect import Alternative, AlternativeReader, Reader
-from experiments.analysis.compare import MOST_SEEDS, Comparison, compare_cell, words_of_facts
+from experiments.analysis.compare import Comparison, compare_cell, words_of_facts
 from experiments.analysis.estimates import Interval
 from experiments.analysis.reduce import Cell, reduce_row, sample
-from experiments.analysis.selection import Selection, selected_runs
+from experiments.analysis.selection import MOST_SEEDS, Selection, selected_runs
 from experiments.analysis.statistics import Array, statistic
 from experiments.analysis.tables import OwnTable, Row, parse_format
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN, SETTING
@@ -78,7 +78,7 @@ class BothSettings:
         return {"cells": cells, "facts": self.fact_counts(), "statements": _counted(map(_words, self.claims))}
 
     @cached_property
-    def _test(self) -> tuple[list[tuple[str, Pair[str]]], int]:
+    def _test(self) -> tuple[list[tuple[str, Pair[str], bool]], int]:
         named = {
             pair.stated.fact
             for pair in self.cells
@@ -86,8 +86,12 @@ class BothSettings:
             and pair.stated.verdict.word != SETTING
         }
         claims = [pair for pair in self.claims if pair.stated.where in self.alternative.test]
-        judged = [(f"`{pair.stated.name}`", words) for pair, words in self.facts if pair.stated.fact in named]
-        judged += [(pair.stated.text.rstrip("."), _words(pair)) for pair in claims if pair.other.word != UNTESTED]
+        judged = [
+            (f"`{pair.stated.name}`", words, pair.stated.name.rpartition(".")[0] not in self.alternative.unmoved)
+            for pair, words in self.facts
+            if pair.stated.fact in named
+        ]
+        judged += [(pair.stated.text.rstrip("."), _words(pair), True) for pair in claims if pair.other.word != UNTESTED]
         return judged, len(named) + len(claims) - len(judged)
 
     @property
@@ -95,9 +99,13 @@ class BothSettings:
         """How many of the facts and statements that the plan names as its test cannot be judged yet."""
         return self._test[1]
 
-    def tested(self, stated: str = "", other: str = "") -> list[str]:
-        """Return those that both settings judge with these verdicts, by name or text; an empty word is any."""
-        return [name for name, (a, b) in self._test[0] if stated in ("", a) and other in ("", b)]
+    def tested(self, stated: str = "", other: str = "", every: bool = False) -> list[str]:
+        """Return those that both settings judge with these verdicts, by name or text; an empty word is any.
+
+        Rows that the setting cannot move are left out, but for ``every``.
+        """
+        judged = [(name, words) for name, words, moved in self._test[0] if every or moved]
+        return [name for name, (a, b) in judged if stated in ("", a) and other in ("", b)]
 
 
 def judged_words(alternatives: Iterable[BothSettings]) -> list[str]:

@@ -129,22 +129,17 @@ SPEC = Spec(
 claim = Claims(1000)
 
 
-def _seeds(table: Table, key: str) -> Selection:
-    """The runs of a row of the tables of depth, which print seed 0."""
-    return table.runs[key].with_seeds(range(SEEDS_OF_DEPTH))
-
-
 @claim("depth", "table 9", "after results, 2026-11-23; shares since 2026-11-25")
 def _learned(evidence: Evidence) -> Outcome:
     """Depth is learned with both schedules only: constant λ keeps ten layers, both keep fewer (each in at least nine
     seeds of ten), and constant r fits at least twice as badly, same seed, in the median."""
     parts = []
     for key, said in {"const-const": "constant λ and r", "const-inc": "constant λ", "dec-inc": "both"}.items():
-        depths = evidence.samples(_seeds(NINE, key), ["grown.depth"], key, FIRST_OF_DEPTH)["grown.depth"]
+        depths = evidence.samples(NINE.runs[key], ["grown.depth"], key, FIRST_OF_DEPTH)["grown.depth"]
         wanted = depths < 10 if key == "dec-inc" else depths == 10
         kept = f"{'fewer than ' if key == 'dec-inc' else ''}ten layers, {said}, of {len(depths)} seeds"
         parts.append(Estimate(kept, share(int(wanted.sum()), len(wanted)), 0.9, spec=".0%"))
-    rows = _seeds(NINE, "dec-const"), _seeds(NINE, "dec-inc")
+    rows = NINE.runs["dec-const"], NINE.runs["dec-inc"]
     ratio = evidence.ratios(*rows, "grown.truncated.mse", "dec-const and dec-inc", FIRST_OF_DEPTH)
     return Outcome([*parts, Estimate("truncated MSE with constant r over that with both", median(ratio), 2)])
 
@@ -154,7 +149,7 @@ def _recursive(evidence: Evidence) -> Outcome:
     """The recursive chain learns a depth below its limit, with truncated error within a factor of two of soft, in at
     least nine of ten seeds."""
     quantities = ["grown.depth", "grown.soft.mse", "grown.truncated.mse"]
-    samples = evidence.samples(_seeds(TEN, "recursive"), quantities, "recursive", FIRST_OF_DEPTH)
+    samples = evidence.samples(TEN.runs["recursive"], quantities, "recursive", FIRST_OF_DEPTH)
     cost = samples["grown.truncated.mse"] / samples["grown.soft.mse"]
     good = int(((samples["grown.depth"] < 16) & (cost <= 2)).sum())
     because = f"{good} of {len(cost)} seeds; truncated over soft MSE at most {cost.max():.3g}"

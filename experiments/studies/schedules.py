@@ -110,19 +110,14 @@ _AFTER = "after results, 2026-11-21"
 _COUNTS = "after results; published counts since 2026-11-25"
 
 
-def _schedule(key: str) -> Selection:
-    """The runs of a row of table 4; of the baseline all fifty seeds, of the others ten."""
-    return BASELINE.with_seeds(range(50)) if key == "baseline" else FOUR.runs[key]
-
-
 def _over_baseline(evidence: Evidence, key: str, quantity: str) -> Array:
     """An error of a schedule over the baseline's from the same seed, shape [seeds]."""
-    return evidence.ratios(_schedule(key), _schedule("baseline"), quantity, key)
+    return evidence.ratios(FOUR.runs[key], FOUR.runs["baseline"], quantity, key)
 
 
 def _integers(evidence: Evidence, key: str, label: str) -> Published:
     """The integers of a schedule beside the published number in table 4."""
-    samples = evidence.samples(_schedule(key), ["integer"], key)["integer"]
+    samples = evidence.samples(FOUR.runs[key], ["integer"], key)["integer"]
     return Published(label, int(samples.sum()), len(samples), *evidence.published_count(f"datafourbody.{key}.integer"))
 
 
@@ -142,7 +137,7 @@ def _annealing(evidence: Evidence) -> Outcome:
 @claim("truncation_free", "table 4", _AFTER)
 def _truncation_free(evidence: Evidence) -> Outcome:
     """Truncating the baseline costs nothing: the MSE of the median run rises by at most a tenth."""
-    samples = evidence.samples(_schedule("baseline"), [_MSE, "grown.soft.mse"], "baseline")
+    samples = evidence.samples(FOUR.runs["baseline"], [_MSE, "grown.soft.mse"], "baseline")
     cost = samples[_MSE] / samples["grown.soft.mse"]
     because = f"more than a tenth in {int((cost > 1.1).sum())} of {len(cost)} runs, at most {cost.max():.3g} times"
     return Outcome([Estimate("truncated over soft MSE", median(cost), most=1.1, spec=".4f")], because)
@@ -176,7 +171,7 @@ def _gaps_open(evidence: Evidence) -> Outcome:
 def _sharp_start(evidence: Evidence) -> Outcome:
     """Starting at β = 15 selects smaller sizes (by more than one) with a worse fit, from the same seed, in the
     median."""
-    sharp, base = evidence.pairs(_schedule("beta15"), _schedule("baseline"), "grown.t", "β = 15")
+    sharp, base = evidence.pairs(FOUR.runs["beta15"], FOUR.runs["baseline"], "grown.t", "β = 15")
     return Outcome(
         [
             Estimate("baseline's t minus that of β = 15", median(base - sharp), 1),

@@ -103,6 +103,10 @@ def _method(selection: Selection) -> str:
     return dict(selection.choices).get("method", "ngn")
 
 
+def _has_boundary(selection: Selection) -> bool:
+    return bool(dict(selection.overrides).get("method.boundary", True))
+
+
 def inferred(selection: Selection) -> Selection:
     """Select the 1D runs of ``selection`` with alpha rising from the first step if their schedule delays alpha.
 
@@ -116,7 +120,7 @@ def inferred(selection: Selection) -> Selection:
     changed: dict[str, Any] = dict(one_d.FORMER)
     if _method(selection) in _LEARNERS:
         changed = {"task.draw": one_d.FORMER["task.draw"]}
-    elif delayed and _method(selection) != "fixed" and overrides.get("method.boundary", True):
+    elif delayed and _method(selection) != "fixed" and _has_boundary(selection):
         changed = dict(one_d.INFERRED_SETTING)
     return selection.with_overrides(changed | overrides)
 
@@ -124,7 +128,7 @@ def inferred(selection: Selection) -> Selection:
 def _inferred() -> list[Selection]:
     # by importance: seeds and draws not used for choices, table 4, figures 2, 3 and 6, learned decay, figure 5
     grown = [runs for runs in FIXED_FRONTIER.make() if _method(runs) == "ngn"]
-    learned = [runs for runs in DECAY_STUDY.make() if dict(runs.overrides).get("method.boundary", True)]
+    learned = [runs for runs in DECAY_STUDY.make() if _has_boundary(runs)]
     runs = [*_all(one_d.FIFTY_SEEDS), *selections_of(one_d.DRAWS, FOUR), *_all(LAMBDA_SWEEP), *grown, CONTINUED]
     runs += [*learned, *_all(one_d.INIT_SWEEP_TEN)]
     # claims on figure 5 need half of fifty seeds at the highest start
@@ -143,7 +147,7 @@ def random_nodes(selection: Selection) -> Selection:
 def from_one(selection: Selection) -> Selection:
     """Select the runs with a normalised boundary from t0 = 1."""
     overrides = dict(selection.overrides)
-    normalised = overrides.get("method.normalise", False) and overrides.get("method.boundary", True)
+    normalised = overrides.get("method.normalise", False) and _has_boundary(selection)
     return selection.with_overrides({"gate.t0": 1.0}) if normalised else selection
 
 
@@ -179,6 +183,7 @@ INFERRED = Study(
         found_by=_rows(*one_d.NUMBERS, FOUR, FOUR_FULL),
         test=_rows(DECAY) - {"decayablationbody.standard"}
         | {"datasevenbody.ngn", "datasevenfullbody.ngn", "figure 2", "figure 3", "figure 5", "figure 6"},
+        unmoved=frozenset(f"decayablationbody.{key}" for key, runs in DECAY.runs.items() if not _has_boundary(runs)),
     ),
 )
 

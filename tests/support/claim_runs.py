@@ -263,4 +263,6 @@ OF_CELLS = {
 """Claim → two sets of cells with the verdicts on them."""
 
 PUBLISHED = [cell(f"datafourbody.{row}.integer", 0) for row in ("baseline", "lambda_const")]
-"""Cells of which only the published number is read."""
+PUBLISHED += [cell(f"datasevenfullbody.{row}.{of}", 0) for row in ("awnn", "ste", "l0") for of in ("t", "truncated")]
+PUBLISHED += [cell(f"{table.name}.{key}.t", 0) for table in (NINE, TEN) for key in table.runs]
+"""Cells of which only the published number, the verdict and the runs are read."""

@@ -61,13 +61,13 @@ def strong(store, ngn):
     beside_random(store, STRONG_RUNS["four"], 17.0)
 
 
-def frozen(store, perplexity):
-    """Write frozen models of this perplexity and updated ones of 30."""
+def frozen(store, perplexity, score=50.0):
+    """Write frozen models of this perplexity and updated ones of 30, all of this score."""
     for target in TARGETS:
         updated = (UPDATED_RUNS[f"{target}-updated"], LADDER_RUNS[f"{target}-updated-1e-2"])
         trained = [TRAINED_RUNS[f"{target}-trained-1e-{power}"] for power in (1, 2)]
         for runs, found in (*((each, 30.0) for each in updated), *((each, perplexity) for each in trained)):
-            made = samples.adapt(store, runs)
+            made = samples.adapt(store, runs, score=score)
             made["phases"]["grown"]["truncated"]["perplexity"] = found
             store.write(made, replace=True)
 
@@ -90,7 +90,7 @@ OF_STAND_INS = {
     "prune_frozen_small": (PRUNING, pruned, ({}, {"frozen": -10.0})),
     "prune_random_small": (PRUNING, pruned, ({"ngn": 70.0}, {"ngn": 60.0}, {"ngn": 30.0})),
     "prune_random_strong": ((), strong, ({"ngn": 70.0}, {"ngn": 30.0})),
-    "prune_frozen_trained": ((), frozen, ({"perplexity": 29.0}, {"perplexity": 31.0})),
+    "prune_frozen_trained": ((), frozen, ({"perplexity": 29}, {"perplexity": 3e3, "score": 9}, {"perplexity": 3e3})),
     "adapter_close_snapped": ((), snapped, ({"t": 0.5}, {"t": 1.0})),
     "peft_baselines_asked": ((), partial(adapt_all, every=ASKED_RUNS), ({"score": 80.0}, {"score": 20.0})),
     "peft_middle_prices": ((), partial(adapt_all, every=PRICED_RUNS), ({"third": 1}, {"third": 2})),

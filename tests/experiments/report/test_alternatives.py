@@ -14,11 +14,13 @@ from experiments.report.alternatives import Pair, evidence, two_ways
 from experiments.report.content import build_content
 from experiments.store.records import Store
 from experiments.studies import STUDIES, macros
+from experiments.studies.learners import DECAY
 from experiments.studies.manifold import FIFTEEN
 from experiments.studies.schedules import FOUR
 from experiments.studies.several import GATES_KEPT, INFERRED, inferred
 
 ROWS = {f"{table.name}.{row.key}" for table in macros() for row in table.rows}
+WITHOUT_ALPHA = DECAY.runs["learn_r"]
 DECLARED = {name: study.alternative for name, study in STUDIES.items() if study.alternative is not None}
 
 
@@ -31,6 +33,7 @@ def test_declared_rows_exist():
     named = {name for one in DECLARED.values() for name in one.found_by | one.test if not name.startswith("figure ")}
     assert named
     assert named <= ROWS
+    assert all(one.unmoved <= one.test for one in DECLARED.values())
 
 
 def test_without_records_every_cell_of_an_alternative_is_a_dash(tmp_path):
@@ -51,6 +54,8 @@ def test_a_cell_stands_beside_that_of_the_stated_setting(tmp_path):
     for seed in range(10):
         samples.put(store, runs, seed, {"grown": samples.grown([9.0 + seed / 100], 1e-3, 1e-3)})
         samples.put(store, inferred(runs), seed, {"grown": samples.grown([2.0 + seed / 100], 1e-3, 1e-3)})
+        for each in (WITHOUT_ALPHA, inferred(WITHOUT_ALPHA)):
+            samples.put(store, each, seed, {"grown": samples.grown([31.0], 1e-3, 1e-3)})
     both = of(store, INFERRED.name)
     (pair,) = [pair for pair in both.cells if pair.stated.name == "datafourfullbody.beta15.t"]
     assert (pair.stated.verdict.word, pair.other.verdict.word) == (DISAGREES, AGREES)
@@ -58,6 +63,8 @@ def test_a_cell_stands_beside_that_of_the_stated_setting(tmp_path):
     assert pair.other.cell.run_ids == tuple(run.id for run in selected_runs(inferred(runs)))
     (fact,) = [cells.stated.fact for cells, words in both.facts if words == Pair(DISAGREES, AGREES)]
     assert fact == pair.stated.fact
+    assert both.tested() == [], "alpha moves nothing in the one row of the test"
+    assert "`decayablationbody.learn_r.soft`" in both.tested(every=True)
     page = pages.PAGES["about_the_paper.md"](build_content(Reader(store)))
     assert re.search(r"^\| `datafourfullbody.beta15.t` \| 9.04 ± 0.03 ✗ \| 2.04 ± 0.03 \| 2.05 ", page, re.M)
     assert "`--`: no fact can be judged under both settings yet." in page, "of the other settings"

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from claim_runs import OF_CELLS, OF_RUNS, PUBLISHED, WIDE, Memory, baseline, cell, two_learners
+from claim_runs import FOUR, OF_CELLS, OF_RUNS, PUBLISHED, WIDE, Memory, baseline, cell, grown, two_learners
 from claim_standins import OF_STAND_INS, ON_THE_PAPERS_MODELS, PEFT, PRUNING, adapted, pruned
 
 from experiments.analysis.claims import BY_CONSTRUCTION, UNTESTED, judge_claim
@@ -14,10 +14,8 @@ from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, Verdict
 from experiments.store.records import Store
 from experiments.studies import CLAIMS as BY_KEY
 
-L0 = cell("datasevenfullbody.l0.truncated", 0)
 
-
-def judged(key, store, items=(*PUBLISHED, L0)):
+def judged(key, store, items=PUBLISHED):
     return judge_claim(BY_KEY[key], Reader(store), items)
 
 
@@ -97,11 +95,20 @@ def test_little_removed_is_no_evidence_on_random_removal(tmp_path):
     assert findings[0].text.startswith("premise: ")
 
 
-def test_a_learner_unlike_the_published_one_is_no_evidence_about_it():
-    store = Memory(two_learners("l0", WIDE, 1e-5, WIDE, 1e-4))
-    found = judged("l0", store, [replace(L0, verdict=Verdict(DISAGREES))])
+@pytest.mark.parametrize("key", ["l0", "awnn_spread", "awnn_fit", "ste"])
+@pytest.mark.parametrize("column", ["t", "truncated"])
+def test_a_learner_unlike_the_published_one_is_no_evidence_about_it(key, column):
+    learner = key.partition("_")[0]
+    store, unlike = Memory(two_learners(learner, WIDE, 1e-5, WIDE, 1e-4)), f"datasevenfullbody.{learner}.{column}"
+    items = [replace(item, verdict=Verdict(DISAGREES)) if item.name == unlike else item for item in PUBLISHED]
+    found = judged(key, store, items)
     assert (found.word, found.runs) == (UNTESTED, ())
     assert "no evidence" in found.because
+
+
+def test_a_statement_uses_every_seed_that_a_row_has():
+    store = Memory([(FOUR.runs["baseline"].with_seeds(range(50)), lambda seed: grown(6.0, 1e-5, 1e-5))])
+    assert len(judged("truncation_free", store).runs) == 50
 
 
 def test_every_claim_is_tested_here():
