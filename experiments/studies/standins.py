@@ -203,7 +203,8 @@ def _random(evidence: Evidence) -> Outcome:
 @claim("prune_frozen_trained", _STUDY, _PREMISE)
 def _frozen(evidence: Evidence) -> Outcome:
     """Freezing weights that were trained first forgets no more than updating them, at the prices 1e-1 and 1e-2."""
-    more, listed, models = 0, [], {}
+    more, listed = 0, []
+    models: dict[str, Selection] = {}
     for target in TARGETS:
         for power, updated in ((1, UPDATED_RUNS[f"{target}-updated"]), (2, LADDER_RUNS[f"{target}-updated-1e-2"])):
             own = {"frozen": TRAINED_RUNS[f"{target}-trained-1e-{power}"], "updated": updated}
