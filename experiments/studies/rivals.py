@@ -46,9 +46,9 @@ class RivalWork:
         digits: digits of a score behind the point.
         shares, seeds: planned runs.
         settings: method → its own settings, the best on validation data.
-        timed: (method, share) → the steps that take the processor time of the dense model; for one training of all
-            sizes, that of the dense model and of one model a share by ``beside``.
-        beside: the method of the separate trainings whose total time one training of all sizes takes.
+        timed: (method, share) → the steps that take the processor time of the dense model.
+        together: the steps with which one training of all sizes takes the processor time of a dense model and of one
+            smaller model a share; 0 for works without one.
         methods: the methods of :data:`METHODS` that it has.
     """
 
@@ -70,7 +70,7 @@ class RivalWork:
     samples: str = "images"
     small: float = 0.3
     digits: int = 2
-    beside: str = ""
+    together: int = 0
 
 
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -92,15 +92,16 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "Minitron": ("minitron", {}),
     "Sheared-LLaMA's masks": ("sheared", {}),
     "one training": ("front", {}),
+    "one training, equal time": ("front", {}),
     "as given": ("given", {}),
 }
 """Method in the tables → the method of the suite, and its settings."""
 SCRATCH = "NGN's sizes from scratch"
 """The second phase of NGN."""
 WHOLE = ("dense", "as given")
-FRONT = "one training"
-"""All sizes at once. A run of it is the line of several shares."""
-OWN = ("NGN", "NGN, sizes fixed early", FRONT)
+FRONTS = ("one training", "one training, equal time")
+"""All sizes at once, with the steps of one separate training, or the time of all. A run is a line at several shares."""
+OWN = ("NGN", "NGN, sizes fixed early")
 """Our methods. Each that was run has a column: by how much it is better than the others."""
 LIMITS = {"parameters": "parameters", "macs": "multiply-adds"}
 _NETWORK = ("NGN", "NGN's sizes from scratch", "NGN, sizes fixed early", "even sizes, cut half-way", "magnitude",
@@ -144,14 +145,12 @@ WORKS = {
         **_TEXT,
     ),
     "front_stories": RivalWork(
-        "Transformer on TinyStories, from scratch", "front", _STORIES, 3000, 200_000, (FRONT, "even sizes", "NGN"),
-        (25, 50, 75), 5, {"task.held": 200_000, "train.batch": 16}, timed={(FRONT, 25): 12_700}, beside="even sizes",
-        **_TEXT,
+        "Transformer on TinyStories, from scratch", "front", _STORIES, 3000, 200_000, (*FRONTS, "even sizes", "NGN"),
+        (25, 50, 75), 5, {"task.held": 200_000, "train.batch": 16}, together=12_700, **_TEXT,
     ),
     "front20": RivalWork(
         "ResNet-20, trained, on CIFAR-10", "front", _IMAGES | {"model": "resnet20"}, 1053, 10_000,
-        (FRONT, "magnitude", "NGN, sizes fixed early"), (25, 50, 75), 5, _TRAINED, _OWN, {(FRONT, 25): 3750},
-        beside="magnitude",
+        (*FRONTS, "magnitude", "NGN, sizes fixed early"), (25, 50, 75), 5, _TRAINED, _OWN, together=3750,
     ),
     "smollm2": RivalWork(
         "SmolLM2-135M, trained, on WikiText-2, shares of its feed-forward parameters", "full", {"task": "wikitext2"},
@@ -178,8 +177,9 @@ def _planned() -> Iterator[tuple[str, str, int, str, Selection]]:
         seeds = range(work.seeds)
         yield name, "dense", 100, "steps", selection(work, "dense", 100, seeds)
         for share, method in itertools.product(work.shares, work.methods):
-            if method != SCRATCH and (method != FRONT or share == min(work.shares)):
-                yield name, method, share, "steps", selection(work, method, share, seeds)
+            if method != SCRATCH and (method not in FRONTS or share == min(work.shares)):
+                steps = work.together if method == FRONTS[1] else work.steps
+                yield name, method, share, "steps", selection(work, method, share, seeds, **{"train.steps": steps})
         for (method, share), steps in work.timed.items():
             longer = selection(work, method, share, seeds, **{"train.steps": steps, "phases": ("grown",)})
             yield name, method, share, "processor time", longer
@@ -216,13 +216,15 @@ def read(folder: Path) -> pd.DataFrame:
             record = store.get(run.id)
             if record is None or record["status"] != "complete":
                 continue
-            members = {} if method != FRONT else record["phases"]["grown"]["members"]
+            members = {} if method not in FRONTS else record["phases"]["grown"]["members"]
             most = members["100"]["cost"] if members else 0
             for phase, result in record["phases"].items():
                 kind = SCRATCH if (METHODS[method][0], phase) == ("ngn", "fixed") else method
                 row = {"work": name, "method": kind, "share": share, "seed": run.config.seed.value, "equal": equal}
-                row |= {"part": 100.0 if method in (*WHOLE, FRONT) else _part(result), "seconds": result["seconds"]}
-                row |= {"score": result["truncated"][WORKS[name].score], "peak": result.get("peak_memory_mib")}
+                row |= {"part": 100.0 if method in (*WHOLE, *FRONTS) else _part(result)}
+                if not WORKS[name].together:  # these shared their machine
+                    row |= {"seconds": result["seconds"], "peak": result.get("peak_memory_mib")}
+                row |= {"score": result["truncated"][WORKS[name].score], "seconds": None, "peak": None}
                 row |= {"cpu": record["hardware"]["cpu"], "batch_size": record["config"]["train"]["batch"]}
                 if not members:
                     rows.append(row | {of: result["cost"].get("ratios", {}).get(of) for of in LATENCIES})
@@ -252,10 +254,10 @@ def tables(results: pd.DataFrame, scale: str) -> str:
         budget = f"{work.steps:,} steps"
         if equal != "steps":
             budget = "the dense model's processor time, in batches"
-        if equal != "steps" and work.beside:
-            budget = f"the processor time of the dense model and of {work.beside} together, in batches"
+        elif work.together:
+            budget += f" (equal time: {work.together:,})"
         cells = dict(list(these.set_index("seed").groupby(["share", "method"])))
-        ours = [own for own in OWN if own in set(these.method)]
+        ours = [own for own in (FRONTS if work.together else OWN) if own in set(these.method)]
         better = "".join(f" {own} better by |" for own in ours)
         there = (at for at in itertools.product((100, *SHARES), METHODS) if at in cells)
         lines = [_row(work, cells, method, share, ours) for share, method in there]
