@@ -221,10 +221,8 @@ def read(folder: Path) -> pd.DataFrame:
             for phase, result in record["phases"].items():
                 kind = SCRATCH if (METHODS[method][0], phase) == ("ngn", "fixed") else method
                 row = {"work": name, "method": kind, "share": share, "seed": run.config.seed.value, "equal": equal}
-                row |= {"part": 100.0 if method in (*WHOLE, *FRONTS) else _part(result)}
-                if not WORKS[name].together:  # these shared their machine
-                    row |= {"seconds": result["seconds"], "peak": result.get("peak_memory_mib")}
-                row |= {"score": result["truncated"][WORKS[name].score], "seconds": None, "peak": None}
+                row |= {"part": 100.0 if method in (*WHOLE, *FRONTS) else _part(result), "seconds": result["seconds"]}
+                row |= {"score": result["truncated"][WORKS[name].score], "peak": result.get("peak_memory_mib")}
                 row |= {"cpu": record["hardware"]["cpu"], "batch_size": record["config"]["train"]["batch"]}
                 if not members:
                     rows.append(row | {of: result["cost"].get("ratios", {}).get(of) for of in LATENCIES})
@@ -257,16 +255,17 @@ def tables(results: pd.DataFrame, scale: str) -> str:
         elif work.together:
             budget += f" (equal time: {work.together:,})"
         cells = dict(list(these.set_index("seed").groupby(["share", "method"])))
-        ours = [own for own in (FRONTS if work.together else OWN) if own in set(these.method)]
+        ours = [own for own in (FRONTS[1:] if work.together else OWN) if own in set(these.method)]
         better = "".join(f" {own} better by |" for own in ours)
+        times = "" if work.together else " latency x dense: batch, 16, 1 | training, s | peak, MiB |"  # shared machine
         there = (at for at in itertools.product((100, *SHARES), METHODS) if at in cells)
         lines = [_row(work, cells, method, share, ours) for share, method in there]
         parts.append(
             f"{work.title}, **{work.scale}** budget: {budget} of {these.batch_size.iloc[0]} per method,\n"
             f"{fill(f'{work.held:,} {work.samples} scored, {_processors(these)}', 120)}\n\n"
-            f"| {LIMITS[work.limited]} | method | % of dense | {work.unit} |{better} latency x dense: "
-            "batch, 16, 1 | training, s | peak, MiB | seeds |\n"
-            f"| --- | --- | ---: | ---: |{' --- |' * len(ours)} ---: | ---: | ---: | ---: |\n" + "\n".join(lines)
+            f"| {LIMITS[work.limited]} | method | % of dense | {work.unit} |{better}{times} seeds |\n"
+            f"| --- | --- | ---: | ---: |{' --- |' * len(ours)}{' ---: |' * times.count('|')} ---: |\n"
+            + "\n".join(lines)
         )
     return "\n\n".join(parts)
 
@@ -295,11 +294,11 @@ def _row(
         word = verdict(apart, work.small)
         return mean(apart, "+" + digits) + (f", {word}" if word else "")
 
-    part, seconds, peak = (
-        mean(these[of], text, spread=False) for of, text in (("part", ".1f"), ("seconds", ".0f"), ("peak", ".0f"))
-    )
-    latencies = ", ".join(mean(these[of], ".2f", spread=False) for of in LATENCIES)
-    texts = [f"{share} %", method, part, mean(these.score, digits), *map(better, ours), latencies, seconds, peak]
+    part = mean(these.part, ".1f", spread=False)
+    texts = [f"{share} %", method, part, mean(these.score, digits), *map(better, ours)]
+    if not work.together:
+        texts.append(", ".join(mean(these[of], ".2f", spread=False) for of in LATENCIES))
+        texts += [mean(these[of], ".0f", spread=False) for of in ("seconds", "peak")]
     return f"| {' | '.join([*texts, str(len(these))])} |"
 
 
