@@ -25,8 +25,7 @@ import argparse
 from experiments.analysis.build import from_cells, partial_rows, problems_of, reduce_all
 from experiments.analysis.collect import Reader
 from experiments.analysis.reduce import Cell
-from experiments.cli.pipes import exit_with
-from experiments.core.blocks import printable
+from experiments.cli.pipes import exit_with, show
 from experiments.core.paths import RESULTS, folder_of_records, paper_folder
 from experiments.store.records import Store
 from experiments.studies import figure_of, macro, macros, tables_of
@@ -56,8 +55,6 @@ def _explain(reader: Reader, name: str) -> int:
 
 
 def _table(reader: Reader, name: str) -> int:
-    from rich.console import Console
-
     from experiments.analysis.compare import compare_all
     from experiments.analysis.terminal import print_problems, rich_table, summary
 
@@ -65,16 +62,14 @@ def _table(reader: Reader, name: str) -> int:
     numbered = tables_of(int(name)) if name.isdecimal() else ()
     tables = macros() if task or name == "all" else numbered or (macro(name.lstrip("\\")),)
     items = compare_all(reader, tables, task, macros())
-    console = Console()
     for table in tables:
         shown = [item for item in items if item.table is table]
         if shown:
-            console.print(rich_table(shown, f"{table.title} (\\{table.name})"))
-            for note in reader.data_notes(run_id for item in shown for run_id in item.cell.run_ids):
-                console.print(printable(note), style="yellow", highlight=False, markup=False)
-    console.print(summary(items), highlight=False)
+            notes = reader.data_notes(run_id for item in shown for run_id in item.cell.run_ids)
+            show(rich_table(shown, f"{table.title} (\\{table.name})"), *notes)
+    print(summary(items))
     refused = dict.fromkeys(p for item in items for p in item.cell.problems if p.refused or p.kind == "diverged")
-    print_problems(refused, console)
+    print_problems(refused)
     return 0
 
 

@@ -22,17 +22,17 @@ import argparse
 import shlex
 import shutil
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from rich.console import Console
-
 from experiments.analysis.collect import Reader
-from experiments.analysis.compare import compare_cell
+from experiments.analysis.compare import Comparison, compare_cell
 from experiments.analysis.frame import FlatRecord, record_row
-from experiments.analysis.overview import format_rows
+from experiments.analysis.overview import table_of
 from experiments.analysis.selection import Selection
 from experiments.analysis.terminal import print_problems, rich_table
-from experiments.cli.pipes import exit_with
+from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES
+from experiments.cli.pipes import exit_with, print_line, room
 from experiments.cli.rewrite import seeds_of
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
@@ -42,17 +42,19 @@ from experiments.core.config import Config
 from experiments.core.paths import RESULTS, ROOT
 from experiments.runs.shutdown import shut_down
 from experiments.store.records import Store
+from ngn.files import write_atomically
 
-NOTES = """
-recorded: the suite's own record of the same seed. Processors round differently. Over 25,000 steps this can move a
-  boundary to another integer: on another type of processor, expect about three of ten counts to differ.
+NOTES = """\
+recorded: our record of the same seed. Processors round differently. Over 25,000 steps this can move a boundary to
+  another integer: on another type of processor, expect about three of ten counts to differ.
 calibrated: settings that the paper leaves open were chosen to reproduce this table, so agreement here shows nothing.
-  "cannot tell" means that the spread is too wide to decide. docs/verdicts.md has the rules.
-not printed: tables that need more than these ten seeds. The file holds "--" for them and for every other study."""
+  "cannot tell": the spread over these seeds is too wide to decide. docs/verdicts.md has the rules."""
+WORDS = {AGREES: "agrees agree", DISAGREES: "disagrees disagree", CANNOT_TELL: "has have"}
+"""Verdict → the verb for one number, and for several."""
 
 
-def beside_records(store: Store, configs: Sequence[Config]) -> str:
-    """Tabulate boundary, count and error of each seed, with the values of the suite's own record."""
+def beside_records(store: Store, configs: Sequence[Config]) -> list[FlatRecord]:
+    """Return boundary, count and error of each seed, with the values of the suite's own record."""
     rows = []
     for config in configs:
         row: FlatRecord = {"seed": config.seed.value}
@@ -62,51 +64,65 @@ def beside_records(store: Store, configs: Sequence[Config]) -> str:
             for title, key in (("t", "grown.t"), ("count", "grown.count"), ("truncated MSE", "grown.truncated.mse")):
                 row[name + title] = found.get(key)
         rows.append(row)
-    return format_rows(rows)
+    return rows
 
 
-def show(store: Store, overrides: Mapping[str, int], seeds: Sequence[int], console: Console | None = None) -> None:
-    """Print the baseline of table 4 beside the published values. Other runs than its own are named as stand-ins."""
+def verdict(rows: Sequence[FlatRecord], items: Sequence[Comparison]) -> str:
+    """Say in a sentence how many seeds equal our records, and how many numbers agree with the paper."""
+    equal, counts = (sum(row[x] == row[f"recorded {x}"] for row in rows) for x in ("truncated MSE", "count"))
+    told = f"{equal} of {len(rows)} seeds equal the records"
+    if equal < counts:
+        told = f"{counts} of {len(rows)} seeds have the count of the records"
+    found = Counter(item.verdict.word for item in items)
+    verbs = {word: verb.split()[found[word] != 1] for word, verb in WORDS.items()}
+    told += f"; {found[AGREES]} of {len(items)} numbers {verbs[AGREES]} with the paper"
+    told += f", {found[DISAGREES]} {verbs[DISAGREES]}" if found[DISAGREES] else ""
+    return told + (f", {found[CANNOT_TELL]} {verbs[CANNOT_TELL]} too wide a spread" if found[CANNOT_TELL] else "")
+
+
+def show(store: Store, overrides: Mapping[str, int], seeds: Sequence[int], rows: Sequence[FlatRecord] = ()) -> None:
+    """Print a verdict on ``rows``, and the baseline of table 4 beside the published values.
+
+    Other runs than its own are named as stand-ins.
+    """
     from experiments.studies.schedules import FOUR
 
-    console, row = console or Console(), FOUR.row("baseline")
+    row = FOUR.row("baseline")
     reader = Reader(store, allow_dirty=True)
     selection = Selection.of(dict(row.runs.choices if row.runs else ()), overrides, seeds)
     name = ", ".join(f"{key}={value}" for key, value in selection.overrides)
     items = [compare_cell(reader, FOUR, row, column, selection, name) for column in FOUR.columns]
-    console.print(rich_table(items, FOUR.title))
-    print_problems(dict.fromkeys(problem for item in items for problem in item.cell.problems), console)
+    print_line(*([f"{verdict(rows, items)}\n"] if rows else []), rich_table(items, FOUR.title))
+    print_problems(dict.fromkeys(problem for item in items for problem in item.cell.problems))
 
 
 def demo(given: argparse.Namespace, configs: list[Config], overrides: dict[str, int]) -> int:
     """Train, print and draw; return 1 if a run diverged."""
     import build_figures
-    import build_paper_data
 
+    from experiments.analysis.build import from_cells, reduce_all
     from experiments.runs.launch import launch
+    from experiments.studies import macros
 
     results = given.output / "results"
     store, seeds = Store(results), [config.seed.value for config in configs]
     if all(store.path(run_id(config)).exists() for config in configs):
         shutil.rmtree(results)
-    print(
-        f"Training {len(seeds)} seeds of the 1D regression, {given.steps:,} steps each: about two minutes on one core"
-    )
-    print(
+    print_line(
+        f"Training {len(seeds)} seeds of the 1D regression, {given.steps:,} steps each: about two minutes on one core",
         "(and half a minute for building the kernel, the first time). Ctrl-C saves; the same command continues.\n",
-        flush=True,
     )
     began = time.monotonic()
     outcomes = launch(configs)
     print(f"trained in {time.monotonic() - began:.0f} s\n")
-    print(beside_records(store, configs), "\n")
-    show(store, overrides, seeds)
-    tex = given.output / "data_generated.tex"
-    build_paper_data.main(["--results", str(results), "--output", str(tex)])
+    rows, reader, tex = beside_records(store, configs), Reader(store), given.output / "data_generated.tex"
+    print_line(table_of(rows, room()), "")
+    show(store, overrides, seeds, rows)
+    write_atomically(tex, from_cells(macros(), reduce_all(reader, macros()), reader).encode(), replace=True)
+    print(f"\n{NOTES}\n\nrecords: {results}\ntables:  {tex} (-- for what needs more runs)")
     shown = ["--dirty", "--results", str(results), "--output", str(given.output / "figures")]
     stand_ins = [part for key, value in overrides.items() for part in ("--stand-in", f"{key}={value}")]
     build_figures.main([*shown, *stand_ins, "--only", "figure1"])
-    print(f"{NOTES}\n\nrecords: {results}\ntables:  {tex}\nfigures: {given.output / 'figures'}")
     return 1 if any(outcome.status == "diverged" for outcome in outcomes) else 0
 
 

@@ -31,7 +31,7 @@ import argparse
 
 from experiments.analysis import overview
 from experiments.analysis.frame import frame
-from experiments.cli.pipes import exit_with
+from experiments.cli.pipes import exit_with, room, show
 from experiments.core.blocks import ConfigError
 from experiments.core.paths import RUNS
 from ngn.files import write_atomically
@@ -53,7 +53,8 @@ def main(argv: list[str] | None = None) -> int:
             raise ConfigError(f"there are no records in {', '.join(map(str, given.places))}")
         if given.compare:
             rows, told = overview.compared(table, given.compare, given.by or (), given.columns or ())
-            print(overview.format_rows(rows) or "they have no number in common", told, sep="\n", end="")
+            show(overview.table_of(rows, room()) if rows else "they have no number in common")
+            print(told, end="")
             return 0
         by = overview.separated(table, given.by or overview.telling(table))
         found = overview.grouped(table, by, given.columns or overview.usual_columns(table))
@@ -64,7 +65,7 @@ def main(argv: list[str] | None = None) -> int:
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
-    print(overview.format_rows(found))
+    show(overview.table_of(found, room()))
     print(f"{overview.notes(table, by)}medians over the runs of each line; {len(table)} runs in all")
     if given.csv:
         content = table.to_csv(index=False)

@@ -10,10 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.table import Table
+from rich.text import Text
+
 from experiments.analysis.estimates import difference_of_means, mean
 from experiments.analysis.frame import order
 from experiments.config.compose import nearest
-from experiments.core.blocks import ConfigError
+from experiments.core.blocks import ConfigError, printable
 from experiments.store.record import PHASES
 from ngn.files import write_atomically
 
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 SEED = "seed.value"
 LEVEL = 0.05
 """Of the interval of a difference."""
+COMPARED = 5
+"""Most values of a setting of which a command shows the differences."""
 APART = ("task.name", "method.name", "model.name", "model.path", "profile", "data", "weights")
 """What always separates rows: a median over two tasks, methods, profiles or data sets has no meaning."""
 BLOCKS = ("task.", "gate.", "method.", "schedule.", "train.", "seed.")
@@ -99,7 +104,9 @@ def usual_columns(table: pd.DataFrame) -> list[str]:
     phases.sort(key=lambda phase: [*PHASES, phase].index(phase))
     columns = []
     for phase in phases:
-        columns += [name for name in (f"{phase}.t", f"{phase}.count") if name in table]
+        sizes = [name for name in (f"{phase}.t", f"{phase}.count") if name in table]
+        same = len(sizes) == 2 and bool(table[sizes[0]].eq(table[sizes[1]]).all())  # without a boundary
+        columns += sizes[same:]
         scores = table[[name for name in table if name.startswith(f"{phase}.truncated.")]].notna()
         columns += scores[scores.any(axis=1)].idxmax(axis=1).unique().tolist() if scores.size else []
     return columns
@@ -193,6 +200,20 @@ def compared(
     return sorted(rows, key=lambda entry: [order(entry[key]) for key in by]), told
 
 
+def differences(table: pd.DataFrame) -> list[list[dict[str, Any]]]:
+    """Compare the first value of a setting with each of the others, as :func:`compared` does.
+
+    Returns:
+        one table for each other value; none if not one setting alone differs, in a few values and for several seeds.
+    """
+    keys = telling(table)
+    values = [*dict.fromkeys(table[keys[0]].astype(object).astype(str))] if len(keys) == 1 else []
+    if len(values) > COMPARED or table[SEED].nunique() < 2:
+        return []
+    name = next((short for short, key in _LONG.items() if key == keys[0]), *keys)
+    return [compared(table, (f"{name}={values[0]}", f"{name}={value}"), (), ())[0] for value in values[1:]]
+
+
 def _of_seeds(half: pd.DataFrame, name: str) -> Any:
     """Return the numbers of complete runs, by their seeds."""
     there = [key for key in (name, *(f"{phase}.{name}" for phase in PHASES)) if key in half]
@@ -216,27 +237,23 @@ def _difference(names: Sequence[str], pair: Sequence[Any]) -> dict[str, Any]:
     return means | {"difference": float(first.mean() - second.mean()), "low": low, "high": high, "runs": runs}
 
 
-def format_rows(rows: Sequence[Mapping[str, Any]], room: int | None = None) -> str:
-    """Format rows in aligned columns; omit the column ``diverged`` if it is all zeros.
+def table_of(rows: Sequence[Mapping[str, Any]], room: int) -> Table:
+    """Return rows as a table of rich; omit the column ``diverged`` if it is all zeros.
 
     Args:
-        room: width of the terminal in characters. Columns that do not fit follow below, beside the first column again.
+        room: characters of a line. Headings that do not fit have a line for each part of their name.
     """
     names = [n for n in rows[0] if n != "diverged" or any(entry[n] for entry in rows)] if rows else []
-    lines = [names, *([_shown(entry[name]) for name in names] for entry in rows)]
-    widths = [max(len(line[at]) for line in lines) for at in range(len(names))]
-    blocks: list[list[int]] = [[]]
-    for at, width in enumerate(widths):
-        taken = sum(widths[other] + 2 for other in blocks[-1])
-        if room is not None and len(blocks[-1]) > 1 and taken + width > room:
-            blocks.append([0])
-        blocks[-1].append(at)
-    words = bool(rows) and all(isinstance(entry[names[0]], str) for entry in rows)
-
-    def cell(line: list[str], at: int) -> str:
-        return line[at].ljust(widths[at]) if words and at == 0 else line[at].rjust(widths[at])
-
-    return "\n".join("  ".join(cell(line, at) for at in block) for block in blocks for line in lines)
+    titles, *cells = [[*map(printable, line)] for line in (names, *([_shown(each[n]) for n in names] for each in rows))]
+    wide = sum(2 + max(map(len, column)) for column in zip(titles, *cells, strict=True)) - 2 > room
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for at, title in enumerate(titles):
+        words = at == 0 and all(isinstance(entry[names[0]], str) for entry in rows)
+        head = Text(title.replace(".", ".\n") if wide else title)
+        table.add_column(head, justify="left" if words else "right", overflow="fold")
+    for line in cells:
+        table.add_row(*map(Text, line))
+    return table
 
 
 def _shown(value: Any) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
@@ -78,7 +77,7 @@ def summary(items: Sequence[Comparison]) -> str:
     return f"{counts}\n{totals(items)}"
 
 
-def print_problems(problems: Iterable[Problem], console: Console) -> None:
+def print_problems(problems: Iterable[Problem]) -> None:
     """Print one line per problem."""
     for problem in problems:
-        console.print(escape(printable(f"{problem.kind}: {problem}")), highlight=False, soft_wrap=True)
+        print(f"{problem.kind}: {problem}")

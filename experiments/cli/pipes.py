@@ -18,7 +18,7 @@ READER_GONE = 141
 """Exit status of a program that SIGPIPE has ended, 128 + 13."""
 INTERRUPTED = 130
 """Exit status of a program that Ctrl-C has ended, 128 + 2."""
-NARROWEST, USUAL = 40, 100
+NARROWEST, ENDLESS = 40, 10_000
 """Characters of a line: at least, and where there is no terminal."""
 
 
@@ -51,10 +51,10 @@ class Cleaned:
 
 
 def room() -> int:
-    """Return the width of the terminal in characters."""
+    """Return the width of the terminal in characters; lines of a pipe or a file have no end."""
     import shutil
 
-    return max(NARROWEST, shutil.get_terminal_size((USUAL, 24)).columns)
+    return max(NARROWEST, shutil.get_terminal_size().columns) if sys.stdout.isatty() else ENDLESS
 
 
 def drop_output() -> None:
@@ -62,13 +62,27 @@ def drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def print_line(line: str) -> None:
-    """Print a line at once. If the reader has gone, the program goes on in silence: its runs are what counts.
+def show(*parts: Any) -> None:
+    """Print texts, and tables of rich: as wide as the terminal and with its styles, else plain and as wide as needed."""
+    from rich.console import Console
+
+    console = Console(width=room(), highlight=False)
+    for part in parts:
+        if isinstance(part, str):
+            print(part, flush=True)
+        else:
+            with console.capture() as drawn:
+                console.print(part)
+            print(drawn.get(), end="", file=getattr(sys.stdout, "rich_proxied_file", sys.stdout), flush=True)
+
+
+def print_line(*parts: Any) -> None:
+    """:func:`show` at once. If the reader has gone, the program goes on in silence: its runs are what counts.
 
     If the output cannot be written otherwise, it goes on, too, and says so once on stderr.
     """
     try:
-        print(line, flush=True)
+        show(*parts)
     except BrokenPipeError:
         drop_output()
     except OSError as fault:

@@ -12,6 +12,8 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from rich.table import Table
+
 from experiments.analysis import overview
 from experiments.analysis.frame import FlatRecord, frame_of, record_row, record_rows
 from experiments.cli.pipes import print_line, room
@@ -29,7 +31,8 @@ from experiments.store.sources import made_by
 
 if TYPE_CHECKING:
     from experiments.analysis.collect import Reader
-    from experiments.analysis.tables import Row, Table
+    from experiments.analysis.tables import Row
+    from experiments.analysis.tables import Table as PaperTable
 
 Rows = Mapping[str, FlatRecord]
 """Run id → the row of its record."""
@@ -107,8 +110,8 @@ def show(jobs: Labelled, verbose: bool = False) -> int:
         listed = ", ".join(names) if len(names) <= FEW else f"{len(names)} of {len(jobs)} runs"
         print_line(note if len(jobs) == 1 else f"{note}: {listed}")
     elsewhere = any(Path(run.config.results or RESULTS).resolve() != RESULTS.resolve() for _, run in jobs)
-    if (rows or not elsewhere) and (told := _paper(jobs, rows if elsewhere else {})):
-        print_line(told)
+    if rows or not elsewhere:
+        print_line(*_paper(jobs, rows if elsewhere else {}))
     return int(len(rows) < len(jobs))
 
 
@@ -125,39 +128,44 @@ def _notes(record: Mapping[str, Any], config: Config, verbose: bool) -> list[str
     return notes
 
 
-def closing(jobs: Labelled, made: Sequence[Path]) -> str:
+def closing(jobs: Labelled, made: Sequence[Path]) -> list[str | Table]:
     """Return the end of a command's output: its numbers beside the committed and the published ones.
+
+    If a few values of one setting differ, each is compared with the first: a difference with its interval.
 
     Args:
         made: the records of the command's runs, which it has made or found.
 
     Returns:
-        lines that fit the terminal; empty for a single run that nobody has recorded.
+        texts and tables; none for a single run that nobody has recorded.
     """
     own = {row["run_id"]: row for _, row in record_rows(map(str, made))}
     others = (run.id for _, run in jobs if run.id in own and run.root.resolve() != RESULTS)
     paths = (str(path) for name in others if (path := Store(RESULTS).path(name)).is_file())
     committed = {row["run_id"]: row for _, row in record_rows(paths)}
-    parts = []
+    parts: list[str | Table] = []
     if committed:
-        parts.append(f"yours, and in brackets the committed record of the same run:\n{_by_run(jobs, own, committed)}")
+        parts += ["yours, and in brackets the committed record of the same run:", _by_run(jobs, own, committed)]
     paper = _paper(jobs, own)
     if len(jobs) > 1 and not (committed and paper and _only_seeds(jobs)):
         table = frame_of(own.values())
-        medians = overview.grouped(table, overview.varied(table), overview.usual_columns(table))
-        parts.append(f"medians:\n{overview.format_rows(medians, room())}")
-    parts += [paper] if paper else []
+        medians = overview.grouped(table, overview.telling(table), overview.usual_columns(table))
+        parts += ["medians:", overview.table_of(medians, room())]
+        if rows := overview.differences(table):
+            parts += ["differences of means, with their 95 % intervals:"]
+            parts += [overview.table_of(each, room()) for each in rows]
+    parts += paper
     if len(jobs) > 1 and sys.stdout.isatty():  # where the line of a run is cut before its record
         parts.append(f"records: {', '.join(sorted({relative(path.parent) for path in made}))}")
-    return "\n".join(parts)
+    return parts
 
 
 def _only_seeds(jobs: Labelled) -> bool:
     return all(label in ("", f"seed={run.config.seed.value}") for label, run in jobs)
 
 
-def _by_run(jobs: Labelled, rows: Rows, beside: Rows) -> str:
-    """Return one line per run with the size and the score of every phase; those of ``beside`` in brackets."""
+def _by_run(jobs: Labelled, rows: Rows, beside: Rows) -> Table:
+    """Tabulate the runs, with the size and the score of every phase; those of ``beside`` in brackets."""
     names = overview.usual_columns(frame_of(rows.values()))
     names = [name for name in names if not name.endswith(".count") or f"{name[:-5]}t" not in names]
     lines = []
@@ -170,7 +178,7 @@ def _by_run(jobs: Labelled, rows: Rows, beside: Rows) -> str:
                 values = [f"{text} ({other})" for text, other in zip(values, theirs, strict=True)]
             titles = (name.replace(".truncated", "").replace(".", " ") for name in names)
             lines.append(head | dict(zip(titles, values, strict=True)))
-    return overview.format_rows(lines, room())
+    return overview.table_of(lines, room())
 
 
 def _value(name: str, value: float | None) -> str:
@@ -179,13 +187,13 @@ def _value(name: str, value: float | None) -> str:
     return f"{value:.2e}" if name.endswith("mse") else f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
-def _paper(jobs: Labelled, own: Rows) -> str:
-    """Return the rows of the paper that have the runs of a command: yours, the committed and the published values.
+def _paper(jobs: Labelled, own: Rows) -> list[str | Table]:
+    """Tabulate the rows of the paper that have the runs of a command: yours, the committed and the published values.
 
     Of several rows with the same runs, it is those of the fewest seeds that are no fewer than the command's.
     """
     if all(run.config.profile != "full" for _, run in jobs):  # the paper has no smoke runs
-        return ""
+        return []
     from experiments.analysis import published  # imported here: only full runs need the paper's tables
     from experiments.analysis.collect import Reader
     from experiments.analysis.selection import keys_of
@@ -199,9 +207,9 @@ def _paper(jobs: Labelled, own: Rows) -> str:
             roots.setdefault(key, run.root)
         seeds.setdefault(key, []).extend([run.config.seed.value] if run.id in own or not own else [])
     if not published.PATH.is_file():  # a copy of the sources alone
-        return ""
+        return []
     tasks = {run.config.task.name for _, run in jobs}
-    same: dict[str, list[tuple[Table, Row]]] = {}
+    same: dict[str, list[tuple[PaperTable, Row]]] = {}
     for table, row in ((each, row) for each in macros() for row in each.rows):
         runs = row.runs
         if runs is None or runs.about or dict(runs.choices).get("task", DEFAULT_CHOICES["task"]) not in tasks:
@@ -215,7 +223,7 @@ def _paper(jobs: Labelled, own: Rows) -> str:
         mine = Reader(Store(roots[key]), allow_dirty=True) if own else None
         lines += _paper_lines([each for each in rows if each[1].seeds == enough], seeds[key], mine, committed)
     if not lines:
-        return ""
+        return []
     if len(titles := {line["row"] for line in lines}) == 1:
         lines = [{name: text for name, text in line.items() if name != "row"} for line in lines]
     about = f"the paper's row {next(iter(titles))}" if len(titles) == 1 else "the paper's rows"
@@ -223,11 +231,11 @@ def _paper(jobs: Labelled, own: Rows) -> str:
     alike: dict[tuple[str, ...], list[FlatRecord]] = {}
     for line in lines:  # the columns name the numbers of seeds, in which rows may differ
         alike.setdefault(tuple(line), []).append(line)
-    return "\n".join([f"{about}:", *(overview.format_rows(some, room()) for some in alike.values())])
+    return [f"{about}:", *(overview.table_of(some, room()) for some in alike.values())]
 
 
 def _paper_lines(
-    rows: Iterable[tuple[Table, Row]], seeds: Sequence[int], mine: Reader | None, committed: Reader
+    rows: Iterable[tuple[PaperTable, Row]], seeds: Sequence[int], mine: Reader | None, committed: Reader
 ) -> list[FlatRecord]:
     """Return a line for each quantity of these rows, which have the same runs; the one that says most of it."""
     from experiments.analysis import published

@@ -149,7 +149,7 @@ class Session:
             line = f"{prefix or f'{outcome.run_id}: '}{outcome.message}"
             if hydra is not None:
                 LINES.info("%s", line)
-            if self.several and sys.stdout.isatty() and len(line) > (width := room()):
+            if self.several and len(line) > (width := room()):
                 line = f"{line[: width - 1]}…"  # the record and the table at the end have the rest
             print_line(line)
             self.done.append(outcome)
@@ -184,8 +184,7 @@ class Session:
         if made and (len(self.jobs) > 1 or any(job.run.config.profile == "full" for job in self.jobs)):
             from experiments.cli.recorded import closing  # imported here: jobs in other processes do not need it
 
-            if told := closing([(job.label, job.run) for job in self.jobs], made):
-                print_line(told)
+            print_line(*closing([(job.label, job.run) for job in self.jobs], made))
         count = sum(map(len, self.failed.values()))
         more = {reason: f" (and {len(jobs) - 1} more)" for reason, jobs in self.failed.items() if jobs[1:]}
         failed = [f"{jobs[0]}{reason}{more.get(reason, '')}" for reason, jobs in self.failed.items()]

@@ -15,7 +15,7 @@ from experiments.analysis.frame import frame
 from experiments.cli.arguments import refuse_code
 from experiments.cli.expand import Job, expand
 from experiments.cli.machine import warn_of_uncounted
-from experiments.cli.pipes import print_line
+from experiments.cli.pipes import print_line, room, show
 from experiments.cli.rewrite import rewrite, tokens_of
 from experiments.config.run_files import Run
 from experiments.core.blocks import ConfigError, control_in, visible
@@ -180,7 +180,7 @@ def table_command(sweep: Sweep, given: argparse.Namespace) -> int:
     table, wanted = frame(path for path in paths if path.exists()), len(paths)
     if len(table):
         by = overview.telling(table)
-        print(overview.format_rows(overview.grouped(table, by, overview.usual_columns(table))))
+        show(overview.table_of(overview.grouped(table, by, overview.usual_columns(table)), room()))
         print(overview.notes(table, by), end="")
     print(f"medians over the runs of each line; {len(table)} of {wanted} runs have their record")
     return 0 if len(table) == wanted else 1

@@ -150,12 +150,16 @@ def summary(record: dict[str, Any]) -> str:
             continue
         score = next(iter(phase["truncated"]))
         form = "{:.2e}" if score.endswith("mse") else "{:.4f}" if score.startswith("bits") else "{:.2f}"
-        size = ", ".join(f"{t:.2f}" for t in phase["t"]) if "t" in phase else ", ".join(map(str, phase["count"]))
-        if len(phase["count"]) > MOST_NAMED:
-            size = f"{sum(phase.get('t', phase['count'])):g} over {len(phase['count'])}"
+        count, learned = phase["count"], "t = " if "integer" in phase else ""  # a boundary, which may be an integer
+        size = ", ".join(f"{t:.2f}" for t in phase["t"]) if learned else ", ".join(map(str, count))
+        if len(count) > MOST_NAMED:
+            size = f"{sum(phase['t'] if learned else count):g} over {len(count)}"
+        named = learned or ("count = " if "t" not in phase else "size " if len(count) == 1 else "sizes ")
         each = [f"{mode} {form.format(phase[mode][score])}" for mode in ("soft", "truncated") if mode in phase]
         back = f", prunes back: {phase['prunes_back']['outcome']}" if "prunes_back" in phase else ""
-        parts.append(f"{name} {'t' if 't' in phase else 'count'} = {size}, {', '.join(each)}{back}")
+        if members := phase.get("members"):
+            each += [f"{form.format(member['scores'][score])} at {share} %" for share, member in members.items()]
+        parts.append(f"{name} {named}{size}, {', '.join(each)}{back}")
     replicas, share = record["execution"]["replicas"], record["time"]["seconds"]  # the runs of a stack share its time
     together = "" if replicas == 1 else f" for {replicas} runs together"
     return f"{'; '.join(parts)} ({replicas * share:.1f} s{together})"

@@ -1,18 +1,17 @@
 """Tables of any records, and the paper's tables in the terminal."""
 
 import csv
-import io
 import json
 
 import numpy as np
 import pytest
 import record_samples as samples
 from record_samples import fixed, grown, record, sealed
-from rich.console import Console
 from scipy import stats
 
 from experiments.analysis import overview
 from experiments.analysis.frame import frame
+from experiments.cli.pipes import print_line
 from experiments.config.compose import compose
 from experiments.core.blocks import ConfigError
 from experiments.store.records import Store
@@ -36,7 +35,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_lines_are_medians_in_the_order_of_the_values(folder):
+def test_lines_are_medians_in_the_order_of_the_values(folder, capsys):
     rows = frame([folder])
     assert overview.varied(rows) == ["schedule.lambda0"]
     found = overview.grouped(rows, ["schedule.lambda0"], ["grown.t"])
@@ -44,7 +43,8 @@ def test_lines_are_medians_in_the_order_of_the_values(folder):
         {"schedule.lambda0": 1e-4, "runs": 3, "diverged": 0, "grown.t": 11.0},
         {"schedule.lambda0": 1e-3, "runs": 3, "diverged": 0, "grown.t": 1.0},
     ]
-    assert overview.format_rows(found).splitlines()[0].split() == ["schedule.lambda0", "runs", "grown.t"]
+    print_line(overview.table_of(found, 99))
+    assert capsys.readouterr().out.splitlines()[0].split() == ["schedule.lambda0", "runs", "grown.t"]
     assert len(overview.grouped(rows, ["seed.value", "schedule.lambda0"], ["grown.t"])) == 6
 
 
@@ -119,14 +119,14 @@ def test_refusals_say_what_was_meant(folder, tmp_path, capsys):
     assert "there are no records in" in capsys.readouterr().err
 
 
-def test_columns_that_do_not_fit_follow_below():
-    rows = [{"run": "first", "a": 1.0, "b": 2.0, "c": 3.0}, {"run": "second", "a": 10.0, "b": 20.0, "c": 30.0}]
-    wide = overview.format_rows(rows).splitlines()
-    assert wide == ["run      a   b   c", "first    1   2   3", "second  10  20  30"]
-    assert overview.format_rows(rows, room=15).splitlines() == [
-        "run      a   b", "first    1   2", "second  10  20", "run      c", "first    3", "second  30"
-    ]  # fmt: skip
-    assert overview.format_rows(rows, room=1).count("run") == 3, "at least one column beside the first"
+def test_headings_that_do_not_fit_have_a_line_for_each_part(capsys):
+    rows = [{"run": "first", "grown.t": 1.0, "b\x1b": 2}, {"run": "second", "grown.t": 10.0, "b\x1b": 20}]
+    print_line(overview.table_of(rows, 99), overview.table_of(rows, 24))
+    wide, narrow = "run     grown.t  b<U+001B>", "run     grown.  b<U+001B>\n             t"
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.rstrip() for line in lines[:3]] == [wide, "first         1          2", "second       10         20"]
+    assert [line.rstrip() for line in lines[3:5]] == narrow.splitlines()
+    assert not any("\x1b" in line for line in lines), "plain in a pipe"
 
 
 def test_two_settings_are_compared_seed_by_seed_if_both_have_the_same(folder, capsys):
@@ -162,17 +162,17 @@ def test_a_comparison_of_methods_takes_the_first_phase_of_each_and_names_what_el
     assert "no record has method=other; in these records method.name is one of fixed, ngn" in capsys.readouterr().err
 
 
-def shown(store, overrides=None, seeds=range(10)):
-    console = Console(file=io.StringIO(), width=110)
-    show(store, overrides or {}, seeds, console)
-    return console.file.getvalue()
-
-
-def test_the_baseline_row_beside_the_published_one(tmp_path):
+def test_the_baseline_row_beside_the_published_one(tmp_path, capsys):
     store = Store(tmp_path)
     for seed in range(9):
         samples.put(store, BASELINE, seed, {"grown": samples.grown([6.0 + seed % 2], 1e-5, 3e-5)}, clean=False)
-    text = shown(store)
+    seeds = [{"count": 7, "recorded count": 7, "truncated MSE": 0.1, "recorded truncated MSE": 0.1}] * 10
+    show(store, {}, range(10), seeds)
+    text = capsys.readouterr().out
+    said = "10 of 10 seeds equal the records; 2 of 4 numbers agree with the paper, 2 disagree"
+    assert text.startswith(f"{said}\n")
+    show(store, {}, range(10), [*seeds[1:], seeds[0] | {"truncated MSE": 0.2}])
+    assert capsys.readouterr().out.startswith("10 of 10 seeds have the count of the records; 2 of 4 numbers")
     for expected in ("6.00", "100%", "1.00e-05", "3.00e-05", "1.31e-05", "9/10", "[6.00, 7.00]", "agrees (calibrated)"):
         assert expected in text
     assert text.count("disagrees (calibrated)") == 2
@@ -191,9 +191,10 @@ def test_the_script_prints_a_task_with_its_stand_ins(tmp_path, capsys):
     assert list(tmp_path.glob("*.tex")) == []
 
 
-def test_text_of_records_is_no_markup(tmp_path):
+def test_text_of_records_is_no_markup(tmp_path, capsys):
     store = Store(tmp_path)
     text = "[bold]x[/bold]"
     data = {"name": text, "sha256": "0" * 64, "provenance": "made"}
     samples.put(store, BASELINE, 0, {"grown": samples.grown([6.0], 1e-5, 1e-5)}, data=data)
-    assert text in shown(store, seeds=[0])
+    show(store, {}, [0])
+    assert text in capsys.readouterr().out

@@ -126,17 +126,11 @@ def test_no_escape_sequence_reaches_the_terminal():
     assert done.stderr.replace("\r", "\n") == f"{clean}WARNING:root:{clean}\n50 %\x1b[A", "bars may still go back"
 
 
-def test_rich_draws_in_colour_and_its_contents_are_clean():
+def test_a_table_is_in_colour_in_a_terminal_and_its_contents_are_clean(monkeypatch):
     lines = (
-        "from rich.console import Console",
-        "from experiments.analysis.collect import Problem",
-        "from experiments.analysis.terminal import print_problems",
-        "def main():",
-        "    console = Console(force_terminal=True)",
-        "    console.print('green', style='green')",
-        "    print_problems([Problem('foreign', 'run', 'x\\x1b[2Jy')], console)",
-        "pipes.exit_with(main)",
+        "from experiments.analysis.overview import table_of",
+        "sys.stdout.isatty = lambda: True",
+        "pipes.exit_with(lambda: pipes.show(table_of([{'a': 'x\\x1b[2Jy'}], 40)))",
     )
-    first, second = program(*lines).stdout.splitlines()
-    assert first == "\x1b[32mgreen\x1b[0m"
-    assert second == "foreign: run: x<U+001B>[2Jy"
+    monkeypatch.setenv("TERM", "xterm-256color")
+    assert program(*lines).stdout == "\x1b[1ma            \x1b[0m\nx<U+001B>[2Jy\n"

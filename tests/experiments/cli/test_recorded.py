@@ -5,7 +5,7 @@ import json
 import pytest
 from record_samples import grown, record, sealed
 
-from experiments.cli import app, recorded
+from experiments.cli import app, pipes, recorded
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.run_files import Run
@@ -103,8 +103,9 @@ def test_show_starts_no_git(monkeypatch, capsys):
     assert "published (" in out
 
 
-def test_a_command_ends_with_its_numbers_beside_the_others(committed, tmp_path, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "60")
+def test_a_command_ends_with_its_numbers_beside_the_others(committed, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(recorded, "room", lambda: 80)
+    monkeypatch.setattr(pipes, "room", lambda: 80)
     row = next(row for table in macros() for row in table.rows if row.key == "baseline" and row.runs is not None)
     assert row.runs is not None
     own, runs = Store(tmp_path / "runs"), []
@@ -115,7 +116,8 @@ def test_a_command_ends_with_its_numbers_beside_the_others(committed, tmp_path, 
         own.write(record(config, {name: grown([5.0], 2e-3, 2e-3) for name in config.phases}))
         runs.append(Run.of(config.model_copy(update={"results": str(own.root)})))
     jobs = [(f"seed={run.config.seed.value}", run) for run in runs]
-    lines = recorded.closing(jobs, [own.path(run.id) for run in runs]).splitlines()
+    pipes.show(*recorded.closing(jobs, [own.path(run.id) for run in runs]))
+    lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "yours, and in brackets the committed record of the same run:"
     assert "5.00 (6.00)  2.00e-03 (1.00e-03)" in lines[2]
     assert "5.00 (7.00)  2.00e-03 (1.00e-03)" in lines[3]
@@ -123,4 +125,4 @@ def test_a_command_ends_with_its_numbers_beside_the_others(committed, tmp_path, 
     assert "yours (2 seeds)" in text
     assert "published (10)" in text
     assert not any(line.startswith("medians") for line in lines)
-    assert max(map(len, lines)) <= 60
+    assert max(map(len, lines)) <= 80
