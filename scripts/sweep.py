@@ -62,7 +62,7 @@ def train_command(sweep: Sweep, given: argparse.Namespace) -> int:
         raise ConfigError("records that do not count (add --again to run them again):\n" + "\n".join(bad))
     cluster = settings.load_cluster(given.cluster, given.settings)
     if given.dry_run:
-        return dry_run(sweep)
+        return dry_run(sweep, cluster)
     if given.command == "plan":
         if plan_of(sweep, cluster.runs_per_task) is None:
             print(f"{sweep.study.name}: nothing is missing")
@@ -154,7 +154,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--cluster", default="local", help=f"of {', '.join(settings.CLUSTERS)}, or a YAML file")
     parser.add_argument("--plan", type=Path, help="run: a frozen plan instead of a new one")
-    parser.add_argument("--dry-run", action="store_true", help="only show the runs and an estimated time")
+    parser.add_argument("--dry-run", action="store_true", help="only show the runs, their time, and what Slurm would get")
     parser.add_argument("--detach", action="store_true", help="run here, but leave the terminal at once")
     parser.add_argument("--strict", action="store_true", help="refuse stale and other records that do not count")
     parser.add_argument(

@@ -54,7 +54,7 @@ CLOSED_KEYS = {
 """Beginning of a setting of Hydra → why it cannot be overridden, and what to do instead."""
 CLOSED = ("--config-path", "--config-name", "--experimental-rerun")
 """Flags of Hydra that would load another main file, or a pickled one."""
-FLAGS = ["--help", "--list", "--version", "--cfg", "--package", "--info", "--run", "--multirun", "--config-dir",
+FLAGS = ["--help", "--list", "--watch", "--version", "--cfg", "--package", "--info", "--run", "--multirun", "--config-dir",
          "--hydra-help"]  # fmt: skip
 """The flags that a refusal names."""
 
@@ -73,7 +73,7 @@ _PARSER = _Parser(add_help=False, allow_abbrev=False)
 _PARSER.add_argument("overrides", nargs="*")
 for _names in ("--help -h", "--run -r", "--multirun -m", "--shell-completion -sc"):
     _PARSER.add_argument(*_names.split(), action="store_true")
-for _name in ("--resolve", "--hydra-help", "--list", "--version"):
+for _name in ("--resolve", "--hydra-help", "--list", "--watch", "--version"):
     _PARSER.add_argument(_name, action="store_true")
 for _names in ("--package -p", "--config-dir -cd", "--config-path -cp", "--config-name -cn", "--experimental-rerun"):
     _PARSER.add_argument(*_names.split())
@@ -89,15 +89,15 @@ def split(argv: Sequence[str]) -> tuple[CommandMode, list[str], list[str]]:
 
     Raises:
         ConfigError: on unknown flags, and on those that would load another main file or a pickled one.
-        SystemExit: with status 0, after ``--version`` and ``--list``.
+        SystemExit: with status 0, after ``--version``, ``--list`` and ``--watch``.
     """
     args = _PARSER.parse_intermixed_args(list(argv))
-    if args.list:
+    if args.list or args.watch:
         if len(argv) > 1:
-            raise ConfigError("--list: takes no other arguments; it lists the studies, --help the choices and settings")
-        from experiments.cli import listing
+            raise ConfigError(f"{argv[0]}: takes no other arguments; --help lists the choices and settings")
+        from experiments.cli import listing, watch
 
-        listing.show()
+        (listing.show if args.list else watch.watch)()
         raise SystemExit(0)
     if args.version:
         print(f"ngn-suite {ngn.__version__}")

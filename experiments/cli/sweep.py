@@ -22,6 +22,7 @@ from experiments.core.blocks import ConfigError, control_in, visible
 from experiments.core.needs import NOTHING
 from experiments.core.paths import OUTPUT, RESULTS, RUNS, SCRATCH
 from experiments.core.reading import storage_fault
+from experiments.runs.stack import stacks_of
 from experiments.runs.sweeps import plan as plans
 from experiments.runs.sweeps import settings, slurm, status
 from experiments.runs.sweeps.local import Supervisor, visible_gpus
@@ -202,10 +203,13 @@ def plan_of(sweep: Sweep, largest: int) -> plans.Plan | None:
     return plan
 
 
-def dry_run(sweep: Sweep) -> int:
-    """Print the runs to do and an estimated time, and start nothing."""
-    for run in sweep.wanted:
-        print(run.id)
+def dry_run(sweep: Sweep, cluster: settings.Cluster) -> int:
+    """Print the runs to do, what Slurm would get, and an estimated time; start nothing."""
+    lines = [run.id for run in sweep.wanted]
+    if cluster.kind == "slurm" and lines:
+        tasks = len(stacks_of(sweep.wanted, cluster.runs_per_task))
+        lines.append(slurm.script(sweep.folder, sweep.study.name, sweep.needs, tasks, cluster))
+    print("".join(f"{line}\n" for line in lines), end="")
     print(f"{sweep.told(f'{len(sweep.wanted)} runs')}; nothing was started", file=sys.stderr)
     return 0
 

@@ -27,7 +27,7 @@ from experiments.methods import METHODS
 from experiments.tasks import COMPONENTS, GATES_OF_TASK, TASKS
 from experiments.tasks.language.components import with_blocks
 
-GROUPS = ("task", "gate", "model", "setting", "budget", "method", "schedule", "seed", "profile")
+GROUPS = ("task", "gate", "model", "setting", "budget", "method", "schedule", "seed", "profile", "logger")
 """Configuration groups in the order of the defaults list in ``conf/config.yaml``: later files take precedence."""
 DESCRIBED: dict[str, tuple[str, Mapping[str, type[Closed]]]] = {
     "task": ("name", TASKS),
@@ -61,6 +61,7 @@ DEFAULT_CHOICES = {
     "schedule": "paper",
     "seed": "one",
     "profile": "full",
+    "logger": "none",
 }
 
 

@@ -255,7 +255,7 @@ class Config(Closed):
     """Folder of the records; null for ``runs/`` (clean full-size runs) or ``scratch/results/`` (all others)."""
     save: Literal["none", "deployed"] = "none"
     """``deployed`` saves the truncated model of every phase beside the record, as safetensors."""
-    logger: Literal["none", "csv", "tensorboard", "wandb"] = "none"
+    logger: Literal["none", "csv", "tensorboard", "wandb", "mlflow"] = "none"
     """Logger for the curves during training, in addition to the curves of the record."""
     tag: Annotated[str, Field(pattern=r"^[\w.+-]{1,40}$")] | None = None
     """A word of your own in the record, to find runs again."""

@@ -14,7 +14,7 @@ EXTRAS = {
     "suite": ("hydra", "omegaconf", "pydantic", "pydantic_core", "pandas", "rich", "filelock", "yaml", "scipy"),
     "graph": ("torch_geometric",),
     "paper": ("matplotlib", "jinja2", "markupsafe"),
-    "logging": ("tensorboard", "wandb"),
+    "logging": ("tensorboard", "wandb", "mlflow"),
     "cluster": ("submitit", "hydra_plugins.hydra_submitit_launcher"),
     "tinystories": ("datasets",),
     "mamba": ("mamba_ssm",),

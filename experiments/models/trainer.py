@@ -1,9 +1,16 @@
-"""The suite's trainer: the library's, with rates per replica, weights of micro-batches, signals, sealed checkpoints."""
+"""The suite's trainer: the library's, with rates per replica, weights of micro-batches, signals, sealed checkpoints.
+
+While it trains, the file ``curve.jsonl`` beside its checkpoints has the points of its curves so far: first a line with
+the title and the number of steps, then one for each point: step, objective and task loss [R], sizes [R, G].
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,6 +21,9 @@ from experiments.core import checkpoint, interrupt
 from experiments.models.optim import EightBitAdamW, ReplicaAdam
 from ngn.train.checkpoint import Newest
 from ngn.train.trainer import Trainer
+
+EVERY = 2.0
+"""Seconds between two additions to the file of the curves."""
 
 
 @dataclass
@@ -39,6 +49,8 @@ class StudyTrainer(Trainer):
     identity: checkpoint.Identity = None
     eight_bit: bool = False
     on_point: Callable[[int, Tensor, Tensor, Tensor], object] | None = None
+    _told: int = 0
+    _last: float = field(default_factory=time.monotonic)
 
     def _optimizer(self) -> torch.optim.Optimizer:
         groups, shared = self._groups()
@@ -63,6 +75,14 @@ class StudyTrainer(Trainer):
         super()._keep(step, objective, task, t)
         if self.on_point is not None:
             self.on_point(step, objective, task, t)
+        if self.folder is not None and time.monotonic() > self._last + EVERY:
+            with contextlib.suppress(OSError):  # a full disk stops the next checkpoint, with a message
+                self.folder.mkdir(parents=True, exist_ok=True)
+                with (self.folder / checkpoint.CURVE).open("a" if self._told else "w") as out:
+                    lines = [] if self._told else [[self.title, self.plan.steps]]
+                    lines += [[at, *(each.tolist() for each in numbers)] for at, *numbers in self._points[self._told :]]
+                    out.writelines(json.dumps(line) + "\n" for line in lines)
+            self._told, self._last = len(self._points), time.monotonic()
 
     def _due(self, seconds: float, last: bool) -> bool:
         self._stopping = interrupt.requested()

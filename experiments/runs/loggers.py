@@ -1,4 +1,4 @@
-"""Log curves during training (``logger=``): to CSV, TensorBoard or Weights & Biases.
+"""Log curves during training (``logger=``): to CSV, TensorBoard, Weights & Biases or MLflow.
 
 A logger gets the points of the record's curves: loss, task loss, and t of every axis. After an interruption, it gets
 the earlier points again, first. Training does not depend on a logger.
@@ -18,7 +18,7 @@ from typing import Any
 from torch import Tensor
 
 from experiments.config import run_files
-from experiments.config.identity import scientific
+from experiments.config.identity import flatten, scientific
 from experiments.config.run_files import Run
 from experiments.runs.stack import Stack
 
@@ -67,7 +67,26 @@ def _wandb(run: Run, phase: str, ends: ExitStack) -> Sink:
     return lambda step, row: board.log(row, step=step)
 
 
-SINKS = {"csv": _csv, "tensorboard": _tensorboard, "wandb": _wandb}
+def _mlflow(run: Run, phase: str, ends: ExitStack) -> Sink:
+    import mlflow
+
+    run_files.SCRATCH.mkdir(parents=True, exist_ok=True)
+    client = mlflow.MlflowClient(os.environ.get("MLFLOW_TRACKING_URI", f"sqlite:///{run_files.SCRATCH}/mlflow.db"))
+    known = client.get_experiment_by_name("ngn")
+    place = client.create_experiment("ngn") if known is None else known.experiment_id
+    name = client.create_run(place, run_name=f"{run.id} {phase}").info.run_id
+    for key, value in flatten(scientific(run.config)).items():
+        client.log_param(name, key, value)
+    ends.callback(client.set_terminated, name)
+
+    def write(step: int, row: dict[str, float]) -> None:
+        for key, value in row.items():
+            client.log_metric(name, key, value, step=step)
+
+    return write
+
+
+SINKS = {"csv": _csv, "tensorboard": _tensorboard, "wandb": _wandb, "mlflow": _mlflow}
 
 
 @contextmanager

@@ -114,7 +114,7 @@ class Trainer:
                 learner.after_step(step)
                 optimizer.zero_grad(set_to_none=True)
                 if bar.due():
-                    bar.show(step + 1, learner.standing())
+                    bar.show(step + 1, self._standing())
                 if self.on_step is not None:
                     self.on_step(step + 1)
                 if self.evaluate_every and (step + 1) % self.evaluate_every == 0 and step + 1 < plan.steps:
@@ -124,7 +124,7 @@ class Trainer:
                     self._save(step + 1, optimizer, bad, before + now - began, resumed)
                     saved = now
             if bar.drawn:
-                bar.show(plan.steps, learner.standing())
+                bar.show(plan.steps, self._standing())
         return self._finish(bad, before - began, resumed)
 
     def _groups(self) -> tuple[list[dict[str, Any]], bool]:
@@ -233,6 +233,11 @@ class Trainer:
     def _keep(self, step: int, objective: Tensor, task: Tensor, t: Tensor) -> None:
         """Note a point of the curves: objective and task loss [R], sizes [R, G]."""
         self._points.append((step, objective, task, t))
+
+    def _standing(self) -> str:
+        """Return the newest loss of the curves, its mean over models, and the sizes."""
+        loss = f"loss {float(self._points[-1][1].mean()):.3g}, " if self._points else ""
+        return loss + self.learner.standing()
 
     def _curves(self) -> dict[str, np.ndarray]:
         if not self._points:

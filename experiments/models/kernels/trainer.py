@@ -266,7 +266,7 @@ class KernelTrainer(StudyTrainer):
                 if self.on_step is not None or bar.due() or done == plan.steps:
                     state.unpack(done)
                     if bar.due() or (bar.drawn and done == plan.steps):
-                        bar.show(done, learner.standing())
+                        bar.show(done, self._standing())
                     if self.on_step is not None:
                         self.on_step(done)
                 if done % every == 0 and done < plan.steps:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from experiments.config.compose import nearest
 from experiments.core.blocks import ConfigError
 from experiments.core.needs import Needs
 from experiments.core.packages import missing, sentence
@@ -71,6 +72,39 @@ def _settings(cluster: Cluster, name: str, needs: Needs) -> dict[str, Any]:
     return {key: value for key, value in parameters.items() if value is not None}
 
 
+def _require(name: str, needs: Needs, cluster: Cluster) -> None:
+    """Refuse settings that give less than a study needs, a partition that ``sinfo`` does not list, and no submitit."""
+    if cluster.gpus is not None and cluster.gpus < needs.gpus:
+        raise ConfigError(f"{name} needs {needs}, but the cluster's settings say gpus={cluster.gpus}")
+    if (package := missing("submitit")) is not None:
+        raise ConfigError(sentence("--cluster slurm", package))
+    if cluster.partition is not None and shutil.which("sinfo") is not None:
+        asked = subprocess.run(["sinfo", "--noheader", "--format=%R"], capture_output=True, text=True, check=False)
+        there = sorted({*asked.stdout.split()})
+        for wanted in cluster.partition.split(",") if asked.returncode == 0 else ():
+            if wanted not in there:
+                hint = nearest(wanted, there)
+                raise ConfigError(f"partition={wanted}: Slurm has no such partition.{hint} It has {', '.join(there)}")
+
+
+def script(folder: Path, name: str, needs: Needs, tasks: int, cluster: Cluster) -> str:
+    """Return the file that :func:`submit` would give to sbatch for the first array; a ConfigError as there."""
+    _require(name, needs, cluster)
+    from submitit.slurm.slurm import _make_sbatch_string
+
+    most = cluster.max_array_size
+    arrays = "one array" if tasks <= most else f"{-(-tasks // most)} arrays, of which this is the first"
+    command = f"{_python()} -u -m submitit.core._submit {shlex.quote(str(folder / 'slurm'))}"
+    parameters = _settings(cluster, name, needs) | {"map_count": min(tasks, most)}
+    return f"tasks: {tasks} in {arrays}\n{_make_sbatch_string(command, folder / 'slurm', **parameters)}"
+
+
+def _python() -> str:
+    """Return the command that starts Python; ``env`` has the option from coreutils 8.31 on."""
+    supported = subprocess.run([*WITH_BLOCKED_SIGNALS, "true"], capture_output=True, check=False).returncode == 0
+    return shlex.join([*(WITH_BLOCKED_SIGNALS if supported else ()), sys.executable])
+
+
 def submit(plan: Plan, tasks: Sequence[int], cluster: Cluster) -> list[Submitted]:
     """Submit tasks of a plan as array jobs of at most ``max_array_size`` tasks.
 
@@ -81,25 +115,19 @@ def submit(plan: Plan, tasks: Sequence[int], cluster: Cluster) -> list[Submitted
         the submitted array tasks. They are also written to ``jobs.jsonl``, which ``status`` reads.
 
     Raises:
-        ConfigError: if submitit or Slurm is missing, the cluster's settings give less than the study needs, or Slurm
-            refuses. Arrays submitted before stay submitted.
+        ConfigError: if submitit, Slurm or its partition is missing, the cluster's settings give less than the study
+            needs, or Slurm refuses. Arrays submitted before stay submitted.
     """
-    if cluster.gpus is not None and cluster.gpus < plan.needs.gpus:
-        raise ConfigError(f"{plan.study} needs {plan.needs}, but the cluster's settings say gpus={cluster.gpus}")
     if shutil.which("sbatch") is None:
         raise ConfigError("found no sbatch: run this command on the cluster's login node, or use --cluster local")
-    if (name := missing("submitit")) is not None:
-        raise ConfigError(sentence("--cluster slurm", name))
+    _require(plan.study, plan.needs, cluster)
     import submitit
     from submitit.core.utils import FailedJobError
 
     from experiments.runs.sweeps.worker import slurm_task
 
     folder = plan.path.parent
-    # ``env`` has the option from coreutils 8.31 on.
-    supported = subprocess.run([*WITH_BLOCKED_SIGNALS, "true"], capture_output=True, check=False).returncode == 0
-    python = shlex.join([*(WITH_BLOCKED_SIGNALS if supported else ()), sys.executable])
-    executor = submitit.SlurmExecutor(folder=folder / "slurm", python=python)
+    executor = submitit.SlurmExecutor(folder=folder / "slurm", python=_python())
     executor.update_parameters(**_settings(cluster, plan.study, plan.needs))
     done: list[Submitted] = []
     before = sorted(in_queue(submitted(folder)))
