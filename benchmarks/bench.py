@@ -10,7 +10,6 @@ import sys
 import bench_1d
 import bench_kernels
 import bench_models
-import bench_overhead
 
 from experiments.store.provenance import machine, packages
 
@@ -23,7 +22,6 @@ def main(arguments: list[str]) -> None:
     print(flush=True)
     bench_models.main(arguments)
     bench_kernels.main(arguments)
-    bench_overhead.main(arguments)
 
 
 if __name__ == "__main__":

@@ -22,11 +22,10 @@ import argparse
 import shlex
 import shutil
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from experiments.analysis.collect import Reader
-from experiments.analysis.compare import Comparison, compare_cell
+from experiments.analysis.compare import Comparison, compare_cell, verdict_counts
 from experiments.analysis.frame import FlatRecord, record_row
 from experiments.analysis.overview import table_of
 from experiments.analysis.selection import Selection
@@ -49,8 +48,11 @@ recorded: our record of the same seed. Processors round differently. Over 25,000
   another integer: on another type of processor, expect about three of ten counts to differ.
 calibrated: settings that the paper leaves open were chosen to reproduce this table, so agreement here shows nothing.
   "cannot tell": the spread over these seeds is too wide to decide. docs/verdicts.md has the rules."""
-WORDS = {AGREES: "agrees agree", DISAGREES: "disagrees disagree", CANNOT_TELL: "has have"}
-"""Verdict → the verb for one number, and for several."""
+WORDS = {
+    AGREES: ("agrees with the paper", "agree with the paper"),
+    DISAGREES: ("disagrees", "disagree"),
+    CANNOT_TELL: ("has too wide a spread", "have too wide a spread"),
+}
 
 
 def beside_records(store: Store, configs: Sequence[Config]) -> list[FlatRecord]:
@@ -59,8 +61,7 @@ def beside_records(store: Store, configs: Sequence[Config]) -> list[FlatRecord]:
     for config in configs:
         row: FlatRecord = {"seed": config.seed.value}
         for name, place in (("", store), ("recorded ", Store(RESULTS))):
-            record = place.get(run_id(config))
-            found = {} if record is None else record_row(record)
+            found = {} if (record := place.get(run_id(config))) is None else record_row(record)
             for title, key in (("t", "grown.t"), ("count", "grown.count"), ("truncated MSE", "grown.truncated.mse")):
                 row[name + title] = found.get(key)
         rows.append(row)
@@ -69,22 +70,15 @@ def beside_records(store: Store, configs: Sequence[Config]) -> list[FlatRecord]:
 
 def verdict(rows: Sequence[FlatRecord], items: Sequence[Comparison]) -> str:
     """Say in a sentence how many seeds equal our records, and how many numbers agree with the paper."""
-    equal, counts = (sum(row[x] == row[f"recorded {x}"] for row in rows) for x in ("truncated MSE", "count"))
-    told = f"{equal} of {len(rows)} seeds equal the records"
-    if equal < counts:
-        told = f"{counts} of {len(rows)} seeds have the count of the records"
-    found = Counter(item.verdict.word for item in items)
-    verbs = {word: verb.split()[found[word] != 1] for word, verb in WORDS.items()}
-    told += f"; {found[AGREES]} of {len(items)} numbers {verbs[AGREES]} with the paper"
-    told += f", {found[DISAGREES]} {verbs[DISAGREES]}" if found[DISAGREES] else ""
-    return told + (f", {found[CANNOT_TELL]} {verbs[CANNOT_TELL]} too wide a spread" if found[CANNOT_TELL] else "")
+    same, near = (sum(row[x] == row[f"recorded {x}"] for row in rows) for x in ("truncated MSE", "count"))
+    how = "have the count of" if same < near else "equal"
+    found = verdict_counts(items)
+    parts = [f"{found[word]} {said[found[word] != 1]}" for word, said in WORDS.items() if found[word] or word == AGREES]
+    return f"{max(same, near)} of {len(rows)} seeds {how} the records; of {len(items)} numbers, {', '.join(parts)}"
 
 
 def show(store: Store, overrides: Mapping[str, int], seeds: Sequence[int], rows: Sequence[FlatRecord] = ()) -> None:
-    """Print a verdict on ``rows``, and the baseline of table 4 beside the published values.
-
-    Other runs than its own are named as stand-ins.
-    """
+    """Print a verdict on ``rows``, and the baseline of table 4. Other runs than its own are named as stand-ins."""
     from experiments.studies.schedules import FOUR
 
     row = FOUR.row("baseline")

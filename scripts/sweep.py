@@ -154,7 +154,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--cluster", default="local", help=f"of {', '.join(settings.CLUSTERS)}, or a YAML file")
     parser.add_argument("--plan", type=Path, help="run: a frozen plan instead of a new one")
-    parser.add_argument("--dry-run", action="store_true", help="only show the runs, their time, and what Slurm would get")
+    parser.add_argument("--dry-run", action="store_true", help="only show the runs, their time, and Slurm's script")
     parser.add_argument("--detach", action="store_true", help="run here, but leave the terminal at once")
     parser.add_argument("--strict", action="store_true", help="refuse stale and other records that do not count")
     parser.add_argument(

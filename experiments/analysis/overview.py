@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SEED = "seed.value"
-LEVEL = 0.05
-"""Of the interval of a difference."""
-COMPARED = 5
-"""Most values of a setting of which a command shows the differences."""
+LEVEL, COMPARED = 0.05, 5
+"""Of the interval of a difference; and the most values of a setting that a command compares."""
 APART = ("task.name", "method.name", "model.name", "model.path", "profile", "data", "weights")
 """What always separates rows: a median over two tasks, methods, profiles or data sets has no meaning."""
 BLOCKS = ("task.", "gate.", "method.", "schedule.", "train.", "seed.")
@@ -201,15 +199,11 @@ def compared(
 
 
 def differences(table: pd.DataFrame) -> list[list[dict[str, Any]]]:
-    """Compare the first value of a setting with each of the others, as :func:`compared` does.
-
-    Returns:
-        one table for each other value; none if not one setting alone differs, in a few values and for several seeds.
-    """
+    """Compare the first value of the setting that differs with each other one, unless several do: a table for each."""
     keys = telling(table)
-    values = [*dict.fromkeys(table[keys[0]].astype(object).astype(str))] if len(keys) == 1 else []
-    if len(values) > COMPARED or table[SEED].nunique() < 2:
+    if len(keys) != 1 or table[keys[0]].nunique() > COMPARED or table[SEED].nunique() < 2:
         return []
+    values = [*dict.fromkeys(table[keys[0]].astype(object).astype(str))]
     name = next((short for short, key in _LONG.items() if key == keys[0]), *keys)
     return [compared(table, (f"{name}={values[0]}", f"{name}={value}"), (), ())[0] for value in values[1:]]
 

@@ -54,8 +54,8 @@ CLOSED_KEYS = {
 """Beginning of a setting of Hydra → why it cannot be overridden, and what to do instead."""
 CLOSED = ("--config-path", "--config-name", "--experimental-rerun")
 """Flags of Hydra that would load another main file, or a pickled one."""
-FLAGS = ["--help", "--list", "--watch", "--version", "--cfg", "--package", "--info", "--run", "--multirun", "--config-dir",
-         "--hydra-help"]  # fmt: skip
+FLAGS = ["--help", "--list", "--watch", "--version", "--cfg", "--package", "--info", "--run", "--multirun",
+         "--config-dir", "--hydra-help"]  # fmt: skip
 """The flags that a refusal names."""
 
 

@@ -63,7 +63,7 @@ def drop_output() -> None:
 
 
 def show(*parts: Any) -> None:
-    """Print texts, and tables of rich: as wide as the terminal and with its styles, else plain and as wide as needed."""
+    """Print texts, and tables of rich: as wide as the terminal, with its styles; elsewhere plain and never cut."""
     from rich.console import Console
 
     console = Console(width=room(), highlight=False)

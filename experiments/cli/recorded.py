@@ -73,8 +73,7 @@ def forecast(runs: Sequence[Run]) -> str:
     if sum(each) < SHORT:
         return ""
     total = f" each, {duration_text(sum(each))} in all" if len(runs) > 1 else ""
-    lacking = len(runs) - len(each)
-    unknown = f"; of {counted(lacking, 'run')} no record tells" if lacking else ""
+    unknown = f"; of {counted(lacking, 'run')} no record tells" if (lacking := len(runs) - len(each)) else ""
     most = max(sample.together for sample in used)
     places = dict.fromkeys(sample.cpu if sample.device == "cpu" else sample.device for sample in used)
     how = f"{'one' if most == 1 else f'up to {most}'} at a time, on {' or '.join(places)}"

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 KEPT = 2
 """Number of checkpoints that are kept."""
-CURVE = "curve.jsonl"
-"""Beside the checkpoints: the points of a training's curves so far (:mod:`experiments.models.trainer`)."""
+CURVES = "curves.json"
+"""Beside the checkpoints of a training: its curves so far."""
 REMOVED = ".removed"
 """End of the name of a folder that is being removed."""
 MAX_SEALED_BYTES = 2**30

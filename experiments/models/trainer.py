@@ -1,7 +1,6 @@
 """The suite's trainer: the library's, with rates per replica, weights of micro-batches, signals, sealed checkpoints.
 
-While it trains, the file ``curve.jsonl`` beside its checkpoints has the points of its curves so far: first a line with
-the title and the number of steps, then one for each point: step, objective and task loss [R], sizes [R, G].
+While it trains, a file beside its checkpoints has the curves so far, as :class:`~ngn.train.plan.History` names them.
 """
 
 from __future__ import annotations
@@ -19,11 +18,12 @@ from torch import Tensor
 
 from experiments.core import checkpoint, interrupt
 from experiments.models.optim import EightBitAdamW, ReplicaAdam
+from ngn.files import write_atomically
 from ngn.train.checkpoint import Newest
 from ngn.train.trainer import Trainer
 
-EVERY = 2.0
-"""Seconds between two additions to the file of the curves."""
+EVERY = 3.0
+"""Seconds between two writings of the curves."""
 
 
 @dataclass
@@ -49,8 +49,7 @@ class StudyTrainer(Trainer):
     identity: checkpoint.Identity = None
     eight_bit: bool = False
     on_point: Callable[[int, Tensor, Tensor, Tensor], object] | None = None
-    _told: int = 0
-    _last: float = field(default_factory=time.monotonic)
+    _told: float = field(default_factory=time.monotonic)
 
     def _optimizer(self) -> torch.optim.Optimizer:
         groups, shared = self._groups()
@@ -75,14 +74,12 @@ class StudyTrainer(Trainer):
         super()._keep(step, objective, task, t)
         if self.on_point is not None:
             self.on_point(step, objective, task, t)
-        if self.folder is not None and time.monotonic() > self._last + EVERY:
+        if self.folder is not None and time.monotonic() > self._told + EVERY:
+            self._told = time.monotonic()
+            curves = {name: curve.tolist() for name, curve in self._curves().items()}
+            content = json.dumps({"title": self.title, "steps": self.plan.steps, **curves}).encode()
             with contextlib.suppress(OSError):  # a full disk stops the next checkpoint, with a message
-                self.folder.mkdir(parents=True, exist_ok=True)
-                with (self.folder / checkpoint.CURVE).open("a" if self._told else "w") as out:
-                    lines = [] if self._told else [[self.title, self.plan.steps]]
-                    lines += [[at, *(each.tolist() for each in numbers)] for at, *numbers in self._points[self._told :]]
-                    out.writelines(json.dumps(line) + "\n" for line in lines)
-            self._told, self._last = len(self._points), time.monotonic()
+                write_atomically(self.folder / checkpoint.CURVES, content, replace=True)
 
     def _due(self, seconds: float, last: bool) -> bool:
         self._stopping = interrupt.requested()

@@ -47,18 +47,12 @@ def _tensorboard(run: Run, phase: str, ends: ExitStack) -> Sink:
     folder = run_files.SCRATCH / "tensorboard" / run.id / phase
     shutil.rmtree(folder, ignore_errors=True)
     writer = ends.enter_context(closing(SummaryWriter(str(folder))))
-
-    def write(step: int, row: dict[str, float]) -> None:
-        for name, value in row.items():
-            writer.add_scalar(name, value, step)
-
-    return write
+    return lambda step, row: [writer.add_scalar(name, value, step) for name, value in row.items()]
 
 
 def _wandb(run: Run, phase: str, ends: ExitStack) -> Sink:
     import wandb
 
-    run_files.SCRATCH.mkdir(parents=True, exist_ok=True)
     board = wandb.init(
         project="ngn", group=run.id, name=f"{run.id} {phase}", dir=str(run_files.SCRATCH),
         config=scientific(run.config), mode=os.environ.get("WANDB_MODE", "offline"), reinit="create_new",
@@ -70,7 +64,6 @@ def _wandb(run: Run, phase: str, ends: ExitStack) -> Sink:
 def _mlflow(run: Run, phase: str, ends: ExitStack) -> Sink:
     import mlflow
 
-    run_files.SCRATCH.mkdir(parents=True, exist_ok=True)
     client = mlflow.MlflowClient(os.environ.get("MLFLOW_TRACKING_URI", f"sqlite:///{run_files.SCRATCH}/mlflow.db"))
     known = client.get_experiment_by_name("ngn")
     place = client.create_experiment("ngn") if known is None else known.experiment_id
@@ -78,12 +71,7 @@ def _mlflow(run: Run, phase: str, ends: ExitStack) -> Sink:
     for key, value in flatten(scientific(run.config)).items():
         client.log_param(name, key, value)
     ends.callback(client.set_terminated, name)
-
-    def write(step: int, row: dict[str, float]) -> None:
-        for key, value in row.items():
-            client.log_metric(name, key, value, step=step)
-
-    return write
+    return lambda step, row: [client.log_metric(name, key, value, step=step) for key, value in row.items()]
 
 
 SINKS = {"csv": _csv, "tensorboard": _tensorboard, "wandb": _wandb, "mlflow": _mlflow}
@@ -114,6 +102,7 @@ def point_logger(stack: Stack, phase: str) -> Iterator[Callable[..., None]]:
             row |= {"t" if len(sizes) == 1 else f"t_{axis}": size for axis, size in enumerate(sizes)}
             guarded(partial(sink, step, row))
 
+    guarded(lambda: run_files.SCRATCH.mkdir(parents=True, exist_ok=True))
     guarded(lambda: sinks.extend([SINKS[kind](run, phase, ends) for run in stack.runs]))
     try:
         yield point

@@ -93,10 +93,9 @@ def script(folder: Path, name: str, needs: Needs, tasks: int, cluster: Cluster) 
     from submitit.slurm.slurm import _make_sbatch_string
 
     most = cluster.max_array_size
-    arrays = "one array" if tasks <= most else f"{-(-tasks // most)} arrays, of which this is the first"
     command = f"{_python()} -u -m submitit.core._submit {shlex.quote(str(folder / 'slurm'))}"
     parameters = _settings(cluster, name, needs) | {"map_count": min(tasks, most)}
-    return f"tasks: {tasks} in {arrays}\n{_make_sbatch_string(command, folder / 'slurm', **parameters)}"
+    return f"tasks: {tasks}, at most {most} in an array\n{_make_sbatch_string(command, folder / 'slurm', **parameters)}"
 
 
 def _python() -> str:

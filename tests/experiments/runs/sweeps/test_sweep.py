@@ -82,7 +82,7 @@ def test_a_dry_run_for_slurm_shows_what_sbatch_would_get(tiny, tmp_path, monkeyp
     words = ["--cluster", "slurm", "--dry-run", "task_minutes=30", "memory_gb=4", "gpus=1", "workers=2"]
     assert tiny("run", *words, "partition=main", "runs_per_task=3") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[6] == "tasks: 2 in one array"
+    assert lines[6] == "tasks: 2, at most 1000 in an array"
     for option in ("array=0-1%2", "partition=main", "gpus-per-node=1", "mem=4096M", "time=30", "cpus-per-task=1"):
         assert f"#SBATCH --{option}" in lines
     assert tiny("run", *words, "partition=mian") == 2
