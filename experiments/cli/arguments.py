@@ -94,7 +94,8 @@ def split(argv: Sequence[str]) -> tuple[CommandMode, list[str], list[str]]:
     args = _PARSER.parse_intermixed_args(list(argv))
     if args.list or args.watch:
         if len(argv) > 1:
-            raise ConfigError(f"{argv[0]}: takes no other arguments; --help lists the choices and settings")
+            flag = "--list" if args.list else "--watch"
+            raise ConfigError(f"{flag}: takes no other arguments; --help lists the choices and settings")
         from experiments.cli import listing, watch
 
         (listing.show if args.list else watch.watch)()

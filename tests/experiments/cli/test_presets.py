@@ -37,6 +37,7 @@ def test_typed_overrides_replace_those_of_a_preset():
     _, jobs = app.prepare(["experiment=prices", "seed=7", "schedule.lambda0=1e-2"])
     assert [(job.run.config.seed.value, job.run.config.schedule.lambda0) for job in jobs] == [(7, 1e-2)]
     assert {job.run.config.tag for job in jobs} == {"prices"}
+    assert len(app.prepare(["experiment=methods", "profile=smoke"])[1]) == 12, "also with few components"
 
 
 ROWS = "rows={schedule.lambda0:1e-5,schedule.alpha_max:1e-5},{schedule.lambda0:1e-3,schedule.alpha_max:1e-3}"

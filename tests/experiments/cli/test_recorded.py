@@ -10,6 +10,7 @@ from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.config.run_files import Run
 from experiments.core import paths
+from experiments.runs.outcome import summary
 from experiments.store import provenance
 from experiments.store.records import Store
 from experiments.studies import macros
@@ -125,4 +126,17 @@ def test_a_command_ends_with_its_numbers_beside_the_others(committed, tmp_path, 
     assert "yours (2 seeds)" in text
     assert "published (10)" in text
     assert not any(line.startswith("medians") for line in lines)
+    for seed in range(2):  # another method, whose size is no boundary
+        config = row.runs.config(seed).model_copy(update={"method": compose({"method": "l0"}).method})
+        phases = {"grown": {**grown([9.0], 3e-3, 3e-3), "t": [10.0]}}
+        del phases["grown"]["integer"]
+        made = record(config.model_copy(update={"phases": ["grown"]}), phases)
+        own.write(made)
+        runs.append(Run.of(config.model_copy(update={"results": str(own.root), "phases": ["grown"]})))
+    assert summary(made).startswith("grown size 10, soft 3.00e-03, truncated 3.00e-03 (")
+    jobs = [(run.id, run) for run in runs]
+    pipes.show(*recorded.closing(jobs, [own.path(run.id) for run in runs]))
+    text = capsys.readouterr().out.partition("differences of means, with their 95 % intervals:\n")[2]
+    assert text.splitlines()[0].split() == ["number", "method=ngn", "method=l0", "difference", "low", "high", "runs"]
+    assert "truncated.mse       0.002      0.003      -0.001  -0.001  -0.001  2 pairs" in text
     assert max(map(len, lines)) <= 80

@@ -13,11 +13,13 @@ import torch
 from record_samples import grown, record
 from whole_runs import smoke
 
+from experiments.cli import app
 from experiments.config import run_files
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.core.paths import ROOT
 from experiments.core.reading import contents_digest, digest
+from experiments.models import trainer
 from experiments.models.trainer import StudyTrainer
 from experiments.runs import loggers, models
 from experiments.runs.launch import launch
@@ -125,7 +127,7 @@ def test_csv_holds_the_points_of_the_record_for_every_run_of_a_stack(tmp_path, e
         np.testing.assert_allclose([float(row["loss"]) for row in written], curves["grown.loss"], rtol=1e-6)
 
 
-def test_after_an_interruption_no_point_is_missing_or_twice(tmp_path, monkeypatch):
+def test_after_an_interruption_no_point_is_missing_or_twice(tmp_path, monkeypatch, capsys):
     config = logged(tmp_path, "csv", engine="torch", checkpoint_seconds=1e-9)
     real = StudyTrainer._step
 
@@ -135,8 +137,16 @@ def test_after_an_interruption_no_point_is_missing_or_twice(tmp_path, monkeypatc
         return real(self, step, *rest)
 
     monkeypatch.setattr(StudyTrainer, "_step", dies)
+    monkeypatch.setattr(trainer, "EVERY", -1)
     with pytest.raises(KeyboardInterrupt):
         launch([config])
+    with pytest.raises(SystemExit, match="0"):
+        app.main(["--watch"])
+    head, now, *plots = capsys.readouterr().out.splitlines()
+    assert head == "regression1d s0 grown: step 6 of 12, 0 s ago"
+    assert now.startswith("loss 0.7")
+    assert " t " in now
+    assert [line.count("█") > 0 for line in plots] == [True] * 5, "curves of what is in training"
     monkeypatch.setattr(StudyTrainer, "_step", real)
     assert launch([config])[0].status == "complete"
     assert [int(row["step"]) for row in rows(config)] == list(range(12))

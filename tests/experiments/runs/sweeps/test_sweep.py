@@ -64,17 +64,13 @@ def test_a_plan_holds_the_missing_runs_and_never_changes(tiny, capsys):
             assert [run.id for run in runs] == list(plan.tasks[number])
 
 
-def test_a_dry_run_lists_runs_and_time_and_writes_nothing(tiny, capsys):
+def test_a_dry_run_lists_runs_and_time_and_what_slurm_would_get(tiny, tmp_path, monkeypatch, capsys):
     put(tiny, 1)
     before = sorted(tiny.results.rglob("*"))
     assert tiny("run", "--dry-run") == 0
     shown = capsys.readouterr()
     assert len(shown.out.splitlines()) == 5
     assert "5 runs (others with a record or in Slurm's queue: 1), " in shown.err
-    assert sorted(tiny.results.rglob("*")) == before
-
-
-def test_a_dry_run_for_slurm_shows_what_sbatch_would_get(tiny, tmp_path, monkeypatch, capsys):
     pytest.importorskip("submitit")
     (tmp_path / "sinfo").write_text("#!/bin/sh\nprintf 'main\\nlong\\n'")
     (tmp_path / "sinfo").chmod(0o755)
@@ -82,12 +78,12 @@ def test_a_dry_run_for_slurm_shows_what_sbatch_would_get(tiny, tmp_path, monkeyp
     words = ["--cluster", "slurm", "--dry-run", "task_minutes=30", "memory_gb=4", "gpus=1", "workers=2"]
     assert tiny("run", *words, "partition=main", "runs_per_task=3") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[6] == "tasks: 2, at most 1000 in an array"
+    assert lines[5] == "tasks: 2, at most 1000 in an array"
     for option in ("array=0-1%2", "partition=main", "gpus-per-node=1", "mem=4096M", "time=30", "cpus-per-task=1"):
         assert f"#SBATCH --{option}" in lines
     assert tiny("run", *words, "partition=mian") == 2
     assert "partition=mian: Slurm has no such partition. Did you mean 'main'? It has" in capsys.readouterr().err
-    assert not list(tiny.folder.glob("*"))
+    assert sorted(tiny.results.rglob("*")) == before
 
 
 def test_status_distinguishes_all_states(tiny, capsys):
