@@ -181,12 +181,7 @@ def main(argv: list[str] | None = None) -> int:
         return shut_down(stopped, shlex.join(["python", "scripts/sweep.py", *words]))
 
 
-COMMANDS = {
-    "plan": train_command,
-    "run": train_command,
-    "status": status_command,
-    "table": table_command,
-}
+COMMANDS = {"plan": train_command, "run": train_command, "status": status_command, "table": table_command}
 
 if __name__ == "__main__":
     exit_with(main)

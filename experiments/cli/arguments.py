@@ -94,8 +94,9 @@ def split(argv: Sequence[str]) -> tuple[CommandMode, list[str], list[str]]:
     args = _PARSER.parse_intermixed_args(list(argv))
     if args.list or args.watch:
         if len(argv) > 1:
-            flag = "--list" if args.list else "--watch"
-            raise ConfigError(f"{flag}: takes no other arguments; --help lists the choices and settings")
+            raise ConfigError(
+                f"--{'list' if args.list else 'watch'}: takes no other arguments; --help lists the choices"
+            )
         from experiments.cli import listing, watch
 
         (listing.show if args.list else watch.watch)()
