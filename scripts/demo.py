@@ -102,10 +102,8 @@ def demo(given: argparse.Namespace, configs: list[Config], overrides: dict[str, 
     store, seeds = Store(results), [config.seed.value for config in configs]
     if all(store.path(run_id(config)).exists() for config in configs):
         shutil.rmtree(results)
-    print_line(
-        f"Training {len(seeds)} seeds of the 1D regression, {given.steps:,} steps each: about two minutes on one core",
-        "(and half a minute for building the kernel, the first time). Ctrl-C saves; the same command continues.\n",
-    )
+    print_line(f"Training {len(seeds)} seeds of the 1D regression, {given.steps:,} steps each: two minutes on one core")
+    print_line("(half a minute more to build the kernel, the first time). Ctrl-C saves; the same command continues.\n")
     began = time.monotonic()
     outcomes = launch(configs)
     print(f"trained in {time.monotonic() - began:.0f} s\n")

@@ -94,9 +94,7 @@ def split(argv: Sequence[str]) -> tuple[CommandMode, list[str], list[str]]:
     args = _PARSER.parse_intermixed_args(list(argv))
     if args.list or args.watch:
         if len(argv) > 1:
-            raise ConfigError(
-                f"--{'list' if args.list else 'watch'}: takes no other arguments; --help lists the choices"
-            )
+            raise ConfigError(f"--{'list' if args.list else 'watch'}: takes no other arguments; see --help")
         from experiments.cli import listing, watch
 
         (listing.show if args.list else watch.watch)()

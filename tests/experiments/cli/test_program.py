@@ -12,7 +12,7 @@ from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from omegaconf import OmegaConf
 
-from experiments.cli import app, arguments
+from experiments.cli import app, arguments, expand
 from experiments.cli.app import prepare
 from experiments.config import compose
 from experiments.core.paths import CONF, ROOT
@@ -118,12 +118,13 @@ def _commands():
         found += re.findall(r"^ +(python run\.py .*?)(?:  .*)?$", path.read_text(), re.MULTILINE)
     readme = (CONF.parent / "README.md").read_text()
     found += [line.strip() for line in re.findall(r"^(python run\.py [^#\n]*)", readme, re.MULTILINE)]
-    return sorted({command for command in found if "--list" not in command})  # --list runs nothing
+    return sorted({command for command in found if not re.search("--(list|watch)", command)})  # these run nothing
 
 
 @pytest.mark.parametrize("command", _commands())
 def test_documented_commands_are_accepted(command, monkeypatch):
-    monkeypatch.setattr(arguments, "missing", lambda *modules: None)  # plug-ins of Hydra
+    for module in (arguments, expand):
+        monkeypatch.setattr(module, "missing", lambda *modules: None)  # plug-ins of Hydra, loggers
     monkeypatch.setattr(arguments, "refuse_unknown_settings", lambda tokens: None)
     rewritten, jobs = prepare(shlex.split(command, comments=True)[2:])
     assert jobs or "--cfg" in rewritten or "--help" in rewritten
