@@ -47,7 +47,7 @@ def _tensorboard(run: Run, phase: str, ends: ExitStack) -> Sink:
     folder = run_files.SCRATCH / "tensorboard" / run.id / phase
     shutil.rmtree(folder, ignore_errors=True)
     writer = ends.enter_context(closing(SummaryWriter(str(folder))))
-    return lambda step, row: [writer.add_scalar(name, value, step) for name, value in row.items()]
+    return lambda step, row: list(map(writer.add_scalar, row, row.values(), [step] * len(row)))
 
 
 def _wandb(run: Run, phase: str, ends: ExitStack) -> Sink:
