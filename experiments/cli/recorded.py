@@ -128,9 +128,7 @@ def _notes(record: Mapping[str, Any], config: Config, verbose: bool) -> list[str
 
 
 def closing(jobs: Labelled, made: Sequence[Path]) -> list[str | Table]:
-    """Return the end of a command's output: its numbers beside the committed and the published ones.
-
-    If a few values of one setting differ, each is compared with the first: a difference with its interval.
+    """Return the end of a command's output: its numbers, the committed and published ones, differences of methods.
 
     Args:
         made: the records of the command's runs, which it has made or found.

@@ -14,7 +14,7 @@ EXTRAS = {
     "suite": ("hydra", "omegaconf", "pydantic", "pydantic_core", "pandas", "rich", "filelock", "yaml", "scipy"),
     "graph": ("torch_geometric",),
     "paper": ("matplotlib", "jinja2", "markupsafe"),
-    "logging": ("tensorboard", "wandb", "mlflow"),
+    "logging": ("tensorboard", "wandb"),
     "cluster": ("submitit", "hydra_plugins.hydra_submitit_launcher"),
     "tinystories": ("datasets",),
     "mamba": ("mamba_ssm",),
