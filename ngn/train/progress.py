@@ -49,7 +49,7 @@ class ProgressLine:
             # Fits a terminal of 80 columns; on a narrower one rich would drop columns.
             self._bar = Bar(
                 TextColumn("{task.description}"),
-                BarColumn(bar_width=12),
+                BarColumn(bar_width=6),
                 TaskProgressColumn(),
                 TextColumn("{task.fields[speed]}"),
                 TimeRemainingColumn(compact=True),
