@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache, cached_property
 from pathlib import Path
+from typing import Any
 
 from experiments.analysis import overview
 from experiments.analysis.frame import frame
@@ -85,10 +86,12 @@ class Sweep:
         self.results = (given.results or usual).resolve()
         self.folder = plans.folder_of(self.study.name, self.results)
         self.data_root = None if given.data_root is None else str(given.data_root.resolve())
+        self.model_path = None if given.model_path is None else str(Path(given.model_path).expanduser().resolve())
         self.needs = self.study.needs if given.device != "cpu" else NOTHING
         self.options = [] if given.results is None else ["--results", str(self.results)]
         self.options += [] if self.data_root is None else ["--data-root", self.data_root]
         self.options += [] if self.device == "auto" else ["--device", self.device]
+        self.options += [] if self.model_path is None else [f"model.path={self.model_path}"]
 
     def command(self, verb: str) -> str:
         """Return a command on the same study, records, data and device."""
@@ -96,8 +99,20 @@ class Sweep:
 
     def runs(self) -> Iterator[Run]:
         """Yield every run, as the YAML files define it now."""
+        models = set[str]()
         for run in self.study.runs(Store(self.results)):
-            yield run.with_execution(data_root=self.data_root, device=self.device)
+            changed: dict[str, Any] = {"data_root": self.data_root, "device": self.device}
+            if self.model_path is not None:
+                model = run.config.model
+                if model is None or model.package or model.name == "local" or len(models := models | {model.name}) > 1:
+                    raise ConfigError(f"{self.study.name}: model.path= is for a study of one named language model")
+                changed["model"] = model.model_copy(update={"path": self.model_path})
+            yield run.with_execution(**changed)
+
+    def require_cards(self) -> None:
+        """Refuse a machine without the GPUs that the study needs: a ConfigError."""
+        if self.needs.gpus and (lacking := self.needs.lacking([0] * len(visible_gpus()))) is not None:
+            raise ConfigError(f"{lacking}; use --cluster slurm, or --device cpu if you can wait")
 
     @cached_property
     def view(self) -> status.View:

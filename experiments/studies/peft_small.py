@@ -139,8 +139,8 @@ def _adaptation(
     return Study(name, f"table 11: {title}", make, rank=rank, curves=curves, needs=needs)
 
 
-# Memory by the sums of docs/language.md; the hours are limits, not measured times.
-ONE_CARD = Needs(gpus=1, gpu_gb=40, memory_gb=32, hours=24)
+# Memory and disk by the sums of docs/language.md; the hours are limits, not measured times.
+ONE_CARD = Needs(gpus=1, gpu_gb=40, memory_gb=32, disk_gb=20, hours=24)
 LORA_SMALL = _adaptation("lora", "smollm2_135m", "cpu", "LoRA rank on SmolLM2-135M, beside six rivals", 501, 1)
 ADAPTER_SMALL = _adaptation("adapter", "smollm2_135m", "cpu", "adapter width on SmolLM2-135M", 502, 1)
 LORA_LLAMA = _adaptation("lora", "llama3_8b", "paper", "LoRA rank on Llama-3-8B", 503, needs=ONE_CARD)

@@ -1,5 +1,6 @@
 """Text data sets: reading, fetching, and one message with file, line and key for what has not their form."""
 
+import hashlib
 import json
 import shutil
 import sys
@@ -12,14 +13,18 @@ from pathlib import Path
 import data_samples as samples
 import numpy as np
 import pytest
+import torch
 from data_server import CONTENT, origin_of, remotes_of, serving, silent
 
+from experiments.analysis.collect import unofficial_parts
+from experiments.config.compose import compose
 from experiments.data import DataError, sets, synthetic_texts, texts, tinystories
-from experiments.data.fetch import DataOrigin, fetch
+from experiments.data.fetch import DataOrigin, Remote, fetch
 from experiments.data.gguf import convert_to_safetensors
 from experiments.data.source import Folder
 from experiments.data.texts import SETS
 from experiments.data.tinystories import START, Characters
+from experiments.tasks import make_task
 
 
 def lines(*records):
@@ -43,9 +48,18 @@ def test_adopted_files_are_read_with_their_provenance_and_official_ones_come_fir
     assert set(SETS["wikisql"].load_data(tmp_path).parts) == set(whole)
 
 
-def test_what_has_no_address_says_where_it_is(tmp_path):
-    with pytest.raises(DataError, match="is not fetched by this command"):
-        fetch("spider", tmp_path, sets.ORIGINS["spider"], silent)
+def test_spider_comes_from_its_repository_by_the_digests_of_its_blobs(tmp_path):
+    files = {name: json.dumps(part).encode() for name, part in synthetic_texts.TEXTS["spider"].parts.items()}
+    with serving() as server:
+        server.files |= files
+        remotes = [
+            Remote(name, "git:" + hashlib.sha1(b"blob %d\0" % len(file) + file).hexdigest(), (server.url(name),))
+            for name, file in files.items()
+        ]
+        origin = DataOrigin(tuple(remotes), partial(sets.verify, "spider"), sets.install_spider)
+        info, fetched = fetch("spider", tmp_path, origin, silent)
+    assert fetched
+    assert not unofficial_parts(info.provenance)
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar.bz2"])
@@ -182,16 +196,23 @@ def test_tokens_are_characters_and_rare_ones_share_one(tmp_path, monkeypatch):
     assert not list((tmp_path / "scratch").iterdir()), "the file has no name"
 
 
-def test_the_official_set_comes_through_datasets(tmp_path, monkeypatch):
-    def load_dataset(name, cache_dir):
-        assert name == "roneneldan/TinyStories"
+def test_official_sets_come_through_datasets_with_their_revision(tmp_path, monkeypatch):
+    def load_dataset(name, revision, cache_dir):
+        assert (name, revision) in (("roneneldan/TinyStories", "abc"), ("NeelNanda/pile-10k", "abc"))
         return {"train": {"text": [" A cat sat.\n", "Was it “fun”?"]}, "validation": {"text": ["A bat."]}}
 
+    hub = types.SimpleNamespace(dataset_info=lambda *_, timeout: types.SimpleNamespace(sha="abc"))
     monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
+    monkeypatch.setattr("huggingface_hub.HfApi", lambda: hub)
     monkeypatch.setattr(tinystories, "require_packages", lambda *names: None)
+    info, fetched = fetch("pile10k", tmp_path, sets.ORIGINS["pile10k"], silent)
+    assert not unofficial_parts(f"forgetting on {info.name}: {info.provenance}")
+    assert [each["text"] for each in texts.PILE10K.load_data(tmp_path).parts["pile-10k.jsonl"]][1] == "Was it “fun”?"
     info, fetched = fetch("tinystories", tmp_path, sets.ORIGINS["tinystories"], silent)
     assert fetched
-    assert info.provenance == "roneneldan/TinyStories, through datasets"
+    assert info.provenance == "roneneldan/TinyStories, revision abc"
+    with pytest.raises(DataError, match="has 2 stories, but the whole corpus 2,000,000 or more"):
+        make_task(compose({"task": "tinystories"}, {"task.corpus": "whole", "data_root": str(tmp_path)}), torch.device("cpu"))
     parts = texts.TINYSTORIES.load_data(tmp_path).parts
     assert list(tinystories.split_stories(parts["train.txt"])) == ["A cat sat.", "Was it “fun”?"]
     assert fetch("tinystories", tmp_path, sets.ORIGINS["tinystories"], silent) == (info, False)

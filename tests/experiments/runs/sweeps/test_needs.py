@@ -90,7 +90,7 @@ def test_workers_limits_the_sweep_and_not_each_array(
 
 def test_a_machine_without_a_gpu_refuses_before_it_plans(submitted, tmp_path, capsys):
     assert submitted("run") == 2
-    assert "tiny needs a GPU of 40 GB and 8 GiB of memory, but finds none here" in capsys.readouterr().err
+    assert "tiny: needs a GPU of 40 GB and 8 GiB of memory, but finds none here" in capsys.readouterr().err
     assert not (tmp_path / "results").exists()
     assert submitted("plan", "--device=cpu") == 0
     assert "each needs" not in capsys.readouterr().out
