@@ -3,9 +3,12 @@
 import pytest
 from record_samples import fill
 
-from experiments.config.identity import identity_keys, run_id
+from experiments.analysis.published import value_of
+from experiments.analysis.selection import keys_of
+from experiments.config.identity import canonical, identity_keys, run_id
+from experiments.data.texts import SETS as TEXTS
 from experiments.store.records import Store
-from experiments.studies import NUMBERED, figure_of, macros, study, tables_of
+from experiments.studies import NUMBERED, STUDIES, figure_of, macros, study, tables_of
 from experiments.studies.one_d import SENSITIVITY
 from experiments.studies.schedules import FOUR
 from scripts import build_paper_data
@@ -42,6 +45,41 @@ def test_what_the_tables_name_is_what_their_study_runs(tmp_path):
     followed = {run.id for run in study("tables").runs(store)}
     assert named < followed
     assert all("fixed" in run for run in followed - named)
+
+
+PAPER = {
+    "wikisql_easy-lora": (1000, 1e-4, 10),
+    "wikisql_hard-lora": (1000, 1e-4, 10),
+    "spider-lora": (1034, 1e-4, 10),
+    "gsm8k-lora": (500, 1e-4, 10),
+    "squad-lora": (1000, 1e-4, 10),
+    "wikisql_easy-adapter": (1000, 1e-4, 20),
+    "wikisql_hard-adapter": (1000, 1e-4, 20),
+    "spider-adapter": (1034, 1e-4, 10),
+    "gsm8k-adapter": (500, 1e-4, 10),
+    "squad-adapter": (1000, 1e-4, 10),
+    "wikisql_easy-prune": (200, 15.0, 10),
+}
+"""Task and gate of tables 11, 13 and 14 → questions of a score, t0 and epochs."""
+
+
+def test_each_of_the_519_cells_has_a_study_of_the_papers_own_runs():
+    studied = {canonical(keys_of(runs, 0)) for each in STUDIES.values() for runs in each.make()}
+    cells, met = 0, set()
+    for table, row in ((table, row) for table in macros() for row in table.rows):
+        cells += sum(value_of(table, row, column.key) is not None for column in table.columns)
+        config = row.runs.config(0)
+        assert canonical(keys_of(row.runs, 0)) in studied, f"{table.name}.{row.key}"
+        assert (config.profile, config.budget, getattr(config.task, "split", "test")) == ("full", "paper", "test")
+        assert getattr(config.task, "corpus", "whole") in ("whole", *TEXTS)
+        if config.model is not None:
+            name, task = f"{config.task.name}-{config.gate.component}", config.task
+            met.add(name)
+            assert config.model.name == ("pythia_410m" if table.name == "datathirteenbody" else "llama3_8b")
+            assert (task.eval_examples, config.gate.t0, config.train.epochs) == PAPER[name]
+            assert (task.general, task.train_examples, task.train_tokens) == ("pile10k", 2000, None)
+    assert cells == 519
+    assert met == set(PAPER)
 
 
 def test_every_number_of_a_table_and_a_figure_answers(capsys):
