@@ -57,11 +57,10 @@ def _provide(sweep: Sweep, runs: list[Run], local: bool, fetches: bool) -> None:
     checks = [partial(fetch, name, root, sets.ORIGINS[name], lambda *_: None) for name in names]
     if lacking:
         checks = [partial(sets.require_files, name, root) for name in names]
-        models = {model for model in models if model.path is not None}
     if models and fetches:
         from experiments.tasks.language.base import find_folder  # imports torch
 
-        checks += [partial(find_folder, model, root) for model in models]
+        checks += [partial(find_folder, model, root, fetch=not lacking) for model in models]
     if lacking := [*lacking, *faults_of(*checks)]:
         raise ConfigError(f"{sweep.study.name}: " + "\n".join(lacking))
 

@@ -58,7 +58,7 @@ class FileStudy(Study):
             hint = f"\nTo run {lists[0]} with each of these values, write it below 'sweep:'." if lists else ""
             raise ConfigError(f"{self.title}: {error}{hint}") from None
 
-    def runs(self, store: Store | None = None) -> Iterator[Run]:
+    def runs(self, store: Store | None = None, foreseen: bool = False) -> Iterator[Run]:
         """Return every run."""
         return (job.run for job in self.jobs)
 
@@ -134,9 +134,12 @@ class Sweep:
 
     def told(self, what: str) -> str:
         """Return a phrase on the runs that need training, on the others of the study, and on the time."""
-        others = sum(1 for _ in self.runs()) - len(self.wanted)
+        known, store = {run.id for run in self.runs()}, Store(self.results)
+        others = len(known) - len(self.wanted)
         rest = f" (others with a record or in Slurm's queue: {others})" if others else ""
-        return f"{what}{rest}, {self.time(self.wanted)}"
+        later = [run for run in self.study.runs(store, foreseen=True) if run.id not in known]
+        more = f"; {len(later)} more follow from their records, {self.time(later)}" if later else ""
+        return f"{what}{rest}, {self.time(self.wanted)}{more}"
 
     def time(self, runs: list[Run]) -> str:
         """Return a phrase on how long runs take on one worker, as far as the records here and in the folders tell."""
