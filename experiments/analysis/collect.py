@@ -19,8 +19,8 @@ class Problem:
     """Why a number is not printed.
 
     Attributes:
-        kind: missing, damaged, foreign, dirty, numerics, data, engine, diverged, unmeasured or no study.
-        where: the run, or the row without runs.
+        kind: missing, damaged, foreign, dirty, numerics, data, engine, diverged or unmeasured.
+        where: the run.
     """
 
     kind: str

@@ -69,11 +69,10 @@ def outputs_of(runs: Mapping[str, Mapping[str, Config]]) -> dict[str, list[str]]
 
 
 def _tables_and_figures() -> Iterator[tuple[str, set[str]]]:
-    """Yield (name, run ids) of every table and figure, except tables without a study."""
+    """Yield (name, run ids) of every table and figure."""
     for table in macros():
         each = [(runs.config(seed), keys_of(runs, seed)) for runs in table.runs.values() for seed in runs.seeds]
-        if each:
-            yield table.name, {name_with(config, config.seed.value, canonical(keys)) for config, keys in each}
+        yield table.name, {name_with(config, config.seed.value, canonical(keys)) for config, keys in each}
     empty = Reader(Store(RESULTS / "none"))  # the runs of a figure do not depend on records
     for name, figure in FIGURES.items():
         yield name, set(figure.data(empty).runs)

@@ -25,7 +25,7 @@ LOCAL_LAUNCHERS = tuple(f"hydra/launcher={name}" for name in ("pack", "basic", "
 
 
 def check(runs: Sequence[Run], tokens: Sequence[str]) -> None:
-    """Refuse what this machine cannot train, with a ConfigError that names all of it. Other launchers start elsewhere."""
+    """Refuse all that this machine cannot train, with one ConfigError. Runs of other launchers start elsewhere."""
     if any(token.startswith("hydra/launcher=") and token not in LOCAL_LAUNCHERS for token in tokens):
         return
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -69,7 +69,7 @@ ONE_D = Study(
 
 TABLES = Study(
     "tables",
-    "every run that a table names today, and the fixed models that belong to them; not of Llama-3-8B, Pythia or the whole TinyStories",
+    "every run that a table names, and the fixed models that belong to them; no language models",
     lambda: selections_of(
         *(*one_d.NUMBERS, FOUR, FOUR_FULL, SEVEN, SEVEN_FULL, DECAY),
         *(EIGHT_FULL, NINE, TEN, FIFTEEN, FIFTEEN_FULL),

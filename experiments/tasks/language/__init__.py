@@ -10,7 +10,6 @@ from experiments.core.config import Config
 from experiments.tasks.language.components import AdapterComponent, LoRAComponent, PruneComponent
 from experiments.tasks.settings import Benchmark
 
-
 TOKEN = {
     ("llama3_8b", "lora"): 4.1e-4,
     ("llama3_8b", "adapter"): 3.1e-4,

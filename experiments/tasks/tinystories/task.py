@@ -41,8 +41,8 @@ def _stories(settings: TinyStories, root: Path) -> tuple[list[str], list[str], D
     train, valid = (list(split_stories(next(t for name, t in data.parts.items() if part in name))) for part in PARTS)
     if settings.corpus == "whole" and len(train) < WHOLE:
         raise DataError(
-            f"task.corpus=whole: {data.info.name} has {len(train):,} stories, but the whole corpus {WHOLE:,} or more; move "
-            "them away and type python scripts/fetch_data.py tinystories, or task.corpus=any"
+            f"task.corpus=whole: {root / 'tinystories'} has {len(train):,} stories, the whole {WHOLE:,} or more; "
+            "move it away and type python scripts/fetch_data.py tinystories, or task.corpus=any"
         )
     return train, valid, data.info
 

@@ -211,8 +211,9 @@ def test_official_sets_come_through_datasets_with_their_revision(tmp_path, monke
     info, fetched = fetch("tinystories", tmp_path, sets.ORIGINS["tinystories"], silent)
     assert fetched
     assert info.provenance == "roneneldan/TinyStories, revision abc"
-    with pytest.raises(DataError, match="has 2 stories, but the whole corpus 2,000,000 or more"):
-        make_task(compose({"task": "tinystories"}, {"task.corpus": "whole", "data_root": str(tmp_path)}), torch.device("cpu"))
+    part = compose({"task": "tinystories"}, {"task.corpus": "whole", "data_root": str(tmp_path)})
+    with pytest.raises(DataError, match="has 2 stories, the whole 2,000,000 or more"):
+        make_task(part, torch.device("cpu"))
     parts = texts.TINYSTORIES.load_data(tmp_path).parts
     assert list(tinystories.split_stories(parts["train.txt"])) == ["A cat sat.", "Was it “fun”?"]
     assert fetch("tinystories", tmp_path, sets.ORIGINS["tinystories"], silent) == (info, False)

@@ -39,7 +39,7 @@ def test_a_variant_of_the_sensitivity_study_changes_one_setting():
 
 def test_what_the_tables_name_is_what_their_study_runs(tmp_path):
     named = {run.id for run in study("tables").runs()}
-    assert {run_id(row.runs.config(s)) for row in FOUR.rows if row.runs for s in row.runs.seeds} <= named
+    assert {run_id(row.runs.config(s)) for row in FOUR.rows for s in row.runs.seeds} <= named
     store = Store(tmp_path)
     fill(store)
     followed = {run.id for run in study("tables").runs(store)}
@@ -66,7 +66,7 @@ PAPER = {
 def test_each_of_the_519_cells_has_a_study_of_the_papers_own_runs():
     studied = {canonical(keys_of(runs, 0)) for each in STUDIES.values() for runs in each.make()}
     cells, met = 0, set()
-    for table, row in ((table, row) for table in macros() for row in table.rows):
+    for table, row in ((each, row) for each in macros() for row in each.rows):
         cells += sum(value_of(table, row, column.key) is not None for column in table.columns)
         config = row.runs.config(0)
         assert canonical(keys_of(row.runs, 0)) in studied, f"{table.name}.{row.key}"
