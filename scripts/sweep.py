@@ -43,12 +43,9 @@ from experiments.studies import STUDIES
 
 
 def _provide(sweep: Sweep, runs: list[Run], local: bool, fetches: bool) -> None:
-    """Check cards and packages, then fetch data and models, where there is a network; compute nodes need none.
+    """Check cards and packages, and fetch data and models if these are there; a ConfigError names all that is missing.
 
-    Where a card or a package is missing, nothing is fetched, but what is not there is named, too.
-
-    Raises:
-        ConfigError: with everything that is missing.
+    Everything is fetched here, where there is a network; compute nodes need none.
     """
     root = data_root(sweep.data_root)
     lacking = faults_of(sweep.require_cards, *(partial(check_packages, run.config) for run in runs)) if local else []
@@ -189,12 +186,7 @@ def main(argv: list[str] | None = None) -> int:
         return shut_down(stopped, shlex.join(["python", "scripts/sweep.py", *words]))
 
 
-COMMANDS = {
-    "plan": train_command,
-    "run": train_command,
-    "status": status_command,
-    "table": table_command,
-}
+COMMANDS = {"plan": train_command, "run": train_command, "status": status_command, "table": table_command}
 
 if __name__ == "__main__":
     exit_with(main)
