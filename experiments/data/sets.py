@@ -240,25 +240,16 @@ _FETCHED: dict[str, Download] = {
         ),
         install_spider,
     ),
-    "pile10k": (
-        (),
-        partial(
-            tinystories.install_from_hub,
-            "NeelNanda/pile-10k",
-            {"train": "pile-10k.jsonl"},
-            lambda text: json.dumps({"text": text}) + "\n",
-        ),
-    ),
+}
+_HUB: dict[str, tuple[str, Mapping[str, str], Callable[[str], str]]] = {
+    "pile10k": ("NeelNanda/pile-10k", {"train": "pile-10k.jsonl"}, lambda text: json.dumps({"text": text}) + "\n"),
     "tinystories": (
-        (),
-        partial(
-            tinystories.install_from_hub,
-            "roneneldan/TinyStories",
-            {"train": "train.txt", "validation": "valid.txt"},
-            lambda story: story.strip() + tinystories.END,
-        ),
+        "roneneldan/TinyStories",
+        {"train": "train.txt", "validation": "valid.txt"},
+        lambda story: story.strip() + tinystories.END,
     ),
 }
+_FETCHED |= {name: ((), partial(tinystories.install_from_hub, *of)) for name, of in _HUB.items()}
 _OTHERWISE = {"smollm2": smollm2.install_from_hub}
 ORIGINS: dict[str, DataOrigin] = {
     name: DataOrigin(remotes, partial(verify, name), install, _OTHERWISE.get(name))
