@@ -162,7 +162,9 @@ def test_what_a_study_lacks_is_named_at_once_and_nothing_is_fetched(tmp_path, mo
     for name in ("wikisql", "spider", "gsm8k", "squad", "pile10k"):
         assert told.count(f"`python scripts/fetch_data.py {name} --data-root") == 2
     assert told.count("no config.json in /none") == 2
-    assert "model.path= is for" not in told
+    assert not list(tmp_path.iterdir())
+    assert sweep.main(["plan", "lora_llama3", *words[2:], "--device=cpu"]) == 0
+    assert "each needs" not in capsys.readouterr().out
     assert sweep.main(["run", "schedules", *words[2:]]) == 2
     assert "model.path= is for a study of one named language model" in capsys.readouterr().err
 
