@@ -45,7 +45,7 @@ _SLICE = StandIn("3.5 MB of the stories", {"task.corpus": "any", "train.steps": 
 
 def _story(key: str, gate: str, label: str) -> Row:
     runs = Selection.of({"task": "tinystories", "gate": gate}, _WHOLE, [0])
-    form = {"formats": _ONE_RUN, "quantities": _BITS_OF, "stand_ins": (_SLICE,)}
+    form: dict[str, Any] = {"formats": _ONE_RUN, "quantities": _BITS_OF, "stand_ins": (_SLICE,)}
     return row(key, "TinyStories", label, seeds=1, runs=runs, **form)
 
 
