@@ -25,6 +25,7 @@ if __name__ == "__main__":  # first, so that Ctrl-C ends it without a traceback
 import argparse
 import shlex
 import subprocess
+from collections.abc import Callable
 from functools import partial
 
 from experiments.cli.machine import check_packages, data_sets_of, faults_of
@@ -51,9 +52,9 @@ def _provide(sweep: Sweep, runs: list[Run], local: bool, fetches: bool) -> None:
     lacking = faults_of(sweep.require_cards, *(partial(check_packages, run.config) for run in runs)) if local else []
     names = sorted(set().union(*(data_sets_of(run.config) for run in runs))) if fetches else []
     models = {model for run in runs if (model := run.config.model) and model.data is None and model.package is None}
-    checks = [partial(fetch, name, root, sets.ORIGINS[name], lambda *_: None) for name in names]
-    if lacking:
-        checks = [partial(sets.require_files, name, root) for name in names]
+    checks: list[Callable[[], object]] = [partial(sets.require_files, name, root) for name in names]
+    if not lacking:
+        checks = [partial(fetch, name, root, sets.ORIGINS[name], lambda *_: None) for name in names]
     if models and fetches:
         from experiments.tasks.language.base import find_folder  # imports torch
 
