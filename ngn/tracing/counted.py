@@ -7,22 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from torch import nn
-from torch.nn.modules.batchnorm import _NormBase
-from torch.nn.modules.conv import _ConvNd
 
 from ngn.cuts import is_conv1d
 from ngn.tracing.dims import Dim, Leaf, Product, resolved
-
-SIZES: tuple[tuple[type[nn.Module], frozenset[str]], ...] = (
-    (nn.Linear, frozenset({"in_features", "out_features"})),
-    (nn.Embedding, frozenset({"num_embeddings", "embedding_dim"})),
-    (nn.EmbeddingBag, frozenset({"num_embeddings", "embedding_dim"})),
-    (_ConvNd, frozenset({"in_channels", "out_channels", "groups"})),
-    (_NormBase, frozenset({"num_features"})),
-    (nn.PReLU, frozenset({"num_parameters"})),
-    (nn.GroupNorm, frozenset({"num_channels", "num_groups"})),
-)
-"""The integers that a cut sets (``ngn/cut/modules.py``), also of classes that other people derive from these."""
 
 
 class AttributeInt(int):
@@ -69,9 +56,10 @@ def counting(model: nn.Module) -> Iterator[None]:
     for module in model.modules():
         if type(module).__module__.startswith("torch.") or is_conv1d(module):  # cutting sets their attributes
             continue
-        set_elsewhere = frozenset[str]().union(*(names for kind, names in SIZES if isinstance(module, kind)))
+        bases = (kind for kind in type(module).__mro__ if kind.__module__.startswith("torch."))
+        of_torch = {name for kind in bases for name in getattr(kind, "__constants__", ())}  # these, too
         for name, value in vars(module).items():
-            if type(value) is int and value > 1 and name not in set_elsewhere:
+            if type(value) is int and value > 1 and name not in of_torch:
                 changed.append((module, name, value))
     for module, name, value in changed:
         vars(module)[name] = AttributeInt.of(value, ratios, (module, name, value))

@@ -51,26 +51,17 @@ def groups_of(seen: Trace, example: Any, also: Mapping[str, Sequence[Any]] = Map
         if leaf.fixed is None and any(positions(held.dims[place], leaf) is None for held, place in found):
             fix(leaf, "its entries cross")
     _fix_inner(seen, places, consumers)
-    groups: list[SizeGroup] = []
-    cut: dict[Leaf, SizeGroup] = {}
-    total = sum(held.size for held in seen.held.values() if held.trained)
-    heads = {leaf for dim in seen.batches for leaf in leaves(dim)}
-    work = [(prod(dim.size for dim in dims), dims) for dims in seen.work]
+    products = {"parameters": [held.dims for held in seen.held.values() if held.trained], "macs": seen.work}
+    groups: dict[Leaf, SizeGroup] = {}
     for leaf, found in places.items():
-        if (
-            leaf.fixed is None
-            and consumers.get(leaf)
-            and not all(_read(h, place, consumers[leaf]) for h, place in found)
-        ):
-            macs = sum(n * _share(dims, leaf) for n, dims in work) / max(1, sum(n for n, _ in work))
-            parameters = sum(h.size * _share(h.dims, leaf) for h in {h for h, _ in found if h.trained}) / max(1, total)
-            groups.append(_group(seen, leaf, found, consumers[leaf], leaf in heads, parameters, macs))
-            cut[leaf] = groups[-1]
-    named = _named(groups)
-    sizes = {leaf: group.name for leaf, group in zip(cut, named, strict=True)}
-    weights = [held.dims for held in seen.held.values() if held.trained]
-    costs = {"parameters": polynomial(weights, sizes), "macs": polynomial(seen.work, sizes)}
-    return FoundSizes(seen.model, named, _fixed(seen, {*cut}), example, costs, also)
+        read = consumers.get(leaf) if leaf.fixed is None else None
+        if read and not all(_read(held, place, read) for held, place in found):
+            shares = {kind: _share(terms, leaf) for kind, terms in products.items()}
+            groups[leaf] = _group(seen, leaf, found, read, shares)
+    named = _named([*groups.values()])
+    sizes = {leaf: group.name for leaf, group in zip(groups, named, strict=True)}
+    costs = {kind: polynomial(terms, sizes) for kind, terms in products.items()}
+    return FoundSizes(seen.model, named, _fixed(seen, {*groups}), example, costs, also)
 
 
 def _fix_missed(seen: Trace) -> None:
@@ -145,13 +136,17 @@ def _read(held: Held, place: int, consumers: Sequence[Consumer]) -> bool:
     )
 
 
-def _share(dims: Sequence[Dim], leaf: Leaf) -> float:
-    """The part of the entries of a tensor that have a unit of ``leaf``."""
-    without = 1.0
-    for dim in dims:
-        if dim.size:
-            without *= 1 - sum(width for _, width in positions(dim, leaf) or []) * leaf.size / dim.size
-    return 1 - without
+def _share(terms: Sequence[Sequence[Dim]], leaf: Leaf) -> float:
+    """The part of a cost, a sum of products of lengths, that has a unit of ``leaf``."""
+
+    def length(dim: Dim) -> int:
+        dim = resolved(dim)
+        if isinstance(dim, Leaf):
+            return 0 if dim is leaf else dim.size
+        return prod(map(length, dim.factors)) if isinstance(dim, Product) else sum(map(length, dim.terms))
+
+    whole = sum(prod(dim.size for dim in dims) for dims in terms)
+    return (whole - sum(prod(map(length, dims)) for dims in terms)) / max(1, whole)
 
 
 def _group(
@@ -159,9 +154,7 @@ def _group(
     leaf: Leaf,
     found: Sequence[tuple[Held, int]],
     consumers: list[Consumer],
-    heads: bool,
-    parameters: float,
-    macs: float,
+    shares: dict[str, float],
 ) -> SizeGroup:
     cuts: list[Cut] = []
     produced: list[str] = []
@@ -178,13 +171,12 @@ def _group(
     )
     last = [seen.paths[id(consumer.holder)] for consumer in consumers]
     ordered = [*(name for name in members if name not in last), *dict.fromkeys(last)]
+    heads = any(leaf in leaves(dim) for dim in seen.batches)
     convolved = any(isinstance(held.module, _ConvNd) for held, _ in found)
     unit = "heads" if heads else "channels" if convolved else "units"
-    counts = attributes_of(leaf, seen.counted)
+    counts = tuple(attributes_of(leaf, seen.counted))
     name = _common([*dict.fromkeys(makers)])
-    return SizeGroup(
-        name, unit, leaf.size, tuple(cuts), tuple(consumers), tuple(counts), tuple(ordered), parameters, macs
-    )
+    return SizeGroup(name, unit, leaf.size, tuple(cuts), tuple(consumers), counts, tuple(ordered), **shares)
 
 
 def _common(names: Sequence[str]) -> str:

@@ -76,13 +76,8 @@ def _permuted(trace: Trace, args: dict[str, Any], out: Any) -> Any:
 @rule("expand expand_copy")
 def _expanded(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     dims = trace.dims(args["self"])
-    return [
-        [trace.alike(size, "expanded") for size in out.shape[: out.dim() - len(dims)]]
-        + [
-            dim if dim.size == size else trace.alike(size, "expanded")
-            for dim, size in zip(dims, out.shape[out.dim() - len(dims) :], strict=True)
-        ]
-    ]
+    dims = [ONE] * (out.dim() - len(dims)) + dims
+    return [[dim if dim.size == n else trace.alike(n, "expanded") for dim, n in zip(dims, out.shape, strict=True)]]
 
 
 @rule("repeat")
@@ -165,20 +160,10 @@ def _selected(trace: Trace, args: dict[str, Any], out: Any) -> Any:
 @rule("constant_pad_nd")
 def _padded(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     dims, pad = list(trace.dims(args["self"])), args["pad"]
-    for number in range(len(pad) // 2):
-        before, after = pad[2 * number], pad[2 * number + 1]
-        place = len(dims) - 1 - number
-        dim = (
-            span(dims[place], max(0, -before), dims[place].size + min(0, after))
-            if min(before, after) < 0
-            else dims[place]
-        )
-        why = "padding"
-        dims[place] = (
-            joined(trace.new(max(0, before), why), dim, trace.new(max(0, after), why))
-            if max(before, after) > 0
-            else dim
-        )
+    for place, before, after in zip(range(-1, -len(dims) - 1, -1), pad[::2], pad[1::2], strict=False):
+        left = span(dims[place], max(0, -before), dims[place].size + min(0, after))
+        ends = (trace.new(max(0, n), "padding") for n in (before, after))
+        dims[place] = joined(next(ends), left, next(ends))
     return [dims]
 
 
@@ -232,33 +217,10 @@ def _complex(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     return [dims[:-1]]
 
 
-@rule("unfold")
-def _windows(trace: Trace, args: dict[str, Any], out: Any) -> Any:
-    dims = list(trace.dims(args["self"]))
-    along = args["dimension"] % len(dims)
-    trace.fix(dims[along], "windows over it")
-    dims[along] = trace.new(out.shape[along], "windows over it")
-    return [[*dims, trace.new(out.shape[-1], "windows over it")]]
-
-
-@rule("col2im")
-def _image(trace: Trace, args: dict[str, Any], out: Any) -> Any:
-    *lead, columns, places = trace.dims(args["self"])
-    channels, window = _divided(trace, columns, [out.shape[-3], columns.size // out.shape[-3]])
-    for dim in (window, places):
-        trace.fix(dim, "positions")
-    return [[*lead, channels, *trace.fresh(out.shape[-2:], "positions")]]
-
-
 @rule("im2col")
 def _columns(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     *lead, channels, height, width = trace.dims(args["self"])
     for dim in (height, width):
         trace.fix(dim, "positions")
-    return [
-        [
-            *lead,
-            product(channels, trace.new(out.shape[-2] // channels.size, "positions")),
-            trace.new(out.shape[-1], "positions"),
-        ]
-    ]
+    window, places = trace.fresh([out.shape[-2] // channels.size, out.shape[-1]], "positions")
+    return [[*lead, product(channels, window), places]]
