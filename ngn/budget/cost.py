@@ -34,7 +34,7 @@ from ngn.cut import cut_to
 from ngn.cut.copying import duplicate
 from ngn.cuts import is_stack, owned
 from ngn.measuring import AGREED, multiply_adds, shortest
-from ngn.tracing.lengths import Polynomial
+from ngn.tracing.found import Polynomial
 
 BLOCK = 16
 """Models that are timed in turns, each time together with the largest one."""

@@ -16,8 +16,7 @@ from torch.nn.modules.conv import _ConvNd
 from ngn.cuts import Cut, inputs_first, is_conv1d, kind_of
 from ngn.tracing.counted import attributes_of
 from ngn.tracing.dims import Dim, Leaf, Product, fix, leaves, positions, resolved
-from ngn.tracing.found import Consumer, FoundSizes, SizeGroup, Uncut, listed
-from ngn.tracing.lengths import polynomial
+from ngn.tracing.found import Consumer, FoundSizes, SizeGroup, Uncut, listed, polynomial
 from ngn.tracing.record import Held, Trace
 from ngn.tracing.run import trace
 

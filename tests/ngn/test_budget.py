@@ -91,6 +91,11 @@ def test_wrong_budgets_are_refused(budget, message):
         bank(ngn.Budget(**budget))
 
 
+def test_what_grows_without_a_preset_number_has_no_budget():
+    with pytest.raises(ValueError, match="without a preset K there is no largest model"):
+        bank(ngn.Budget(parameters=of(3)), K=None, t0=0.5)
+
+
 def test_sizes_under_one_budget_are_fixed_at_once():
     model = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(4)))
     sizes = {"0": ngn.Rank(4, commit=0.3), "1": ngn.Rank(4)}
