@@ -138,7 +138,7 @@ def parts_of(model: nn.Module, axis: OrderedAxis) -> str:
 def _warn_of_untried(model: nn.Module, axes: Sequence[OrderedAxis], calls: Sequence[tuple[str, Any]]) -> None:
     """Warn of sizes that the example does not test: it never reaches them, or only with zeros."""
     read = _readers(model, axes)
-    with _inputs(model, read, lambda h: h is None or bool(h.any())) as live:
+    with _inputs(model, read, lambda _, h: h is None or bool(h.any())) as live:
         for method, given in calls:
             outputs_on(model, given, method)
     tested = {axis for path, own in read.items() if any(live[path]) for axis in own}
@@ -158,16 +158,19 @@ def _readers(model: nn.Module, axes: Sequence[OrderedAxis]) -> dict[str, list[Ho
 
 @contextmanager
 def _inputs(
-    model: nn.Module, paths: Iterable[str], noted: Callable[[Tensor | None], Any] = lambda h: h
+    model: nn.Module, paths: Iterable[str], noted: Callable[[str, Tensor | None], Any] = lambda path, h: h
 ) -> Iterator[dict[str, list[Any]]]:
-    """Note the first input in each call of modules; None if it is one within a transform, such as ``vmap``."""
+    """Note the first input in each call of modules, or what ``noted`` makes of it: path → one for each call.
+
+    It is None within a transform of ``torch.func``, such as ``vmap``.
+    """
     seen: dict[str, list[Any]] = {path: [] for path in paths}
     with ExitStack() as hooks:
         for path, notes in seen.items():
 
-            def note(_: nn.Module, args: Any, kwargs: Any, notes: list[Any] = notes) -> None:
+            def note(_: nn.Module, args: Any, kwargs: Any, path: str = path, notes: list[Any] = notes) -> None:
                 h = args[0] if args else next(iter(kwargs.values()))
-                notes.append(noted(None if torch._C._functorch.is_functorch_wrapped_tensor(h) else h))
+                notes.append(noted(path, None if torch._C._functorch.is_functorch_wrapped_tensor(h) else h))
 
             part = model.get_submodule(path)
             hooks.enter_context(part.register_forward_pre_hook(note, prepend=True, with_kwargs=True))
@@ -224,24 +227,28 @@ def _compare_with_activations(
     """
     whole = all(bool(axis.retained()[0].all()) for axis in axes if _of_layers(axis))
     read = _readers(model, axes) if whole else {}
-    with _inputs(model, read) as wanted, _inputs(small, read) as given:
+    dims = {path: own[0].dim_at(model.get_submodule(path)) for path, own in read.items()}
+
+    def left(path: str, h: Tensor | None) -> Tensor | None:
+        if h is None:
+            return None
+        module, size = model.get_submodule(path), h.shape[dims[path]]
+        kept = [axis.along(module, axis.in_place(axis.retained()[0]), size) for axis in read[path]]
+        index = functools.reduce(torch.logical_and, kept).nonzero().flatten()
+        return h.index_select(dims[path], index.to(h.device))
+
+    with _inputs(model, read, left) as wanted, _inputs(small, read) as given:
         compare(model, small, call)
 
     def pairs(given: Mapping[str, list[Any]]) -> Iterator[tuple[str, Tensor, Tensor]]:
         named: set[str] = set()
         for path, own in read.items():
-            name, module = own[0].name, model.get_submodule(path)
-            name, dim = f"{name} in {path}" if name in named else name, own[0].dim_at(module)
+            name, dim = f"{own[0].name} in {path}" if own[0].name in named else own[0].name, dims[path]
             named.add(name)
             for want, got in zip(wanted[path], given[path][: len(wanted[path])], strict=True):  # later: of rounding
-                if want is None or got is None:
-                    continue
-                kept = [axis.along(module, axis.in_place(axis.retained()[0]), want.shape[dim]) for axis in own]
-                index = functools.reduce(torch.logical_and, kept).nonzero().flatten()
-                left = want.index_select(dim, index.to(want.device))
                 # where another dimension is shorter, too, another size lies along it
-                if left.shape == got.shape or left.shape[dim] != got.shape[dim]:
-                    yield name, left, got
+                if want is not None and (want.shape == got.shape or want.shape[dim] != got.shape[dim]):
+                    yield name, want, got
 
     compared = [*pairs(given)]
     for name, want, got in compared:

@@ -227,17 +227,8 @@ class FoundSizes:
         for g in self.groups:
             length = f"{g.length:,} {g.unit}"
             rows.append((g.name or "model", length, f"{g.parameters:.1%}", f"{g.macs:.1%}", listed(_tails(g.members))))
-        lines = aligned(rows)
-        if self.fixed:
-            lines += [
-                "",
-                *aligned(
-                    [
-                        ("not cut", "length", "why"),
-                        *((listed(f.members), f"{f.length:,}", f.reason) for f in self.fixed),
-                    ]
-                ),
-            ]
+        fixed = [(listed(f.members), f"{f.length:,}", f.reason) for f in self.fixed]
+        lines = aligned(rows) + (["", *aligned([("not cut", "length", "why"), *fixed])] if fixed else [])
         return "\n".join(lines)
 
 

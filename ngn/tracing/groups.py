@@ -14,10 +14,9 @@ from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
 from ngn.cuts import Cut, inputs_first, is_conv1d, kind_of
-from ngn.tracing.counted import attributes_of
 from ngn.tracing.dims import Dim, Leaf, Product, fix, leaves, positions, resolved
 from ngn.tracing.found import Consumer, FoundSizes, SizeGroup, Uncut, listed, polynomial
-from ngn.tracing.record import Held, Trace
+from ngn.tracing.record import Held, Trace, attributes_of
 from ngn.tracing.run import trace
 
 
@@ -81,20 +80,17 @@ def _fix_missed(seen: Trace) -> None:
 def _consumers(seen: Trace) -> dict[Leaf, list[Consumer]]:
     """The products that read each leaf; a leaf in a product without a weight is fixed."""
     consumers: dict[Leaf, list[Consumer]] = {}
-    tried = {leaf for product in seen.contractions if not product.training for leaf in leaves(product.dim)}
-    for product in seen.contractions:
-        path = seen.paths[id(product.site)] or "the model"
-        for leaf in dict.fromkeys(leaves(product.dim)):
+    tried = {leaf for _, _, summed, training in seen.contractions if not training for leaf in leaves(summed)}
+    for site, held, summed, _ in seen.contractions:
+        path = seen.paths[id(site)] or "the model"
+        for leaf in dict.fromkeys(leaves(summed)):
             if leaf.fixed is None and leaf not in tried:
                 fix(leaf, f"it is read in train mode alone, in {path},")
             if leaf.fixed is not None:
                 continue
-            known = isinstance(product.site, (nn.Linear, _ConvNd)) or is_conv1d(product.site)
-            if known:
-                dim = 0 if inputs_first(product.site) else 1
-                consumer = Consumer(product.site, product.site, "weight", dim, True)
+            if isinstance(site, (nn.Linear, _ConvNd)) or is_conv1d(site):
+                consumer = Consumer(site, site, "weight", 0 if inputs_first(site) else 1, True)
             else:
-                held = product.weight
                 dims = [] if held is None else [n for n, dim in enumerate(held.dims) if leaf in leaves(dim)]
                 if held is None or len(dims) != 1:
                     fix(leaf, f"a product of two activations in {path}")
@@ -103,7 +99,7 @@ def _consumers(seen: Trace) -> dict[Leaf, list[Consumer]]:
                 if not (weight.is_floating_point() or weight.is_complex()):  # no gate can multiply them
                     fix(leaf, f"integer weights in {path}")
                     continue
-                consumer = Consumer(product.site, held.module, held.name, dims[0], False)
+                consumer = Consumer(site, held.module, held.name, dims[0], False)
             if consumer not in consumers.setdefault(leaf, []):
                 consumers[leaf].append(consumer)
     return consumers

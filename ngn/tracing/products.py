@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from ngn.tracing.dims import Dim, Misfit, factored, product, reason
 from ngn.tracing.record import Trace
@@ -194,3 +195,13 @@ def _attention(trace: Trace, args: dict[str, Any], *outs: Tensor) -> list[Dims]:
     trace.batches += query[:-2]
     trace.work += [[*query, key[-2]], [*query[:-1], key[-2], value[-1]]]
     return [[*query[:-1], value[-1]]]
+
+
+@rule("flex_attention")
+def _flexible(trace: Trace, args: dict[str, Any], *outs: Tensor) -> list[Dims]:
+    """Attention with functions of positions; if these read tensors, or blocks differ by head, nothing is known."""
+    query, key, value, *others = args["args"]
+    tensors = [each for each in tree_leaves(others) if isinstance(each, Tensor)]
+    if any(each.dim() < 3 or each.shape[1] != 1 for each in tensors):
+        return trace.unknown(args, outs)
+    return _attention(trace, {"query": query, "key": key, "value": value}, *outs)

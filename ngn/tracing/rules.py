@@ -111,13 +111,8 @@ def _mixed(trace: Trace, args: dict[str, Any], *outs: Tensor) -> list[Dims]:
     """Entries along a dimension change places or meet; the others stay apart."""
     dims = list(trace.dims(args["self"]))
     along = _list(args["dims"] if "dims" in args else args.get("dim"))
-    along = along or (
-        [-2, -1]
-        if trace.operation.startswith("tri")
-        else [-1]
-        if trace.operation not in ("roll", "rot90")
-        else [*range(len(dims))]
-    )
+    usual = [-2, -1] if trace.operation.startswith("tri") else [-1]
+    along = along or ([*range(len(dims))] if trace.operation in ("roll", "rot90") else usual)
     for place in along if dims else ():
         trace.fix(dims[place], f"{trace.operation.strip('_')} over it")
         if dims[place].size != outs[0].shape[place]:
@@ -161,21 +156,14 @@ def _along(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     """Entries are moved along one dimension by their number; the other dimensions stay."""
     dims, along = list(trace.dims(args["self"])), args.get("dim", 0) % max(1, args["self"].dim())
     for name in ("index", "source", "src", "tensor"):
-        other = args.get(name)
-        if (
-            isinstance(other, Tensor)
-            and other.dim() == len(dims)
-            and (name != "index" or not trace.operation.startswith("index"))
-        ):
-            for place, dim in enumerate(trace.dims(other)):
-                if place != along and dim.size == dims[place].size:
-                    trace.unite(dim, dims[place])
-                else:
-                    trace.fix(dim, "indexed")
-                    trace.fix(dims[place], "indexed")
-        elif isinstance(other, Tensor):
-            for dim in trace.dims(other):
-                trace.fix(dim, "indexed")
+        other = trace.dims(args[name]) if isinstance(args.get(name), Tensor) else []
+        beside = len(other) == len(dims) and (name != "index" or not trace.operation.startswith("index"))
+        for place, dim in enumerate(other):
+            if beside and place != along and dim.size == dims[place].size:
+                trace.unite(dim, dims[place])
+                continue
+            for each in (dim, dims[place]) if beside else (dim,):
+                trace.fix(each, "indexed")
     trace.fix(dims[along], "indexed")
     return [
         [dim if dim.size == size else trace.new(size, "indexed") for dim, size in zip(dims, out.shape, strict=True)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from types import MappingProxyType
 from typing import Any
 
@@ -21,9 +21,8 @@ from ngn.checks import Written, arguments, calls_of, copied, enter, outputs_on, 
 from ngn.comparison import varied
 from ngn.components.attention import use_cuttable_attention
 from ngn.tracing import movement, products  # noqa: F401 - their rules
-from ngn.tracing.counted import AttributeInt, counting
 from ngn.tracing.dims import new
-from ngn.tracing.record import Trace, shape_of
+from ngn.tracing.record import AttributeInt, Trace, counting, shape_of
 from ngn.tracing.rules import RULES, elementwise
 
 _VIEWS = re.compile(
@@ -111,27 +110,18 @@ def _follow(seen: Trace, written: Written, method: str, example: Any) -> None:
         if isinstance(value, Tensor):
             seen.set(value, [new(size, "is that of an input") for size in value.shape])
     seen.stack = [model]
-    with ExitStack() as stack:
-        for context in (
-            uncompiled(),
-            sdpa_kernel(SDPBackend.MATH),
-            torch_attention(model),
-            _calls(seen),
-            counting(model),
-        ):
-            stack.enter_context(context)
-        stack.enter_context(_Operations(seen, written))
-        stack.enter_context(_Sizes(seen))
+    with uncompiled(), torch_attention(model), _calls(seen), counting(model), _Operations(seen, written), _Sizes(seen):
         outputs = (model if method == "forward" else getattr(model, method))(*args, **named)
     seen.finish(outputs)
 
 
 @contextmanager
 def torch_attention(model: nn.Module) -> Iterator[None]:
-    """Give torch's attention modules a forward pass whose heads need not add up to the embedding."""
+    """Give torch's attention modules a forward pass whose heads need not add up to the embedding, in plain products."""
     before = use_cuttable_attention(model.modules())
     try:
-        yield
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
     finally:
         for module, same in before:
             module.__class__, module._qkv_same_embed_dim = nn.MultiheadAttention, same

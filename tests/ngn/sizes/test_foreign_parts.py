@@ -12,15 +12,18 @@ import torch
 import torch.nn.functional as F
 from sizable import Forward, chain, cut_exactly
 from torch import nn
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import ngn
 from ngn.methods.fixed import Retained
+from ngn.sizes.trial import difference
 
 X = torch.linspace(-1, 1, 48).reshape(6, 8).sin()
 pytestmark = [  # torch's own
     pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors"),
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor"),  # dynamo looks at every input of a hook
+    pytest.mark.filterwarnings("ignore:flex_attention called without"),
 ]
 
 
@@ -130,6 +133,22 @@ def test_compiled_parts_are_learned_and_cut(way):
     small = learner.deploy(example=X)
     with learner.mode("hard"):
         torch.testing.assert_close(small(X[:2]), learner(X[:2]))
+
+
+def test_heads_of_flexible_attention_are_found():
+    """Blocks of positions, and functions of them, that are the same for all heads."""
+
+    def attend(own, x):
+        q, k, v = own.qkv(x).unflatten(-1, (3, -1, 4)).permute(2, 0, 3, 1, 4)
+        blocks = create_block_mask(lambda b, h, i, j: i >= j, None, None, q.shape[2], q.shape[2], device="cpu")
+        h = flex_attention(q, k, v, score_mod=lambda score, b, h, i, j: score + (i - j), block_mask=blocks)
+        return own.out(h.transpose(1, 2).flatten(2))
+
+    model = Forward(attend, qkv=nn.Linear(8, 48), out=nn.Linear(16, 8)).requires_grad_(False)
+    x = torch.randn(2, 5, 8)
+    learner = ngn.learn_sizes(model, example=x)
+    assert [axis.unit for axis in learner.axes] == ["heads"]
+    assert difference(model, learner.axes, x, lambda axis: 2) is None
 
 
 def energy(own, x):
