@@ -161,17 +161,15 @@ def _group(
                 cuts.append(Cut(module, name, place, width, start, fold=read and len(held.places) == 1))
         (makers if not read and len(held.dims) > 1 else produced).append(seen.paths[id(held.module)] or held.name)
     makers = makers or produced
-    members = dict.fromkeys(
-        (*(seen.paths[id(held.module)] for held, _ in found), *(seen.paths[id(r.holder)] for r in consumers))
-    )
-    last = [seen.paths[id(consumer.holder)] for consumer in consumers]
-    ordered = [*(name for name in members if name not in last), *dict.fromkeys(last)]
+    last = dict.fromkeys(seen.paths[id(consumer.holder)] for consumer in consumers)
+    ordered = (*(name for name in dict.fromkeys(seen.paths[id(h.module)] for h, _ in found) if name not in last), *last)
     heads = any(leaf in leaves(dim) for dim in seen.batches)
     convolved = any(isinstance(held.module, _ConvNd) for held, _ in found)
     unit = "heads" if heads else "channels" if convolved else "units"
     counts = tuple(attributes_of(leaf, seen.counted))
     name = _common([*dict.fromkeys(makers)])
-    return SizeGroup(name, unit, leaf.size, tuple(cuts), tuple(consumers), counts, tuple(ordered), **shares)
+    both = shares["parameters"], shares["macs"]
+    return SizeGroup(name, unit, leaf.size, tuple(cuts), tuple(consumers), counts, ordered, *both)
 
 
 def _common(names: Sequence[str]) -> str:
