@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from ngn.axis import OrderedAxis
 from ngn.checks import FAULTS, arguments, called, is_frozen, own_randomness
@@ -91,10 +92,8 @@ class Cost:
             for (_, K), counts, each in zip(ends, places, alone, strict=True)
         ]
         self.steps = torch.tensor([len(counts) - 1 for counts, _ in tables])
-        longest = int(self.steps.max()) + 1
-        pad = [([inf] * (longest - len(counts))) for counts, _ in tables]
-        self.counts = torch.tensor([[*n, *more] for (n, _), more in zip(tables, pad, strict=True)], dtype=torch.float64)
-        self.saved = torch.tensor([[*s, *more] for (_, s), more in zip(tables, pad, strict=True)], dtype=torch.float64)
+        each = ([torch.tensor(values, dtype=torch.float64) for values in held] for held in zip(*tables, strict=True))
+        self.counts, self.saved = (pad_sequence(values, batch_first=True, padding_value=inf) for values in each)
         together = [
             self._measured(corner) - full - tables[g][1][0] - tables[h][1][0]
             for corner, (g, h) in zip(corners, pairs, strict=True)

@@ -53,9 +53,8 @@ class Polynomial:
     def __call__(self, n: Tensor) -> tuple[Tensor, Tensor]:
         """C, float64 [...], and dC/dn, [..., G], at the sizes n, float64 [..., G]."""
         lengths = self.constant + torch.einsum("pdg,...g->...pd", self.slopes, n)
-        others = [
-            lengths[..., [e for e in range(lengths.shape[-1]) if e != d]].prod(-1) for d in range(lengths.shape[-1])
-        ]
+        D = range(lengths.shape[-1])
+        others = [lengths[..., [e for e in D if e != d]].prod(-1) for d in D]
         return lengths.prod(-1).sum(-1), torch.einsum("...pd,pdg->...g", torch.stack(others, -1), self.slopes)
 
 

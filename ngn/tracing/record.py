@@ -116,14 +116,11 @@ class Trace:
                     if value is None:
                         continue
                     if id(value) not in self.held:
-                        # No file holds such a buffer, so its entries could not be put in the order of a trained model.
-                        left_out = name in module._non_persistent_buffers_set
-                        why = "a buffer that no file holds" if left_out else None
-                        why = "a tensor of scripted code" if id(module) in scripted else why
-                        dims = [
-                            new(size, why and f"{why} in {self.paths[id(module)] or 'the model'}")
-                            for size in value.shape
-                        ]
+                        why = "a tensor of scripted code" if id(module) in scripted else None
+                        if why is None and name in module._non_persistent_buffers_set:
+                            why = "a buffer that no file holds"  # its entries could not be put in a learned order
+                        why = why and f"{why} in {self.paths[id(module)] or 'the model'}"
+                        dims = [new(size, why) for size in value.shape]
                         self.held[id(value)] = Held(module, name, dims, value.numel(), trained, [])
                     self.held[id(value)].places.append((module, name))
         self.stack: list[nn.Module] = [model]
