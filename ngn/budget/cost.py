@@ -101,7 +101,7 @@ class Cost:
         self.pairs = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)
         self.of_pair = torch.tensor([g if self.layer[g] >= 0 else h for g, h in pairs], dtype=torch.int64)
         self.together = torch.tensor(together, dtype=torch.float64)
-        if kind == "milliseconds" and (saved := full - self._estimate(self._smallest)) > 0:
+        if kind == "milliseconds" and (saved := full - self.estimate(self.smallest)) > 0:
             scale = (full - self._measured(self._smallest)) / saved  # else the noise of all tables would add up
             self.saved, self.together = self.saved * scale, self.together * scale
 
@@ -153,20 +153,16 @@ class Cost:
         """C at integer counts, by the formula."""
         return float(self(torch.tensor(counts, dtype=torch.float64))[0])
 
-    def _estimate(self, counts: tuple[int, ...]) -> float:
-        """:meth:`estimate` at the counts of all axes."""
-        return float(self._formula(torch.tensor(counts, dtype=torch.float64))[0])
-
     def measured(self, counts: tuple[int, ...]) -> float:
         """The cost of a copy truncated to ``counts``; each is measured once. Of a sharded model, the formula's."""
-        return self._measured(tuple(counts[size] for size in self.size_of.tolist()))
+        whole = tuple(counts[size] for size in self.size_of.tolist())
+        if whole not in self._known and (self.exact or any(hasattr(p, "device_mesh") for p in self.model.parameters())):
+            return self.estimate(counts)
+        return self._measured(whole)
 
     def _measured(self, counts: tuple[int, ...]) -> float:
         """:meth:`measured` at the counts of all axes."""
-        if counts not in self._known:
-            if self.exact is not None or any(hasattr(p, "device_mesh") for p in self.model.parameters()):
-                return self._estimate(counts)
-            self._measure([counts])
+        self._measure([counts])
         if self.kind != "milliseconds":
             return self._known[counts]
         # A smaller model cannot be slower, and other load only adds time: what a larger one took is enough.

@@ -129,8 +129,7 @@ class Trainer:
 
     def _groups(self) -> tuple[list[dict[str, Any]], bool]:
         """The parameter groups of the plan, and whether replicas share their learning rates."""
-        plan, shapes = self.plan, (self.plan.lr_shape, self.plan.lr_boundary_shape)
-        return groups_of(*self._trained, plan.lr, plan.lr_boundary, plan.weight_decay, shapes)
+        return groups_of(*self._trained, self.plan)
 
     def _optimizer(self) -> torch.optim.Optimizer:
         """Make the optimiser of body and controllers."""
