@@ -13,8 +13,7 @@ from torch.nn.modules.conv import _ConvNd
 from ngn.axis import OrderedAxis
 from ngn.checks import value_of
 from ngn.cuts import Cut
-from ngn.tracing.found import Consumer
-from ngn.tracing.lengths import Polynomial
+from ngn.tracing.found import Consumer, Polynomial
 
 
 class HookedAxis(OrderedAxis):
