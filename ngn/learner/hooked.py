@@ -70,16 +70,14 @@ class HookedAxis(OrderedAxis):
 
     def moved(self) -> None:
         """Note, for each consumer, the place of every entry that it reads; a last place for entries of other sizes."""
-        self._units: list[Tensor] = []
-        self._whole: list[bool] = []
+        self._units: list[Tensor | None] = []  # None where a consumer reads the components alone
         for consumer in self.consumers:
             cuts, n = self._of(consumer), self.places
             value = value_of(consumer.holder, cuts[0].name if cuts else consumer.name)
             units = torch.full((value.shape[consumer.dim],), n)
             for cut in cuts:
                 units[cut.start : cut.start + n * cut.width] = torch.arange(n).repeat_interleave(cut.width)
-            self._units.append(units)
-            self._whole.append(len(cuts) == 1 and not bool((units == n).any()))
+            self._units.append(None if len(cuts) == 1 and not bool((units == n).any()) else units)
 
     def sort(self, by_importance: Sequence[int]) -> None:
         super().sort(by_importance)
@@ -131,31 +129,24 @@ class HookedAxis(OrderedAxis):
             return -1 - len(consumer.kernel_size)
         return -1 if isinstance(consumer, nn.Linear) else self.dim
 
-    def along(self, consumer: nn.Module, values: Tensor, size: int) -> Tensor:
-        """Values of the components, [places], for each of the ``size`` entries of a consumer."""
-        number = self._number(consumer)
-        return values.repeat_interleave(size // max(1, len(values))) if number is None else self._spread(values, number)
+    def along(self, consumer: nn.Module, values: Tensor, h: Tensor) -> Tensor:
+        """Values of the places, for each entry that a consumer reads of its input ``h``."""
+        number = next((n for n, each in enumerate(self.consumers) if each.site is consumer and each.by_input), None)
+        return self._spread(values, number, h, self.dim_at(consumer))
 
-    def _number(self, consumer: nn.Module) -> int | None:
-        """The place in ``consumers`` of what reads the input of a module; None without a trace."""
-        return next((n for n, each in enumerate(self.consumers) if each.site is consumer and each.by_input), None)
-
-    def read(self, h: Tensor, consumer: nn.Module) -> Tensor:
-        """``h``, the input of ``consumer``, times the coefficients."""
-        dim, number = self.dim_at(consumer), self._number(consumer)
-        if number is None or self._whole[number]:
-            return self.scaled(h, dim)
-        c = self.coefficients()
-        if c is None:
-            return h
-        return h * self._spread(c, number).to(h.dtype).view(-1, *[1] * (-1 - dim))
-
-    def _spread(self, values: Tensor, number: int) -> Tensor:
-        """Values of the places, for the entries that a consumer reads; one for other entries."""
-        units = self._units[number]
+    def _spread(self, values: Tensor, number: int | None, h: Tensor, dim: int) -> Tensor:
+        """Values of the places, for each entry of ``h`` that consumer ``number`` reads; one for other entries."""
+        units = None if number is None else self._units[number]
+        if number is None or units is None:
+            return self.repeated(values, h, dim)
         if units.device != values.device:
             units = self._units[number] = units.to(values.device)
         return torch.cat([values, values.new_ones(1)])[units]
+
+    def read(self, h: Tensor, consumer: nn.Module) -> Tensor:
+        """``h``, the input of ``consumer``, times the coefficients."""
+        c = self.coefficients()
+        return h if c is None else h * self.along(consumer, c.to(h), h).view(-1, *[1] * (-1 - self.dim_at(consumer)))
 
     def before(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -189,7 +180,7 @@ class HookedAxis(OrderedAxis):
         for number, consumer in enumerate(self.consumers if c is not None else ()):
             if consumer.site is module:
                 weight: Any = self._table(consumer.holder, consumer.name)[consumer.name]
-                factor = self._spread(c, number).to(weight.dtype)  # type: ignore[arg-type]
+                factor = self._spread(c.to(weight.dtype), number, weight, consumer.dim)  # type: ignore[union-attr]
                 factor = factor.view(-1, *[1] * (weight.dim() - 1 - consumer.dim))
                 self._gate(module, consumer.holder, consumer.name, weight * factor)
 

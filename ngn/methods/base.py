@@ -109,8 +109,8 @@ class Capacity(nn.Module, ABC):
     """The largest number of components that stay; None for K."""
     shared = False
     """Whether several axes have this capacity, and so one count."""
-    results: dict[Any, Any] | None = None
-    """Of a forward pass, in which all capacities are computed together (:mod:`ngn.methods.batch`); None: one by one."""
+    batch: Any = None
+    """The :class:`~ngn.methods.batch.GateBatch` that computes all capacities of a model together; None: one by one."""
     rms_eps: float | None = None
     """If a number, every f_k is divided by sqrt(mean f_k^2 + rms_eps) over the batch before it is weighted."""
 
@@ -180,14 +180,6 @@ class Capacity(nn.Module, ABC):
         """The coefficients c_k = w_k g_k, float64 [*R, k], with k as in :meth:`gates`."""
         g = self.gates(mode)
         return self.weights()[..., : g.shape[-1]] * g
-
-    def batched(self, mode: Mode) -> bool:
-        """Whether :meth:`scaled` can multiply by the coefficients in this mode."""
-        return False
-
-    def scaled(self, x: Tensor, dim: int, ranks: Tensor | None) -> Tensor:
-        """``x`` times the coefficients along ``dim``, in the order of ``ranks``."""
-        raise NotImplementedError(f"{type(self).__name__} gives coefficients alone")
 
     def kept(self) -> Tensor:
         """Which components truncation keeps, bool [*R, K]: the leading ones, unless a method overrides this."""
