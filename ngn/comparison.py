@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from types import MappingProxyType
 from typing import Any
 
@@ -53,47 +53,46 @@ def check_equal(
     example: Any,
     replica: int | None = None,
     also: Mapping[str, Sequence[Any]] = MappingProxyType({}),
+    within: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> None:
     """Compare the outputs of two models, with the same random numbers and fresh copies of the input.
 
     They are compared on ``example``, on the calls of ``also``, and on inputs of other values with one more sample, if
-    the model takes them.
+    the model takes them. What differs is compared again in float64, which rounds too little for it: a deep model with
+    sharp attention makes of rounding in float32 what a wrong cut would do, with some weights and not with others.
+
+    Args:
+        within: a context for each call on a given input; it may raise a :class:`DifferentError`, too.
 
     Raises:
-        ValueError: if they differ by more than rounding explains, also in float64 (:func:`beside_rounding`): 6e-5 of
-            the largest output in float32, 1e-2 in float16, 8e-2 in bfloat16, 1e-9 in float64. Also if the deployed
+        ValueError: if they differ by more than rounding explains, also in float64 if they run in it: 6e-5 of the
+            largest output in float32, 1e-2 in float16, 8e-2 in bfloat16, 1e-9 in float64. Also if the deployed
             model calls a module of ``model``.
     """
 
     def equal(call: tuple[str, Any]) -> None:
-        compare(model, deployed, call, replica)
-        compare_varied(model, deployed, call, replica)
+        with within():
+            compare(model, deployed, call, replica)
+        for longer in (True, False):
+            try:
+                method, given = call[0], varied(call[1], longer=longer)
+                return compare(model, deployed, (method, given), replica, varies=True)
+            except ExampleError:  # the model is not for this input, which says nothing about its copy
+                continue
 
     for call in calls_of(example, also):
-        beside_rounding(equal, call, model, deployed)
+        try:
+            equal(call)
+        except DifferentError as differing:
+            try:
+                with _in_float64(model, deployed):
+                    equal((call[0], tree_map(_double, call[1])))
+            except FAULTS:
+                raise differing from None
 
 
 class DifferentError(ValueError):
     """Two models compute other values: from a wrong cut, or from rounding that a model amplifies."""
-
-
-def beside_rounding(check: Callable[[tuple[str, Any]], None], call: tuple[str, Any], *models: nn.Module) -> None:
-    """Make a check of ``models`` on a call; if values differ, make it again in float64, which rounds too little for it.
-
-    A deep model with sharp attention makes of rounding in float32 what a wrong cut would do, with some weights and not
-    with others.
-
-    Raises:
-        DifferentError: the first verdict, if values differ in float64, too, or the models do not run in it.
-    """
-    try:
-        check(call)
-    except DifferentError as differing:
-        try:
-            with _in_float64(*models):
-                check((call[0], tree_map(_double, call[1])))
-        except FAULTS:
-            raise differing from None
 
 
 def _double(value: Any) -> Any:
@@ -117,16 +116,6 @@ def _in_float64(*models: nn.Module) -> Iterator[None]:
     finally:
         for table, own in held:
             table.update(own)
-
-
-def compare_varied(model: nn.Module, deployed: nn.Module, call: tuple[str, Any], replica: int | None = None) -> None:
-    """:func:`compare` two models on other values, in one more sample if the model takes it."""
-    method, example = call
-    for longer in (True, False):
-        try:
-            return compare(model, deployed, (method, varied(example, longer=longer)), replica, varies=True)
-        except ExampleError:  # the model is not for this input, which says nothing about its copy
-            continue
 
 
 @torch.no_grad()

@@ -26,7 +26,6 @@ class Cut:
         start: index at which component 0 begins. A negative start means that the leading components have no entries:
             with -1 and width 1, component 0 (an identity, say) has none.
         fold: truncation multiplies these entries by the components' coefficients, permanently.
-        merge: truncation sums the entries over the axis and keeps length 1, as for the output bias of a sum of blocks.
 
     >>> import torch, ngn
     >>> from ngn.cuts import Cut
@@ -41,7 +40,6 @@ class Cut:
     width: int = 1
     start: int = 0
     fold: bool = False
-    merge: bool = False
 
 
 def inputs_first(module: nn.Module) -> bool:
@@ -182,7 +180,7 @@ TensorCuts = list[tuple[Cut, Choice]]
 """The cuts of one tensor, each with the choice of its axis."""
 
 
-def cut_tensor(value: Any, parts: TensorCuts, shape: torch.Size, lead: int, merge: bool) -> Any:
+def cut_tensor(value: Any, parts: TensorCuts, shape: torch.Size, lead: int) -> Any:
     """Cut a tensor of this ``shape`` along every dimension that ``parts`` name; all else stays as it is.
 
     Dimensions count from behind the first ``lead`` ones.
@@ -201,8 +199,6 @@ def cut_tensor(value: Any, parts: TensorCuts, shape: torch.Size, lead: int, merg
         value = value.index_select(dim, index.to(value.device))
         if any(cut.fold and choice.coefficients is not None for cut, choice in here):
             value = value * factor[index].to(value).view(-1, *[1] * (value.dim() - 1 - dim))
-        if merge and any(cut.merge for cut, _ in here):
-            value = value.sum(dim, keepdim=True)
     return value
 
 
