@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -157,20 +156,17 @@ class HookedAxis(OrderedAxis):
         name = None if args else next(iter(kwargs))
         h = args[0] if name is None else kwargs[name]
         if (cut := self._weight_for(module, h)) is not None:
-            self._gate(module, module, "weight", self._scaled_weight(module._parameters["weight"], cut.dim))
+            weight: Any = module._parameters["weight"]
+            if (factor := self.factor(weight, cut.dim)) is not None:
+                self._gate(module, module, "weight", weight * like(factor, weight))
             return None
         if name is None:
             return (self.read(h, module), *args[1:]), kwargs
         return (), kwargs | {name: self.read(h, module)}
 
-    @staticmethod
-    def _table(holder: nn.Module, name: str) -> dict[str, Any]:
-        """The table of parameters or buffers that has a tensor."""
-        return holder._buffers if name in holder._buffers else holder._parameters
-
     def _gate(self, module: nn.Module, holder: nn.Module, name: str, value: Any) -> None:
         """Put a tensor in the place of a parameter or buffer for a pass of ``module``; gradients flow to both."""
-        table = self._table(holder, name)
+        table: dict[str, Any] = holder._buffers if name in holder._buffers else holder._parameters
         self._gated.append((module, table, name, table[name]))
         table[name] = value
 
@@ -179,7 +175,7 @@ class HookedAxis(OrderedAxis):
         c = self.coefficients()
         for number, consumer in enumerate(self.consumers if c is not None else ()):
             if consumer.site is module:
-                weight: Any = self._table(consumer.holder, consumer.name)[consumer.name]
+                weight: Any = getattr(consumer.holder, consumer.name)
                 factor = self._spread(c.to(weight.dtype), number, weight, consumer.dim)  # type: ignore[union-attr]
                 factor = factor.view(-1, *[1] * (weight.dim() - 1 - consumer.dim))
                 self._gate(module, consumer.holder, consumer.name, weight * factor)
@@ -189,12 +185,6 @@ class HookedAxis(OrderedAxis):
         while self._gated and self._gated[-1][0] is module:
             _, table, name, weight = self._gated.pop()
             table[name] = weight
-
-    def _scaled_weight(self, weight: Any, dim: int) -> Any:
-        if not divided(weight):
-            return self.scaled(weight, dim)
-        factor = self.factor(weight, dim)
-        return weight if factor is None else weight * like(factor, weight)
 
     def _weight_for(self, consumer: nn.Module, h: Tensor) -> Cut | None:
         """The cut of the weight of ``consumer`` to multiply in place of its input ``h``; None for the input.
@@ -217,8 +207,8 @@ class HookedAxis(OrderedAxis):
             h = next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)), None)
             self._written = None if h is None or h.is_inference() else (id(h), h._version)
 
-    def after_layer(self, k: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
-        """Turn the output h + F(h) into h + c_k F(h); a forward hook of layer k of a residual stack.
+    def after_layer(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+        """Turn the output h + F(h) into h + c_k F(h); a forward hook of each layer k of a residual stack.
 
         The output is h + F(h), or a tuple that begins with it. h is the first positional argument, or the first keyword
         argument of the output's shape.
@@ -238,17 +228,9 @@ class HookedAxis(OrderedAxis):
                 raise ValueError(
                     f"{self.name}: a layer overwrites its input in place; write x = x + f(x), not x += f(x)"
                 )
+            k = [layer is module for layer in getattr(self.cuts[0].module, self.cuts[0].name)].index(True)
             y = torch.lerp(h.to(y.dtype), y, c[k].to(y.dtype))  # exactly y for c_k = 1
         return (y, *output[1:]) if isinstance(output, tuple) else y
-
-    def shrunk(self, kept: Tensor) -> None:
-        """Also give the hooks of the layers that are left their new numbers."""
-        super().shrunk(kept)
-        for layers in (getattr(cut.module, cut.name) for cut in self.cuts):
-            for number, layer in enumerate(layers if isinstance(layers, nn.ModuleList) else ()):
-                for key, hook in layer._forward_hooks.items():
-                    if isinstance(hook, partial) and getattr(hook.func, "__self__", None) is self:
-                        layer._forward_hooks[key] = partial(hook.func, number)
 
 
 def divided(weight: Any) -> bool:
@@ -257,7 +239,9 @@ def divided(weight: Any) -> bool:
 
 
 def like(factor: Tensor, weight: Any) -> Tensor:
-    """``factor``, the same in every process, as a ``DTensor`` on the processes of ``weight``."""
+    """``factor``, the same in every process, for ``weight``: as a ``DTensor`` if that is one."""
+    if not divided(weight):
+        return factor
     from torch.distributed.tensor import DTensor, Replicate
 
     mesh = weight.device_mesh

@@ -42,6 +42,16 @@ def setting(value: Scalar, replicas: int | None) -> Tensor:
     return tensor.expand(shape).clone()
 
 
+def exactly(fn: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """What moves tensors as ``fn`` does, but leaves them their type."""
+
+    def exact(value: Tensor) -> Tensor:
+        moved = fn(value)
+        return moved if moved.dtype == value.dtype else value.to(moved.device)
+
+    return exact
+
+
 def on_host(value: Tensor) -> bool:
     """Whether ``value`` can be read without a stall (an accelerator) or a graph break (``torch.compile``).
 
@@ -126,12 +136,7 @@ class Capacity(nn.Module, ABC):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move the capacity with the model, but keep float64: lower precision loses a boundary near t = 1e-4."""
-
-        def exact(value: Tensor) -> Tensor:
-            moved = fn(value)
-            return moved if moved.dtype == value.dtype else value.to(moved.device)
-
-        return super()._apply(exact, recurse)
+        return super()._apply(exactly(fn), recurse)
 
     def extra_repr(self) -> str:
         return f"K={self.K}" + ("" if self.replicas is None else f", replicas={self.replicas}")
