@@ -26,12 +26,6 @@ class Cut:
         start: index at which component 0 begins. A negative start means that the leading components have no entries:
             with -1 and width 1, component 0 (an identity, say) has none.
         fold: truncation multiplies these entries by the components' coefficients, permanently.
-
-    >>> import torch, ngn
-    >>> from ngn.cuts import Cut
-    >>> cut = Cut(torch.nn.RMSNorm(8), "weight", dim=0, width=2)
-    >>> cut.module.weight.shape[cut.dim] // cut.width  # components
-    4
     """
 
     module: nn.Module
@@ -62,11 +56,6 @@ def outputs(module: nn.Module, width: int = 1, start: int = 0, fold: bool = Fals
     """Return the cuts of a module whose output has the axis: linear map, convolution, normalisation or embedding.
 
     ``fold`` multiplies the output of the module by the coefficients. Do not use it before a nonlinear function.
-
-    >>> import torch, ngn
-    >>> from ngn.cuts import outputs
-    >>> [(cut.name, cut.dim, cut.width) for cut in outputs(torch.nn.Linear(3, 8), width=2)]
-    [('weight', 0, 2), ('bias', 0, 2)]
     """
     names = ("weight", "bias", "running_mean", "running_var")
     dim = 1 if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) or inputs_first(module) else 0
@@ -83,11 +72,6 @@ def inputs(module: nn.Module, width: int = 1, start: int = 0, fold: bool = True)
     """Return the cut of a linear map or convolution whose input has the axis; ``fold`` puts the coefficients into it.
 
     Use ``fold`` if this map is the only one that reads the axis. The bias does not change.
-
-    >>> import torch, ngn
-    >>> from ngn.cuts import inputs
-    >>> [(cut.name, cut.dim, cut.fold) for cut in inputs(torch.nn.Linear(8, 3))]
-    [('weight', 1, True)]
     """
     return [Cut(module, "weight", 0 if inputs_first(module) else 1, width, start, fold)]
 

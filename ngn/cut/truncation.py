@@ -33,15 +33,6 @@ def deploy(
     Raises:
         ValueError: if a stack is given without ``replica``, a single model with it, or part of the model cannot be
             copied faithfully.
-
-    >>> import torch, ngn
-    >>> from ngn.cut.truncation import deploy
-    >>> from ngn.cuts import inputs, outputs
-    >>> up, down = torch.nn.Linear(3, 8), torch.nn.Linear(8, 2)
-    >>> axis = ngn.OrderedAxis(ngn.CountGate(8, t0=4.2), [*outputs(up), *inputs(down)])
-    >>> small = deploy(torch.nn.Sequential(up, torch.nn.Tanh(), axis, down))
-    >>> small[0], small[3]
-    (Linear(in_features=3, out_features=5, bias=True), Linear(in_features=5, out_features=2, bias=True))
     """
     if hasattr(model, "controller_parameters"):  # a learner, such as an average of one
         model = model.model  # type: ignore[assignment]
