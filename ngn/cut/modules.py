@@ -251,7 +251,8 @@ def remove_idle_axes(model: nn.Module) -> None:
         of_states = (module._state_dict_pre_hooks, module._load_state_dict_pre_hooks)
         for hooks in (module._forward_pre_hooks, module._forward_hooks, *of_states):
             for key, hook in [*hooks.items()]:
-                caller = getattr(hook, "__self__", getattr(hook, "hook", hook))  # torch wraps those for loading
+                hook = getattr(hook, "hook", hook)  # torch wraps those for loading
+                caller = getattr(getattr(hook, "func", hook), "__self__", hook)
                 if id(caller) in idle or getattr(caller, "of_training", False):
                     del hooks[key]
                     for kinds in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -207,8 +208,8 @@ class HookedAxis(OrderedAxis):
             h = next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)), None)
             self._written = None if h is None or h.is_inference() else (id(h), h._version)
 
-    def after_layer(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
-        """Turn the output h + F(h) into h + c_k F(h); a forward hook of each layer k of a residual stack.
+    def after_layer(self, k: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+        """Turn the output h + F(h) into h + c_k F(h); a forward hook of layer k of a residual stack.
 
         The output is h + F(h), or a tuple that begins with it. h is the first positional argument, or the first keyword
         argument of the output's shape.
@@ -228,9 +229,17 @@ class HookedAxis(OrderedAxis):
                 raise ValueError(
                     f"{self.name}: a layer overwrites its input in place; write x = x + f(x), not x += f(x)"
                 )
-            k = [layer is module for layer in getattr(self.cuts[0].module, self.cuts[0].name)].index(True)
             y = torch.lerp(h.to(y.dtype), y, c[k].to(y.dtype))  # exactly y for c_k = 1
         return (y, *output[1:]) if isinstance(output, tuple) else y
+
+    def shrunk(self, kept: Tensor) -> None:
+        """Also give the hooks of the layers that are left their new numbers."""
+        super().shrunk(kept)
+        for layers in (getattr(cut.module, cut.name) for cut in self.cuts):
+            for number, layer in enumerate(layers if isinstance(layers, nn.ModuleList) else ()):
+                for key, hook in layer._forward_hooks.items():
+                    if isinstance(hook, partial) and getattr(hook.func, "__self__", None) is self:
+                        layer._forward_hooks[key] = partial(hook.func, number)
 
 
 def divided(weight: Any) -> bool:

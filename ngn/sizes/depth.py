@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from torch import nn
@@ -76,6 +77,6 @@ class Depth(Size):
         if not bool((axis.capacity.weights() == 1).all()):
             raise ValueError(f"{name}: layers need ordering weights of one: set r=1")
         parent.add_module(f"size_of_{last}", axis)
-        for layer in layers:
+        for number, layer in enumerate(layers):
             layer.register_forward_pre_hook(axis.before_layer, with_kwargs=True)
-            layer.register_forward_hook(axis.after_layer, with_kwargs=True)
+            layer.register_forward_hook(partial(axis.after_layer, number), with_kwargs=True)
