@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from types import MappingProxyType
 from typing import Any
@@ -14,11 +14,11 @@ from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis, having
 from ngn.checks import FAULTS, ExampleError, calls_of, enter, outputs_on, summary, untouched
-from ngn.comparison import DifferentError, apart, beside_rounding, compare, compare_varied, in_training, rounding_bounds
+from ngn.comparison import DifferentError, apart, check_equal, in_training
 from ngn.cut.copying import CopyError
-from ngn.cut.truncation import deploy_axes
+from ngn.cut.truncation import deploy
 from ngn.cuts import is_stack, owned
-from ngn.learner.hooked import HookedAxis, taken_by
+from ngn.learner.hooked import taken_by
 from ngn.methods.base import Capacity
 from ngn.methods.fixed import Retained
 from ngn.tracing.found import listed
@@ -108,19 +108,25 @@ def _culprits(
     axes: Sequence[OrderedAxis],
     differs: Callable[[Sequence[OrderedAxis]], str | None],
     sound: Sequence[OrderedAxis] = (),
+    known: bool = False,
 ) -> dict[OrderedAxis, str]:
     """The axes whose cuts are wrong, found by halving; of axes that are wrong only together, the later ones.
 
     Args:
         sound: axes whose cuts are right, and which are cut, too.
+        known: whether some of ``axes`` are known to be wrong, since all before them are right.
     """
-    if not axes or (reason := differs([*sound, *axes])) is None:
+    if not axes:
         return {}
-    if len(axes) == 1:
+    reason = None
+    if (not known or len(axes) == 1) and (reason := differs([*sound, *axes])) is None:
+        return {}
+    if reason is not None and len(axes) == 1:
         return {axes[0]: reason}
     first, second = axes[: len(axes) // 2], axes[len(axes) // 2 :]
     failed = _culprits(first, differs, sound)
-    return failed | _culprits(second, differs, [*sound, *(axis for axis in first if axis not in failed)])
+    right = [axis for axis in first if axis not in failed]
+    return failed | _culprits(second, differs, [*sound, *right], known=not failed)
 
 
 def parts_of(model: nn.Module, axis: OrderedAxis) -> str:
@@ -137,12 +143,23 @@ def parts_of(model: nn.Module, axis: OrderedAxis) -> str:
 @torch.no_grad()
 def _warn_of_untried(model: nn.Module, axes: Sequence[OrderedAxis], calls: Sequence[tuple[str, Any]]) -> None:
     """Warn of sizes that the example does not test: it never reaches them, or only with zeros."""
-    read = _readers(model, axes)
-    with _inputs(model, read, lambda _, h: h is None or bool(h.any())) as live:
+    live: set[str] = set()
+    hooked: set[str] = set()
+    with ExitStack() as hooks:
+        for consumer in model.modules():
+            names = {axis.name for axis in taken_by(consumer) if axis in axes}
+            hooked |= names
+
+            def note(_: nn.Module, args: Any, kwargs: Any, names: set[str] = names) -> None:
+                h = _input(args, kwargs)
+                if h is None or bool(h.any()):
+                    live.update(names)
+
+            if names:
+                hooks.enter_context(consumer.register_forward_pre_hook(note, prepend=True, with_kwargs=True))
         for method, given in calls:
             outputs_on(model, given, method)
-    tested = {axis for path, own in read.items() if any(live[path]) for axis in own}
-    if untried := sorted({axis.name for own in read.values() for axis in own} - {axis.name for axis in tested}):
+    if untried := sorted(hooked - live):
         warnings.warn(
             f"the example does not test {listed(untried, 6)}: it never reaches it, or only with zeros. Pass an input "
             "like your data",
@@ -150,31 +167,10 @@ def _warn_of_untried(model: nn.Module, axes: Sequence[OrderedAxis], calls: Seque
         )
 
 
-def _readers(model: nn.Module, axes: Sequence[OrderedAxis]) -> dict[str, list[HookedAxis]]:
-    """The modules that read units of hooked axes: path → axes."""
-    read = {path: [axis for axis in taken_by(part) if axis in axes] for path, part in model.named_modules()}
-    return {path: own for path, own in read.items() if own}
-
-
-@contextmanager
-def _inputs(
-    model: nn.Module, paths: Iterable[str], noted: Callable[[str, Tensor | None], Any] = lambda path, h: h
-) -> Iterator[dict[str, list[Any]]]:
-    """Note the first input in each call of modules, or what ``noted`` makes of it: path → one for each call.
-
-    It is None within a transform of ``torch.func``, such as ``vmap``.
-    """
-    seen: dict[str, list[Any]] = {path: [] for path in paths}
-    with ExitStack() as hooks:
-        for path, notes in seen.items():
-
-            def note(_: nn.Module, args: Any, kwargs: Any, path: str = path, notes: list[Any] = notes) -> None:
-                h = args[0] if args else next(iter(kwargs.values()))
-                notes.append(noted(path, None if torch._C._functorch.is_functorch_wrapped_tensor(h) else h))
-
-            part = model.get_submodule(path)
-            hooks.enter_context(part.register_forward_pre_hook(note, prepend=True, with_kwargs=True))
-        yield seen
+def _input(args: Any, kwargs: Any) -> Tensor | None:
+    """The first input of a module; None if it exists only within a transform of ``torch.func``, such as ``vmap``."""
+    h = args[0] if args else next(iter(kwargs.values()))
+    return None if torch._C._functorch.is_functorch_wrapped_tensor(h) else h
 
 
 def _of_layers(axis: OrderedAxis) -> bool:
@@ -192,14 +188,9 @@ def difference(
     """Say how ``model``, with each axis at its ``count``, differs from its deployed copy; None if it does not."""
     try:
         with _at(axes, count):
-            small = deploy_axes(model, axes, share_frozen=True)
-
-            def equal(call: tuple[str, Any]) -> None:
-                _compare_with_activations(model, small, axes, call)
-                compare_varied(model, small, call)
-
+            small = deploy(model, share_frozen=True, axes=axes)
+            check_equal(model, small, example, also=also, within=lambda: _activations(model, small, axes))
             for call in calls_of(example, also):
-                beside_rounding(equal, call, model, small)
                 fault, _ = in_training(model, small, call)
                 if fault is not None and in_training(model, model, call)[0] is None:
                     return f"it fails in train mode: {fault}"
@@ -217,59 +208,57 @@ def _at(axes: Sequence[OrderedAxis], count: Callable[[OrderedAxis], int]) -> Ite
         yield
 
 
-def _compare_with_activations(
-    model: nn.Module, small: nn.Module, axes: Sequence[OrderedAxis], call: tuple[str, Any]
-) -> None:
-    """:func:`~ngn.comparison.compare` the model and its cut copy, and the inputs of what reads hooked axes.
-
-    Outputs alone could hide a difference behind a layer of zeros, or a layer scale of 1e-6. If layers are cut, outputs
-    are compared alone, because the remaining layers change their names.
-    """
-    whole = all(bool(axis.retained()[0].all()) for axis in axes if _of_layers(axis))
-    read = _readers(model, axes) if whole else {}
-    dims = {path: own[0].dim_at(model.get_submodule(path)) for path, own in read.items()}
-
-    def left(path: str, h: Tensor | None) -> Tensor | None:
-        if h is None:
-            return None
-        module, size = model.get_submodule(path), h.shape[dims[path]]
-        kept = [axis.along(module, axis.in_place(axis.retained()[0]), size) for axis in read[path]]
-        index = functools.reduce(torch.logical_and, kept).nonzero().flatten()
-        return h.index_select(dims[path], index.to(h.device))
-
-    with _inputs(model, read, left) as wanted, _inputs(small, read) as given:
-        compare(model, small, call)
-
-    def pairs(given: Mapping[str, list[Any]]) -> Iterator[tuple[str, Tensor, Tensor]]:
-        named: set[str] = set()
-        for path, own in read.items():
-            name, dim = f"{own[0].name} in {path}" if own[0].name in named else own[0].name, dims[path]
-            named.add(name)
-            for want, got in zip(wanted[path], given[path][: len(wanted[path])], strict=True):  # later: of rounding
-                # where another dimension is shorter, too, another size lies along it
-                if want is not None and (want.shape == got.shape or want.shape[dim] != got.shape[dim]):
-                    yield name, want, got
-
-    compared = [*pairs(given)]
-    for name, want, got in compared:
-        if want.shape != got.shape:
-            raise ValueError(f"the activation of {name} has the shape {list(got.shape)}, not {list(want.shape)}")
-    if all(apart(want, got) is None for _, want, got in compared):
-        return
-
-    def again() -> list[Tensor]:
-        with _inputs(small, read) as later:
-            outputs_on(small, call[1], call[0])
-        return [got for _, _, got in pairs(later)]
-
-    for (name, want, got), bound in zip(compared, rounding_bounds(small, again), strict=True):
-        if (worst := apart(want, got, bound)) is not None:
-            raise DifferentError(f"the activation of {name} differs by {worst:.1e}")
-
-
 def _leading(learned: Capacity, count: int) -> Capacity:
     """Return a capacity that retains the ``count`` leading components of ``learned``, with its weights."""
     capacity = Retained(learned.K)
     capacity.w = learned.weights().detach().to(torch.float64)
     capacity.left.fill_(count)
     return capacity.to(capacity.w.device)
+
+
+@contextmanager
+def _activations(model: nn.Module, small: nn.Module, axes: Sequence[OrderedAxis]) -> Iterator[None]:
+    """Compare the activations of hooked axes within the context, in the model and its cut copy.
+
+    Outputs alone could hide a difference behind a layer of zeros, or a layer scale of 1e-6. Nothing is compared if
+    layers are cut, because the remaining ones then change their names.
+
+    Raises:
+        ValueError: if they differ.
+    """
+    seen: dict[str, tuple[list[Tensor], list[Tensor], int]] = {}
+    hooks = ExitStack()
+    whole = all(bool(axis.retained()[0].all()) for axis in axes if _of_layers(axis))
+    for path, consumer in [*model.named_modules()] if whole else ():
+        having = [axis for axis in taken_by(consumer) if axis in axes]
+        if not having:
+            continue
+        name, dim = having[0].name, having[0].dim_at(consumer)
+        wanted, got, _ = seen.setdefault(f"{name} in {path}" if name in seen else name, ([], [], dim))
+
+        def note(
+            module: nn.Module, args: Any, kwargs: Any, having: Any = having, dim: int = dim, to: Any = wanted
+        ) -> None:
+            if (h := _input(args, kwargs)) is not None:
+                kept = [axis.along(module, axis.in_place(axis.retained()[0]), h) for axis in having]
+                index = functools.reduce(torch.logical_and, kept).nonzero().flatten()
+                to.append(h.index_select(dim, index.to(h.device)))
+
+        def note_cut(module: nn.Module, args: Any, kwargs: Any, to: list[Tensor] = got) -> None:
+            if (h := _input(args, kwargs)) is not None:
+                to.append(h)
+
+        hooks.enter_context(consumer.register_forward_pre_hook(note, prepend=True, with_kwargs=True))
+        hooks.enter_context(small.get_submodule(path).register_forward_pre_hook(note_cut, with_kwargs=True))
+
+    with hooks:
+        yield
+    each = ((name, *pair, dim) for name, (*lists, dim) in seen.items() for pair in zip(*lists, strict=True))
+    # where another dimension is shorter, too, another size lies along it
+    pairs = [(n, a, b) for n, a, b, dim in each if a.shape == b.shape or a.shape[dim] != b.shape[dim]]
+    for name, want, got in pairs:
+        if want.shape != got.shape:
+            raise ValueError(f"the activation of {name} has the shape {list(got.shape)}, not {list(want.shape)}")
+    for name, want, got in pairs:
+        if (worst := apart(want, got)) is not None:
+            raise DifferentError(f"the activation of {name} differs by {worst:.1e}")

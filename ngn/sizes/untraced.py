@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from ngn.components.low_rank import LowRankLinear, replace
+from ngn.components.low_rank import attach_low_rank
 from ngn.cuts import Cut, kind_of
 from ngn.methods.ngn import COMMIT, CountGate
 from ngn.sizes.base import ByImportance, Maker, Size
@@ -114,12 +114,8 @@ class Rank(Size):
         return isinstance(module, nn.Linear)
 
     def attach(self, model: nn.Module, name: str, make: Maker) -> None:
-        def made(base: Any) -> LowRankLinear:
-            if not isinstance(base, nn.Linear):
-                raise ValueError(f"{name} is a {kind_of(base)}; ngn.Rank takes an nn.Linear")
-            assert self.K is not None
-            terms = LowRankLinear(base, make(name, self.K), self.seed, name)
-            terms.axis.name, terms.axis.unit = name, self.unit
-            return terms
-
-        replace(model, name, made)
+        assert self.K is not None
+        K = self.K
+        attach_low_rank(model, [name], lambda number: make(name, K), self.seed)
+        axis: Any = model.get_submodule(name).axis
+        axis.name, axis.unit = name, self.unit
