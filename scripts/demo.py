@@ -83,7 +83,7 @@ def show(store: Store, overrides: Mapping[str, int], seeds: Sequence[int], rows:
 
     row = FOUR.row("baseline")
     reader = Reader(store, allow_dirty=True)
-    selection = Selection.of(dict(row.runs.choices if row.runs else ()), overrides, seeds)
+    selection = Selection.of(dict(row.runs.choices), overrides, seeds)
     name = ", ".join(f"{key}={value}" for key, value in selection.overrides)
     items = [compare_cell(reader, FOUR, row, column, selection, name) for column in FOUR.columns]
     print_line(*([f"{verdict(rows, items)}\n"] if rows else []), rich_table(items, FOUR.title))
