@@ -126,15 +126,12 @@ def test_a_command_ends_with_its_numbers_beside_the_others(committed, tmp_path, 
     assert "published (10)" in text
     assert not any(line.startswith("medians") for line in lines)
     for seed in range(2):  # another method, whose size is no boundary
-        config = row.runs.config(seed).model_copy(update={"method": compose({"method": "l0"}).method})
-        phases = {"grown": {**grown([9.0], 3e-3, 3e-3), "t": [10.0]}}
-        del phases["grown"]["integer"]
-        made = record(config.model_copy(update={"phases": ["grown"]}), phases)
-        own.write(made)
-        runs.append(Run.of(config.model_copy(update={"results": str(own.root), "phases": ["grown"]})))
+        changes = {"method": compose({"method": "l0"}).method, "phases": ["grown"], "results": str(own.root)}
+        runs.append(Run.of(row.runs.config(seed).model_copy(update=changes)))
+        phase = {key: value for key, value in grown([9.0], 3e-3, 3e-3).items() if key != "integer"}
+        own.write(made := record(runs[-1].config, {"grown": phase}))
     assert summary(made).startswith("grown size 10, soft 3.00e-03, truncated 3.00e-03 (")
-    jobs = [(run.id, run) for run in runs]
-    pipes.show(*recorded.closing(jobs, [own.path(run.id) for run in runs]))
+    pipes.show(*recorded.closing([(run.id, run) for run in runs], [own.path(run.id) for run in runs]))
     text = capsys.readouterr().out.partition("differences of means, with their 95 % intervals:\n")[2]
     assert text.splitlines()[0].split() == ["number", "method=ngn", "method=l0", "difference", "low", "high", "runs"]
     assert "truncated.mse       0.002      0.003      -0.001  -0.001  -0.001  2 pairs" in text

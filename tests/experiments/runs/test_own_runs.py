@@ -144,9 +144,8 @@ def test_after_an_interruption_no_point_is_missing_or_twice(tmp_path, monkeypatc
         app.main(["--watch"])
     head, now, *plots = capsys.readouterr().out.splitlines()
     assert head == "regression1d s0 grown: step 6 of 12, 0 s ago"
-    assert now.startswith("loss 0.7")
-    assert " t " in now
-    assert [line.count("█") > 0 for line in plots] == [True] * 5, "curves of what is in training"
+    assert now.split()[::2] == ["loss", "t"]
+    assert ["█" in line for line in plots] == [True] * 5
     monkeypatch.setattr(StudyTrainer, "_step", real)
     assert launch([config])[0].status == "complete"
     assert [int(row["step"]) for row in rows(config)] == list(range(12))
