@@ -7,9 +7,10 @@ import torch
 from torch import nn
 
 from experiments.models.mlp import MLPBank
+from ngn import Front, learn_sizes
 from ngn.components.base import OrderedSum
 from ngn.learner import Learner
-from ngn.losses import Supervised, mean_squared_error
+from ngn.losses import Supervised, Taught, mean_squared_error
 from ngn.methods.ngn import CountGate
 from ngn.train.batches import IteratedBatches, ShuffledBatches
 from ngn.train.fit import fit
@@ -139,3 +140,24 @@ def test_the_loss_may_be_that_of_the_models_output():
     for wrong, why in ({"values": X}, "with logits has none. A batch is a dict with values"), ((X, Y), "a tuple of 2"):
         with pytest.raises(TypeError, match=why):
             fit(Learner(WithLoss()), [wrong], plan=TrainPlan(steps=3), progress="never")
+
+
+def test_steps_with_a_teacher_learn_its_logits_and_judge_by_the_loss_alone():
+    torch.manual_seed(0)
+    x, y = torch.randn(64, 3), torch.randint(0, 4, (64,))
+    teacher, model = (nn.Sequential(nn.Linear(3, 9), nn.ReLU(), nn.Linear(9, 4)) for _ in range(2))
+    loss = nn.functional.cross_entropy
+    with torch.no_grad():
+        logits, aim = model(x) / 4, (teacher(x) / 4).softmax(-1)
+        apart = loss(logits, aim) + (aim * aim.log()).sum(-1).mean()
+        task = loss(model(x), y)
+        assert torch.allclose(Taught(Supervised(loss), teacher)(model, (x, y)), 0.1 * task + 0.9 * 16 * apart)
+        assert torch.equal(Taught(Supervised(loss), teacher)(model.eval(), (x, y)), task)
+    learner = learn_sizes(model, example=x, budget=Front(parameters="50%"))
+    fit(learner, x, y, loss, TrainPlan(steps=200, lr=3e-2), teacher=teacher, progress="never")
+    after = (teacher(x) / 4).log_softmax(-1) - (model(x) / 4).log_softmax(-1)
+    assert (aim * after).sum(-1).mean() < apart / 4
+    with pytest.raises(ValueError, match="a model of its own"):
+        fit(learner, x, y, loss, TrainPlan(steps=1), teacher=model)
+    with pytest.raises(TypeError, match="a tuple of 2 is returned: leave teacher= out"):
+        fit(learner, x, y, loss, TrainPlan(steps=1), teacher=nn.LSTM(3, 4), progress="never")
