@@ -38,7 +38,7 @@ def draw(units: pd.DataFrame, scale: str, path: Path) -> None:
             if name is None:
                 axes.set_axis_off()
                 continue
-            these, beyond = without_far(units[units.work == name])
+            work, (these, beyond) = WORKS[name], without_far(units[units.work == name])
             beside = [method for method in METHODS if method in set(these.method) - {*WHOLE}]
             apart = max(0.2, (these.share.max() - these.share.min()) / 100)
             for at, method in enumerate(METHODS):
@@ -50,10 +50,9 @@ def draw(units: pd.DataFrame, scale: str, path: Path) -> None:
                     x, y, half = np.array([_point(of_share) for _, of_share in own.groupby("share")]).T
                     if method in beside:  # side by side, as methods have almost the same cost
                         x = x + apart * (beside.index(method) - (len(beside) - 1) / 2)
-                    wide = {"zorder": 3, "linewidth": 2.0} if method in OWN else {"alpha": 0.8}
+                    wide = {"zorder": 3, "linewidth": 2.0} if method in (work.together or OWN) else {"alpha": 0.8}
                     axes.errorbar(x, y, half, color=look.color, marker=look.marker, linestyle=look.dash, markersize=3,
                                   elinewidth=0.6, label=method, **wide)  # fmt: skip
-            work = WORKS[name]
             axes.set_xlabel(f"% of the dense {LIMITS[work.limited]}{beyond}")
             axes.set_xticks(ticks := sorted(set(these.share[these.method != "as given"])))
             if len(ticks) == 1:
