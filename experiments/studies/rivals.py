@@ -109,9 +109,7 @@ _NETWORK = ("NGN", "NGN's sizes from scratch", "NGN, sizes fixed early", "even s
             "Torch-Pruning", "Torch-Pruning, local", "Torch-Pruning, sparsity", "MorphNet", "BAR")  # fmt: skip
 _FRESH = ("NGN", "NGN's sizes from scratch", "shrunk to even sizes", "uniform width", "even sizes",
           "even sizes, cut half-way", "magnitude", "Torch-Pruning")  # fmt: skip
-_OWN = {
-    "dense": {"train.lr": 1e-3}, "MorphNet": {"train.lr": 1e-2}, "BAR": {"train.lr_boundary": 0.2},
-}  # fmt: skip
+_OWN = {"dense": {"train.lr": 1e-3}, "MorphNet": {"train.lr": 1e-2}, "BAR": {"train.lr_boundary": 0.2}}
 _TRAINED = {"train.lr": 3e-3, "train.lr_boundary": 0.6}
 _TEXT: dict[str, Any] = {"limited": "parameters", "score": "bits_per_character", "unit": "bits per character",
                          "better": -1, "samples": "characters", "small": 0.02, "digits": 3}  # fmt: skip
@@ -159,8 +157,7 @@ WORKS = {
         "SmolLM2-135M, trained, on WikiText-2, shares of its feed-forward parameters", "full", {"task": "wikitext2"},
         60, 16_384, ("NGN", "NGN, sizes fixed early", "magnitude", "Wanda, even", "Minitron", "Sheared-LLaMA's masks"),
         (75,), 3, settings={"Sheared-LLaMA's masks": {"train.lr_boundary": 0.2}}, limited="parameters", score="loss",
-        unit="nats per token", better=-1, samples="tokens", small=0.01,
-        digits=3,
+        unit="nats per token", better=-1, samples="tokens", small=0.01, digits=3,
     ),
 }  # fmt: skip
 
@@ -169,8 +166,7 @@ def selection(work: RivalWork, method: str, share: int, seeds: Iterable[int], **
     """Select the runs of a method at a share of the limited cost; a whole module ignores the share."""
     name, own = METHODS[method]
     both = {"limit.macs": None, "limit.parameters": None, f"limit.{work.limited}": f"{share}%"}
-    more = work.settings.get(method, {})
-    overrides = {**both, "train.steps": work.steps, **work.overrides, **own, **more, **changes}
+    overrides = {**both, "train.steps": work.steps, **work.overrides, **own, **work.settings.get(method, {}), **changes}
     return Selection.of({**work.choices, "method": name}, overrides, seeds)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 from pathlib import Path
@@ -18,7 +17,7 @@ from experiments.studies.rivals import LEVEL, LIMITS, METHODS, OWN, WHOLE, WORKS
 
 LOOKS = [
     style.Look(color, marker, dash)
-    for dash, marker in (("-", "o"), ("--", "s"), (":", "^"), ("-.", "D"))
+    for dash, marker in (("-", "o"), ("--", "s"), (":", "^"), ("-.", "D"), ("-", "v"))
     for color in (style.BLUE, style.VERMILION, style.GREEN, style.ORANGE, style.GREY)
 ]
 
@@ -34,15 +33,11 @@ def draw(units: pd.DataFrame, scale: str, path: Path) -> None:
         rows = math.ceil(len(works) / 3)
         figure = Figure(figsize=(style.WIDTH, 1.4 + 2.2 * rows), layout="constrained")
         panels = figure.subplots(rows, math.ceil(len(works) / rows), squeeze=False).flat
-        for axes, name in itertools.zip_longest(panels, works):
-            if name is None:
-                axes.set_axis_off()
-                continue
+        for name, axes in zip(works, panels, strict=False):
             work, (these, beyond) = WORKS[name], without_far(units[units.work == name])
             beside = [method for method in METHODS if method in set(these.method) - {*WHOLE}]
             apart = max(0.2, (these.share.max() - these.share.min()) / 100)
-            for at, method in enumerate(METHODS):
-                look = LOOKS[at]  # no method is left out where there are too few
+            for look, method in zip(LOOKS, METHODS, strict=False):
                 own = these[these.method == method]
                 if method == "as given" and len(own):
                     axes.axhline(own.score.iloc[0], color="black", linewidth=0.8, label=method)
@@ -62,6 +57,8 @@ def draw(units: pd.DataFrame, scale: str, path: Path) -> None:
             axes.set_title(re.sub(",? on .*", "", work.title))
             if work.better < 0:
                 axes.invert_yaxis()
+        for axes in panels:
+            axes.set_axis_off()
         shown = {
             text: line for axes in figure.axes for line, text in zip(*axes.get_legend_handles_labels(), strict=True)
         }
