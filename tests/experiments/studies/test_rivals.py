@@ -5,14 +5,13 @@ import re
 import programs
 import pytest
 
-from experiments.config.compose import check, compose
+from experiments.config.compose import check
 from experiments.config.identity import numerics, run_id
 from experiments.config.schema import CheckedConfig
-from experiments.core.blocks import ConfigError
 from experiments.core.paths import ROOT
 from experiments.store.records import Store, read_record
 from experiments.studies import rivals
-from experiments.studies.rivals import METHODS, WHOLE, verdict
+from experiments.studies.rivals import METHODS, verdict
 
 
 def test_verdicts():
@@ -54,9 +53,3 @@ def test_the_study_names_the_records_of_its_rows():
     scratch = [record for record in others if record["config"]["task"]["split"] == "test"]
     assert [record["phases"].keys() for record in scratch] == [{"grown"}], "NGN from scratch without its second phase"
     assert set(rivals.read(rivals.FOLDER).method) == {*METHODS}
-    assert {*WHOLE} <= {*METHODS}
-
-
-def test_settings_of_trained_networks_are_not_chosen_on_images_they_know():
-    with pytest.raises(ConfigError, match="has seen the validation images"):
-        compose({"task": "cifar10", "model": "resnet20", "method": "magnitude"}, {"task.split": "validation"})
