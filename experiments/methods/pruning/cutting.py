@@ -41,9 +41,9 @@ class ModuleRun:
         self.config, self.task, self.seed = config, task, config.seed.value
         batch = task.timed_batch()[0]
         self.example: Tensor = batch[: config.train.batch]
-        self.kind, self.limit = config.limit.kind, None
-        if self.kind is not None:
-            most, value = self.cost(self.module()), config.limit.value
+        self.kind, self.limit, value = config.limit.kind, None, config.limit.value
+        if self.kind is not None and value is not None:
+            most = self.cost(self.module())
             self.limit = value if isinstance(value, int) else self.part(float(value[:-1]), most)
             if self.limit > most:
                 raise ConfigError(f"limit.{self.kind}={value} limits nothing: the whole module has {most:,}")
