@@ -93,14 +93,14 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "Sheared-LLaMA's masks": ("sheared", {}),
     "one training": ("front", {}),
     "one training, equal time": ("front", {}),
-    "one training, teacher, equal time": ("front", {"method.teacher": True}),
+    "one training, teacher": ("front", {"method.teacher": True}),
     "as given": ("given", {}),
 }
 """Method in the tables → the method of the suite, and its settings."""
 SCRATCH = "NGN's sizes from scratch"
 """The second phase of NGN."""
 WHOLE = ("dense", "as given")
-FRONTS = ("one training", "one training, equal time", "one training, teacher, equal time")
+FRONTS = ("one training", "one training, equal time", "one training, teacher")
 """All sizes at once, with the steps of one separate training, or the time of all. A run is a line at several shares."""
 OWN = ("NGN", "NGN, sizes fixed early")
 """Our methods. Each that was run has a column: by how much it is better than the others."""
