@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from ngn.axis import OrderedAxis
 from ngn.checks import FAULTS, arguments, called, is_frozen, own_randomness
@@ -34,7 +35,7 @@ from ngn.cut import cut_to
 from ngn.cut.copying import duplicate
 from ngn.cuts import is_stack, owned
 from ngn.measuring import AGREED, multiply_adds, shortest
-from ngn.tracing.lengths import Polynomial
+from ngn.tracing.found import Polynomial
 
 BLOCK = 16
 """Models that are timed in turns, each time together with the largest one."""
@@ -91,10 +92,8 @@ class Cost:
             for (_, K), counts, each in zip(ends, places, alone, strict=True)
         ]
         self.steps = torch.tensor([len(counts) - 1 for counts, _ in tables])
-        longest = int(self.steps.max()) + 1
-        pad = [([inf] * (longest - len(counts))) for counts, _ in tables]
-        self.counts = torch.tensor([[*n, *more] for (n, _), more in zip(tables, pad, strict=True)], dtype=torch.float64)
-        self.saved = torch.tensor([[*s, *more] for (_, s), more in zip(tables, pad, strict=True)], dtype=torch.float64)
+        each = ([torch.tensor(values, dtype=torch.float64) for values in held] for held in zip(*tables, strict=True))
+        self.counts, self.saved = (pad_sequence(values, batch_first=True, padding_value=inf) for values in each)
         together = [
             self._measured(corner) - full - tables[g][1][0] - tables[h][1][0]
             for corner, (g, h) in zip(corners, pairs, strict=True)
@@ -102,7 +101,7 @@ class Cost:
         self.pairs = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)
         self.of_pair = torch.tensor([g if self.layer[g] >= 0 else h for g, h in pairs], dtype=torch.int64)
         self.together = torch.tensor(together, dtype=torch.float64)
-        if kind == "milliseconds" and (saved := full - self._estimate(self._smallest)) > 0:
+        if kind == "milliseconds" and (saved := full - self.estimate(self.smallest)) > 0:
             scale = (full - self._measured(self._smallest)) / saved  # else the noise of all tables would add up
             self.saved, self.together = self.saved * scale, self.together * scale
 
@@ -154,20 +153,16 @@ class Cost:
         """C at integer counts, by the formula."""
         return float(self(torch.tensor(counts, dtype=torch.float64))[0])
 
-    def _estimate(self, counts: tuple[int, ...]) -> float:
-        """:meth:`estimate` at the counts of all axes."""
-        return float(self._formula(torch.tensor(counts, dtype=torch.float64))[0])
-
     def measured(self, counts: tuple[int, ...]) -> float:
         """The cost of a copy truncated to ``counts``; each is measured once. Of a sharded model, the formula's."""
-        return self._measured(tuple(counts[size] for size in self.size_of.tolist()))
+        whole = tuple(counts[size] for size in self.size_of.tolist())
+        if whole not in self._known and (self.exact or any(hasattr(p, "device_mesh") for p in self.model.parameters())):
+            return self.estimate(counts)
+        return self._measured(whole)
 
     def _measured(self, counts: tuple[int, ...]) -> float:
         """:meth:`measured` at the counts of all axes."""
-        if counts not in self._known:
-            if self.exact is not None or any(hasattr(p, "device_mesh") for p in self.model.parameters()):
-                return self._estimate(counts)
-            self._measure([counts])
+        self._measure([counts])
         if self.kind != "milliseconds":
             return self._known[counts]
         # A smaller model cannot be slower, and other load only adds time: what a larger one took is enough.
