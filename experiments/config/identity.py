@@ -63,11 +63,8 @@ ADDED_LATER: dict[str, Any] = {
     "limit.macs": None,
     "model.package": None,
     "model.constructor": None,
-<<<<<<< HEAD
     "method.teacher": False,
-=======
     "task.corpus": "any",
->>>>>>> main
 }
 """Dotted key → default, for every scientific key added after the first release. Append; never edit or remove."""
 
