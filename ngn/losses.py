@@ -80,6 +80,51 @@ def own_loss(model: nn.Module, batch: Any) -> Tensor:
     return loss
 
 
+@dataclass(frozen=True)
+class Taught:
+    """``loss``, and how far the logits are from those of a trained ``teacher`` for the same inputs.
+
+        (1 - w) L + w T^2 KL(softmax(z' / T) || softmax(z / T)), z and z' the logits of model and teacher
+
+    over the last dimension, as a mean over all others (Hinton et al., arXiv 1503.02531). In eval mode, in which data
+    judge sizes, it is ``loss`` alone.
+
+    Attributes:
+        teacher: in eval mode. It takes what the model takes, and returns logits, or an output that has ``logits``.
+        temperature, weight: T and w.
+    """
+
+    loss: Loss
+    teacher: nn.Module
+    temperature: float = 4.0
+    weight: float = 0.9
+
+    def __call__(self, model: nn.Module, batch: Any) -> Tensor:
+        if not model.training:
+            return self.loss(model, batch)
+        calls: list[tuple[Any, Any, Any]] = []
+        hook = model.register_forward_hook(lambda _, *call: calls.append(call), with_kwargs=True)
+        with hook:
+            task = self.loss(model, batch)
+        args, named, output = calls[-1]
+        with torch.no_grad():
+            aim = F.softmax(_logits(self.teacher(*args, **named)).float() / self.temperature, -1)
+        apart = F.kl_div(F.log_softmax(_logits(output).float() / self.temperature, -1), aim, reduction="none").sum(-1)
+        return (1 - self.weight) * task + self.weight * self.temperature**2 * apart.mean()
+
+
+def _logits(output: Any) -> Tensor:
+    """The logits of an output, [*, N, ..., classes].
+
+    Raises:
+        TypeError: if it is no tensor and has none.
+    """
+    logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", output)
+    if not isinstance(logits, Tensor):
+        raise TypeError(f"teacher= compares logits, but {told(output)} is returned: leave teacher= out")
+    return logits
+
+
 def as_loss(loss: Callable[[Any, Any], Tensor] | None, model: nn.Module, first: Callable[[], Any]) -> Loss:
     """``loss`` as a function of model and batch, whichever two arguments it takes.
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from experiments.core.task import Task
     from ngn.learner import Learner
+    from ngn.losses import Loss
     from ngn.methods.base import Capacity
 
 
@@ -197,6 +198,10 @@ class Method(Closed):
         from ngn.learner import Learner
 
         return Learner(model())
+
+    def loss(self, config: Config, task: Task[Any]) -> Loss:
+        """Return the loss that training minimises, without penalties."""
+        return task.loss
 
     def learned_decay(self, capacity: Capacity) -> Tensor | None:
         """Return the ratio r that ``capacity`` learned: float64 [*R]; None if r is a setting."""

@@ -148,7 +148,7 @@ def fit_phase(stack: Stack, task: Task[Any], device: torch.device, setup: PhaseS
         trainer = made(
             learner,
             batches,
-            task.loss,
+            first.method.loss(first, task),
             plan,
             weight=task.weight,
             folder=setup.folder,

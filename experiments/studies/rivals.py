@@ -47,8 +47,8 @@ class RivalWork:
         shares, seeds: planned runs.
         settings: method → its own settings, the best on validation data.
         timed: (method, share) → the steps that take the processor time of the dense model.
-        together: the steps with which one training of all sizes takes the processor time of a dense model and of one
-            smaller model a share; 0 for works without one.
+        together: method of :data:`FRONTS` → the steps with which one training of all sizes takes the processor time of
+            a dense model and of one smaller model a share.
         methods: the methods of :data:`METHODS` that it has.
     """
 
@@ -70,7 +70,7 @@ class RivalWork:
     samples: str = "images"
     small: float = 0.3
     digits: int = 2
-    together: int = 0
+    together: Mapping[str, int] = field(default_factory=dict)
 
 
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -93,13 +93,14 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "Sheared-LLaMA's masks": ("sheared", {}),
     "one training": ("front", {}),
     "one training, equal time": ("front", {}),
+    "one training, teacher": ("front", {"method.teacher": True}),
     "as given": ("given", {}),
 }
 """Method in the tables → the method of the suite, and its settings."""
 SCRATCH = "NGN's sizes from scratch"
 """The second phase of NGN."""
 WHOLE = ("dense", "as given")
-FRONTS = ("one training", "one training, equal time")
+FRONTS = ("one training", "one training, equal time", "one training, teacher")
 """All sizes at once, with the steps of one separate training, or the time of all. A run is a line at several shares."""
 OWN = ("NGN", "NGN, sizes fixed early")
 """Our methods. Each that was run has a column: by how much it is better than the others."""
@@ -108,9 +109,7 @@ _NETWORK = ("NGN", "NGN's sizes from scratch", "NGN, sizes fixed early", "even s
             "Torch-Pruning", "Torch-Pruning, local", "Torch-Pruning, sparsity", "MorphNet", "BAR")  # fmt: skip
 _FRESH = ("NGN", "NGN's sizes from scratch", "shrunk to even sizes", "uniform width", "even sizes",
           "even sizes, cut half-way", "magnitude", "Torch-Pruning")  # fmt: skip
-_OWN = {
-    "dense": {"train.lr": 1e-3}, "MorphNet": {"train.lr": 1e-2}, "BAR": {"train.lr_boundary": 0.2},
-}  # fmt: skip
+_OWN = {"dense": {"train.lr": 1e-3}, "MorphNet": {"train.lr": 1e-2}, "BAR": {"train.lr_boundary": 0.2}}
 _TRAINED = {"train.lr": 3e-3, "train.lr_boundary": 0.6}
 _TEXT: dict[str, Any] = {"limited": "parameters", "score": "bits_per_character", "unit": "bits per character",
                          "better": -1, "samples": "characters", "small": 0.02, "digits": 3}  # fmt: skip
@@ -145,19 +144,20 @@ WORKS = {
         **_TEXT,
     ),
     "front_stories": RivalWork(
-        "Transformer on TinyStories, from scratch", "front", _STORIES, 3000, 200_000, (*FRONTS, "even sizes", "NGN"),
-        (25, 50, 75), 5, {"task.held": 200_000, "train.batch": 16}, together=12_700, **_TEXT,
+        "Transformer on TinyStories, from scratch", "front", _STORIES, 3000, 200_000,
+        (*FRONTS[:2], "even sizes", "NGN"), (25, 50, 75), 5, {"task.held": 200_000, "train.batch": 16},
+        together={FRONTS[1]: 12_700}, **_TEXT,
     ),
     "front20": RivalWork(
         "ResNet-20, trained, on CIFAR-10", "front", _IMAGES | {"model": "resnet20"}, 1053, 10_000,
-        (*FRONTS, "magnitude", "NGN, sizes fixed early"), (25, 50, 75), 5, _TRAINED, _OWN, together=3750,
+        (*FRONTS, "magnitude", "NGN, sizes fixed early"), (25, 50, 75), 5, _TRAINED, _OWN,
+        together={FRONTS[1]: 3750, FRONTS[2]: 2800},
     ),
     "smollm2": RivalWork(
         "SmolLM2-135M, trained, on WikiText-2, shares of its feed-forward parameters", "full", {"task": "wikitext2"},
         60, 16_384, ("NGN", "NGN, sizes fixed early", "magnitude", "Wanda, even", "Minitron", "Sheared-LLaMA's masks"),
         (75,), 3, settings={"Sheared-LLaMA's masks": {"train.lr_boundary": 0.2}}, limited="parameters", score="loss",
-        unit="nats per token", better=-1, samples="tokens", small=0.01,
-        digits=3,
+        unit="nats per token", better=-1, samples="tokens", small=0.01, digits=3,
     ),
 }  # fmt: skip
 
@@ -166,8 +166,7 @@ def selection(work: RivalWork, method: str, share: int, seeds: Iterable[int], **
     """Select the runs of a method at a share of the limited cost; a whole module ignores the share."""
     name, own = METHODS[method]
     both = {"limit.macs": None, "limit.parameters": None, f"limit.{work.limited}": f"{share}%"}
-    more = work.settings.get(method, {})
-    overrides = {**both, "train.steps": work.steps, **work.overrides, **own, **more, **changes}
+    overrides = {**both, "train.steps": work.steps, **work.overrides, **own, **work.settings.get(method, {}), **changes}
     return Selection.of({**work.choices, "method": name}, overrides, seeds)
 
 
@@ -178,7 +177,7 @@ def _planned() -> Iterator[tuple[str, str, int, str, Selection]]:
         yield name, "dense", 100, "steps", selection(work, "dense", 100, seeds)
         for share, method in itertools.product(work.shares, work.methods):
             if method != SCRATCH and (method not in FRONTS or share == min(work.shares)):
-                steps = work.together if method == FRONTS[1] else work.steps
+                steps = work.together.get(method, work.steps)
                 yield name, method, share, "steps", selection(work, method, share, seeds, **{"train.steps": steps})
         for (method, share), steps in work.timed.items():
             longer = selection(work, method, share, seeds, **{"train.steps": steps, "phases": ("grown",)})
@@ -253,9 +252,9 @@ def tables(results: pd.DataFrame, scale: str) -> str:
         if equal != "steps":
             budget = "the dense model's processor time, in batches"
         elif work.together:
-            budget += f" (equal time: {work.together:,})"
+            budget += f" (equal time: {' or '.join(f'{steps:,}' for steps in work.together.values())})"
         cells = dict(list(these.set_index("seed").groupby(["share", "method"])))
-        ours = [own for own in (FRONTS[1:] if work.together else OWN) if own in set(these.method)]
+        ours = [own for own in (work.together or OWN) if own in set(these.method)]
         better = "".join(f" {own} better by |" for own in ours)
         times = "" if work.together else " latency x dense: batch, 16, 1 | training, s | peak, MiB |"  # shared machine
         there = (at for at in itertools.product((100, *SHARES), METHODS) if at in cells)

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from ngn.budget.allocation import BudgetLearner
@@ -17,7 +17,7 @@ from ngn.budget.evidence import PARTS
 from ngn.front import FrontLearner
 from ngn.learner import Learner
 from ngn.learner.importance import BATCHES, Importance
-from ngn.losses import as_loss, named, told
+from ngn.losses import Taught, as_loss, named, told
 from ngn.methods.ngn import COMMIT
 from ngn.train.batches import Batches, FullBatches, HeldOutParts, IteratedBatches, ShuffledBatches, Split, rows_of
 from ngn.train.plan import History, TrainPlan
@@ -37,6 +37,7 @@ def fit(
     held_out: Any = None,
     by_importance: Importance | None = None,
     batch: int | None = None,
+    teacher: nn.Module | None = None,
     **settings: Any,
 ) -> History:
     """Train a learner, then set it to ``eval()`` mode. All studies of the suite use the same trainer.
@@ -61,6 +62,9 @@ def fit(
             (:mod:`ngn.learner.importance`). A resumed training keeps its order.
         batch: of tensors, the rows of a batch; they are shuffled in each epoch, by the seed of ``torch.manual_seed``.
             None takes all rows in every step.
+        teacher: a trained classifier or language model with the inputs and outputs of this one, such as a copy of it
+            from before ``learn_sizes``. Steps then learn its logits, too (:class:`ngn.losses.Taught`); sizes are judged
+            by the loss alone.
         settings: further arguments of :class:`~ngn.train.trainer.Trainer`, such as ``on_evaluate``, ``folder``,
             ``progress``. Unless ``model`` is a wrapper, ``shrink=True`` is the default: fixed sizes are cut in place.
 
@@ -115,6 +119,10 @@ def fit(
             raise ValueError("by_importance= sorts the units of ngn.learn_sizes: pass its learner, or leave it out")
         several = 1 if isinstance(batches, FullBatches) else BATCHES
         learner.sort(by_importance, (batches.at(n) for n in range(several)), whole)
+    if teacher is not None:
+        if learner.replicas is not None or {*teacher.modules()} & {*learner.modules()}:
+            raise ValueError("teacher= is a model of its own: pass copy.deepcopy(model), made before learn_sizes")
+        whole = Taught(whole, teacher.eval())
     history = Trainer(learner, batches, whole, plan, held_out=judged, **settings).fit()
     if (diverged := history.diverged_at[history.diverged_at >= 0]).size:
         warnings.warn(
@@ -154,7 +162,7 @@ def _checked(inputs: Any, targets: Any, loss: Any, plan: Any, settings: Mapping[
         ),
     }
     mistakes |= {f"{name} must be a tensor, not a numpy array: pass torch.from_numpy({name})": True for name in arrays}
-    known = [*(each.name for each in fields(Trainer) if each.init), "batch", "commit", "by_importance"][4:]
+    known = [*(each.name for each in fields(Trainer) if each.init), "batch", "commit", "by_importance", "teacher"][4:]
     for name in [name for name in settings if name not in known]:
         of_plan = name in [each.name for each in fields(TrainPlan)]
         near = get_close_matches(name, known, 1, 0.5)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from experiments.core.groups import Replicas
     from experiments.core.task import Task
     from ngn.learner import Learner
+    from ngn.losses import Loss
     from ngn.methods.base import Capacity
 
 CutPoint = Annotated[float, Field(ge=0, lt=1)]
@@ -207,3 +208,16 @@ class EverySize(OfModules):
     """How often more than the others the smallest and the largest are drawn."""
     shares: tuple[Annotated[int, Field(ge=1, le=100)], ...] = (25, 40, 50, 60, 75, 100)
     """Costs of the members to score, in percent of the whole module's; those below the limit are left out."""
+    teacher: bool = False
+    """Whether steps learn the logits of the trained module that was given, too."""
+
+    def check(self, config: Config) -> None:
+        super().check(config)
+        if self.teacher and not config.trained:
+            raise ValueError("method.teacher=true takes the module that was given: add a model, such as model=resnet20")
+
+    def loss(self, config: Config, task: Task[Any]) -> Loss:
+        from experiments.methods.pruning.cutting import ModuleRun
+        from ngn.losses import Taught
+
+        return Taught(task.loss, ModuleRun(config, task).module().eval()) if self.teacher else task.loss

@@ -41,17 +41,12 @@ class ModuleRun:
         self.config, self.task, self.seed = config, task, config.seed.value
         batch = task.timed_batch()[0]
         self.example: Tensor = batch[: config.train.batch]
-        self.kind, self.limit = config.limit.kind, None
-        if self.kind is not None:
-            self.limit = self._allowed(config.limit.value)
-
-    def _allowed(self, value: Any) -> int:
-        most = self.cost(self.module())
-        if isinstance(value, int):
-            if value > most:
+        self.kind, self.limit, value = config.limit.kind, None, config.limit.value
+        if self.kind is not None and value is not None:
+            most = self.cost(self.module())
+            self.limit = value if isinstance(value, int) else self.part(float(value[:-1]), most)
+            if self.limit > most:
                 raise ConfigError(f"limit.{self.kind}={value} limits nothing: the whole module has {most:,}")
-            return value
-        return self.part(float(value[:-1]), most)
 
     def part(self, share: float, most: int) -> int:
         """A share, in percent, of the cost of a module that costs ``most``, without what no size reaches."""
@@ -260,15 +255,13 @@ def front(work: ModuleRun) -> ngn.Learner:
     """Train every size from the limit to the whole, by the library; all sizes are cut to one fraction."""
     method: Any = work.config.method
     front: Any = {str(work.kind): work.within, "members": method.members, "ends": method.ends}
-    every = ngn.Front(**front, example=work.example[:1], significance=math.inf)
-    return _sized(work, every, None)
+    return _sized(work, ngn.Front(**front, example=work.example[:1], significance=math.inf), None)
 
 
 def _sized(work: ModuleRun, budget: Any, K: int | None, **gate: Any) -> ngn.Learner:
     module, order = work.module(), work.ordering(work.task.by_importance)
-    sizes = work.task.sizes(module, K)
     try:
-        return ngn.learn_sizes(module, sizes, budget=budget, example=work.example, **order, **gate)
+        return ngn.learn_sizes(module, work.task.sizes(module, K), budget=budget, example=work.example, **order, **gate)
     except ValueError as out_of_reach:
         raise ConfigError(f"limit.{work.kind}: {out_of_reach}") from None
 

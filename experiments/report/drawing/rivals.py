@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 from pathlib import Path
@@ -18,7 +17,7 @@ from experiments.studies.rivals import LEVEL, LIMITS, METHODS, OWN, WHOLE, WORKS
 
 LOOKS = [
     style.Look(color, marker, dash)
-    for dash, marker in (("-", "o"), ("--", "s"), (":", "^"), ("-.", "D"))
+    for dash, marker in (("-", "o"), ("--", "s"), (":", "^"), ("-.", "D"), ("-", "v"))
     for color in (style.BLUE, style.VERMILION, style.GREEN, style.ORANGE, style.GREY)
 ]
 
@@ -34,15 +33,11 @@ def draw(units: pd.DataFrame, scale: str, path: Path) -> None:
         rows = math.ceil(len(works) / 3)
         figure = Figure(figsize=(style.WIDTH, 1.4 + 2.2 * rows), layout="constrained")
         panels = figure.subplots(rows, math.ceil(len(works) / rows), squeeze=False).flat
-        for axes, name in itertools.zip_longest(panels, works):
-            if name is None:
-                axes.set_axis_off()
-                continue
-            these, beyond = without_far(units[units.work == name])
+        for name, axes in zip(works, panels, strict=False):
+            work, (these, beyond) = WORKS[name], without_far(units[units.work == name])
             beside = [method for method in METHODS if method in set(these.method) - {*WHOLE}]
             apart = max(0.2, (these.share.max() - these.share.min()) / 100)
-            for at, method in enumerate(METHODS):
-                look = LOOKS[at]  # no method is left out where there are too few
+            for look, method in zip(LOOKS, METHODS, strict=False):
                 own = these[these.method == method]
                 if method == "as given" and len(own):
                     axes.axhline(own.score.iloc[0], color="black", linewidth=0.8, label=method)
@@ -50,10 +45,9 @@ def draw(units: pd.DataFrame, scale: str, path: Path) -> None:
                     x, y, half = np.array([_point(of_share) for _, of_share in own.groupby("share")]).T
                     if method in beside:  # side by side, as methods have almost the same cost
                         x = x + apart * (beside.index(method) - (len(beside) - 1) / 2)
-                    wide = {"zorder": 3, "linewidth": 2.0} if method in OWN else {"alpha": 0.8}
+                    wide = {"zorder": 3, "linewidth": 2.0} if method in (work.together or OWN) else {"alpha": 0.8}
                     axes.errorbar(x, y, half, color=look.color, marker=look.marker, linestyle=look.dash, markersize=3,
                                   elinewidth=0.6, label=method, **wide)  # fmt: skip
-            work = WORKS[name]
             axes.set_xlabel(f"% of the dense {LIMITS[work.limited]}{beyond}")
             axes.set_xticks(ticks := sorted(set(these.share[these.method != "as given"])))
             if len(ticks) == 1:
@@ -63,6 +57,8 @@ def draw(units: pd.DataFrame, scale: str, path: Path) -> None:
             axes.set_title(re.sub(",? on .*", "", work.title))
             if work.better < 0:
                 axes.invert_yaxis()
+        for axes in panels:
+            axes.set_axis_off()
         shown = {
             text: line for axes in figure.axes for line, text in zip(*axes.get_legend_handles_labels(), strict=True)
         }

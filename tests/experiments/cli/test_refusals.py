@@ -92,6 +92,8 @@ REFUSED = {
     "task=cifar10 gate=channels limit.macs=150%": "limits nothing",
     "task=cifar10 gate=channels phases=[grown,from_high]": "remove from_high",
     "task=cifar10 model=resnet20 method=width": "a given one has one width",
+    "task=cifar10 model=resnet20 task.split=validation": "has seen the validation images",
+    "task=cifar10 gate=channels method=front method.teacher=true limit.macs=50%": "the module that was given: add a",
     "task=cifar10 model=timm": "add one, such as model.constructor=resnet18",
     "task=cifar10 model=timm model.constructor=x method=morphnet": "needs a network of the suite",
     "task=wikitext2 model=timm model.constructor=x": "use task=cifar10 gate=channels",

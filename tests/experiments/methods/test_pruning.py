@@ -116,6 +116,14 @@ def test_a_model_to_make_smaller_chooses_its_gate_and_is_trained_from_its_cut():
     assert config.method.cut_at(config) == 0
 
 
+def test_a_front_may_have_the_given_module_as_its_teacher():
+    config = configuration("cifar10", "front")
+    task, method = make_task(config, CPU), config.method
+    taught = method.model_copy(update={"teacher": True}).loss(config, task)
+    assert method.loss(config, task) == task.loss == taught.loss
+    assert all(map(torch.equal, taught.teacher.state_dict().values(), task.module(0).state_dict().values()))
+
+
 def test_weights_of_a_constructed_module_name_its_run_and_move_its_cut():
     made = {"task": "cifar10", "model": "torchvision", "method": "magnitude"}
     new, given = (

@@ -7,9 +7,10 @@ import torch
 from torch import nn
 
 from experiments.models.mlp import MLPBank
+from ngn import Front, learn_sizes
 from ngn.components.base import OrderedSum
 from ngn.learner import Learner
-from ngn.losses import Supervised, mean_squared_error
+from ngn.losses import Supervised, Taught, mean_squared_error
 from ngn.methods.ngn import CountGate
 from ngn.train.batches import IteratedBatches, ShuffledBatches
 from ngn.train.fit import fit
@@ -139,3 +140,20 @@ def test_the_loss_may_be_that_of_the_models_output():
     for wrong, why in ({"values": X}, "with logits has none. A batch is a dict with values"), ((X, Y), "a tuple of 2"):
         with pytest.raises(TypeError, match=why):
             fit(Learner(WithLoss()), [wrong], plan=TrainPlan(steps=3), progress="never")
+
+
+def test_steps_with_a_teacher_learn_its_logits_and_judge_by_the_loss_alone():
+    torch.manual_seed(0)
+    loss, x, y = nn.functional.cross_entropy, torch.randn(64, 3), torch.randint(0, 4, (64,))
+    teacher, model = (nn.Sequential(nn.Linear(3, 9), nn.ReLU(), nn.Linear(9, 4)) for _ in range(2))
+    taught, aim = Taught(Supervised(loss), teacher), (teacher(x).detach() / 4).softmax(-1)
+    before, least = loss(model(x) / 4, aim), -(aim * aim.log()).sum(-1).mean()
+    torch.testing.assert_close(taught(model, (x, y)), 0.1 * loss(model(x), y) + 0.9 * 16 * (before - least))
+    assert torch.equal(taught(model.eval(), (x, y)), loss(model(x), y))
+    learner = learn_sizes(model, example=x, budget=Front(parameters="50%"))
+    fit(learner, x, y, loss, TrainPlan(steps=100, lr=3e-2), teacher=teacher, progress="never")
+    assert loss(model(x) / 4, aim) - least < (before - least) / 4
+    with pytest.raises(ValueError, match="a model of its own"):
+        fit(learner, x, y, loss, TrainPlan(steps=1), teacher=model)
+    with pytest.raises(TypeError, match="a tuple of 2 is returned: leave teacher= out"):
+        fit(learner, x, y, loss, TrainPlan(steps=1), teacher=nn.LSTM(3, 4), progress="never")
