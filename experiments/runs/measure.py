@@ -204,6 +204,7 @@ def of_module(result: Result, learner: Learner, task: ModuleTask[Any], config: C
         result["members"] = members_of(learner, work, config.method.shares)
 
 
+@torch.no_grad()
 def members_of(learner: Learner, work: ModuleRun, shares: Sequence[int]) -> dict[str, MemberBlock]:
     """Score the members of a family at ``shares``, in percent of the whole module's cost, where it has one.
 
