@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
@@ -17,8 +19,11 @@ from ngn.budget.evidence import PARTS
 from ngn.front import FrontLearner
 from ngn.learner import Learner
 from ngn.learner.importance import BATCHES, Importance
+from ngn.learner.shrinking import shrink
 from ngn.losses import Taught, as_loss, named, told
+from ngn.methods.fixed import Retained
 from ngn.methods.ngn import COMMIT
+from ngn.tensor_files import tensors_of
 from ngn.train.batches import Batches, FullBatches, HeldOutParts, IteratedBatches, ShuffledBatches, Split, rows_of
 from ngn.train.plan import History, TrainPlan
 from ngn.train.trainer import Trainer
@@ -38,6 +43,7 @@ def fit(
     by_importance: Importance | None = None,
     batch: int | None = None,
     teacher: nn.Module | None = None,
+    retrain: bool = False,
     **settings: Any,
 ) -> History:
     """Train a learner, then set it to ``eval()`` mode. All studies of the suite use the same trainer.
@@ -65,6 +71,8 @@ def fit(
         teacher: a trained classifier or language model with the inputs and outputs of this one, such as a copy of it
             from before ``learn_sizes``. Steps then learn its logits, too (:class:`ngn.losses.Taught`); sizes are judged
             by the loss alone.
+        retrain: then train once more, as long, from the weights of before, cut to the learned sizes from the first
+            step. The learner keeps the weights that are better on ``held_out``; ``History.compared`` has both losses.
         settings: further arguments of :class:`~ngn.train.trainer.Trainer`, such as ``on_evaluate``, ``folder``,
             ``progress``. Unless ``model`` is a wrapper, ``shrink=True`` is the default: fixed sizes are cut in place.
 
@@ -103,8 +111,13 @@ def fit(
             stacklevel=2,
         )
     settings.setdefault("shrink", settings.get("model") is None)
-    if held_out is not None and not isinstance(learner, BudgetLearner | FrontLearner):
+    if held_out is not None and not retrain and not isinstance(learner, BudgetLearner | FrontLearner):
         raise ValueError("held_out= judges sizes under a budget: call learn_sizes(..., budget=...), or leave it out")
+    if retrain and (held_out is None or isinstance(learner, FrontLearner) or not settings["shrink"]):
+        raise ValueError(
+            "retrain= trains the learned sizes once more, and held-out data choose: it needs held_out=, one size (no "
+            "front), and sizes that are cut in training (no wrapper as model=, no shrink=False)"
+        )
     batches = _batches(inputs, targets, batch)
     judged = None
     if held_out is not None:
@@ -123,7 +136,11 @@ def fit(
         if learner.replicas is not None or {*teacher.modules()} & {*learner.modules()}:
             raise ValueError("teacher= is a model of its own: pass copy.deepcopy(model), made before learn_sizes")
         whole = Taught(whole, teacher.eval())
-    history = Trainer(learner, batches, whole, plan, held_out=judged, **settings).fit()
+    before = copy.deepcopy(learner) if retrain else None
+    trainer = Trainer(learner, batches, whole, plan, held_out=judged, **settings)
+    history = trainer.fit()
+    if before is not None:
+        history = _retrained(before, trainer, history)
     if (diverged := history.diverged_at[history.diverged_at >= 0]).size:
         warnings.warn(
             f"the loss was no longer finite at step {diverged.min()}: lower the learning rates, or set "
@@ -131,6 +148,38 @@ def fit(
             stacklevel=2,
         )
     return history
+
+
+def _retrained(before: Learner, learned: Trainer, history: History) -> History:
+    """Train ``before`` at the sizes of a training, and give the trained learner its weights if they are better.
+
+    Raises:
+        ValueError: if a size is not fixed and cut.
+    """
+    learner, held_out = learned.learner, learned.held_out
+    counts = [axis.K for axis in learner.axes]
+    if held_out is None or not torch.equal(learner.count(), torch.tensor(counts)):
+        raise ValueError("retrain= needs sizes of 1 or more that are fixed and cut in training: give a commit")
+    for axis in before.axes:
+        axis.capacity = Retained(axis.K).to(axis.capacity.size().device)
+    shrink(before.model, before.axes, counts)
+    folder = learned.folder and learned.folder / "retrain"
+    once_more = replace(learned, learner=Learner(before.model), folder=folder, title=f"{learned.title} again")
+    again = once_more.fit()
+
+    def loss(model: nn.Module) -> float:
+        return float(np.mean([float(learned.loss(model, held_out.at(part))) for part in range(PARTS)]))
+
+    losses = {"learned": learned.evaluate(loss, "hard"), "retrained": once_more.evaluate(loss)}
+    if losses["retrained"] < losses["learned"]:
+        of_sizes = {id(value) for axis in learner.axes for value in (*axis.parameters(), *axis.buffers())}
+        tensors = tensors_of(before.model)
+        with torch.no_grad():
+            for name, value in tensors_of(learner.model).items():
+                if isinstance(value, Tensor) and id(value) not in of_sizes:
+                    value.copy_(tensors[name])
+        history = replace(again, seconds=history.seconds + again.seconds)
+    return replace(history, compared=losses)
 
 
 def _are_tensors(data: Any) -> bool:
@@ -162,7 +211,8 @@ def _checked(inputs: Any, targets: Any, loss: Any, plan: Any, settings: Mapping[
         ),
     }
     mistakes |= {f"{name} must be a tensor, not a numpy array: pass torch.from_numpy({name})": True for name in arrays}
-    known = [*(each.name for each in fields(Trainer) if each.init), "batch", "commit", "by_importance", "teacher"][4:]
+    own = ("batch", "commit", "by_importance", "teacher", "retrain")
+    known = [*(each.name for each in fields(Trainer) if each.init), *own][4:]
     for name in [name for name in settings if name not in known]:
         of_plan = name in [each.name for each in fields(TrainPlan)]
         near = get_close_matches(name, known, 1, 0.5)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 import numpy as np
@@ -82,9 +82,11 @@ class History:
         diverged_at: first step with a loss that is not finite, or -1: int64 [R].
         seconds: wall time, including the time before each resumption.
         resumed: how often the training resumed from a checkpoint.
+        compared: after ``ngn.fit(retrain=True)``, the held-out losses of both trainings, "learned" and "retrained".
     """
 
     curves: dict[str, np.ndarray]
     diverged_at: np.ndarray
     seconds: float
     resumed: int
+    compared: dict[str, float] = field(default_factory=dict)

@@ -1,13 +1,16 @@
 """Training of any model: modes, hooks, warm-up, resuming, batches, evaluations."""
 
+import copy
 import itertools
 
 import pytest
 import torch
+import torch.nn.functional as F
 from modes import hard_output
 from stopping import Stop, stop_after
 from torch import nn
 
+import ngn
 from experiments.models.mlp import MLPBank
 from ngn.components.base import OrderedSum
 from ngn.learner import Learner
@@ -196,3 +199,44 @@ def test_a_training_that_diverges_is_warned_of():
     target[0] = float("inf")
     with pytest.warns(UserWarning, match="no longer finite at step 0"):
         fit(noisy(), X, target, mean_squared_error, TrainPlan(steps=5), progress="never")
+
+
+@pytest.mark.parametrize(
+    ("given", "better"),
+    [({"lambda0": 0.3}, "learned"), ({"budget": ngn.Budget(parameters="10%")}, "retrained")],
+)
+def test_retraining_keeps_the_better_of_two_trainings(given: dict[str, object], better: str) -> None:
+    """The second one is a plain training of the cut layers; the learner holds the weights with the lower loss."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(1, 16), nn.Tanh(), nn.Linear(16, 1))
+    first = copy.deepcopy(model)
+    x = torch.linspace(-2, 2, 32).unsqueeze(-1)
+    y, held = (3 * x).sin(), (x + 0.05, (3 * (x + 0.05)).sin())
+    learner = ngn.learn_sizes(model, example=x, **given)
+    plan = TrainPlan(steps=150, lr=1e-2)
+    history = fit(learner, x, y, F.mse_loss, plan, held_out=held, retrain=True, progress="never")
+    n = int(learner.count())
+    assert 1 <= n < 16
+    best = (first[0].weight.square().sum(1) + first[2].weight.square().sum(0)).topk(n).indices.sort().values
+    plain = nn.Sequential(nn.Linear(1, n), nn.Tanh(), nn.Linear(n, 1))
+    with torch.no_grad():
+        for name, dim in (("0.weight", 0), ("0.bias", 0), ("2.weight", 1)):
+            plain.get_parameter(name).copy_(first.get_parameter(name).index_select(dim, best))
+        plain[2].bias.copy_(first[2].bias)
+    optimizer = torch.optim.Adam(plain.parameters(), lr=1e-2)
+    for _ in range(150):
+        optimizer.zero_grad()
+        F.mse_loss(plain(x), y).backward()
+        optimizer.step()
+    small = learner.deploy(example=x)
+    loss, of_plain = (F.mse_loss(each(held[0]), held[1]).item() for each in (small, plain))
+    assert history.compared["retrained"] == pytest.approx(of_plain, rel=1e-3)
+    assert loss == pytest.approx(min(history.compared.values()), rel=1e-5)
+    assert min(history.compared, key=history.compared.__getitem__) == better
+
+
+def test_retraining_needs_held_out_data() -> None:
+    x = torch.zeros(4, 1)
+    learner = ngn.learn_sizes(nn.Sequential(nn.Linear(1, 4), nn.Tanh(), nn.Linear(4, 1)), example=x)
+    with pytest.raises(ValueError, match="needs held_out="):
+        fit(learner, x, x, F.mse_loss, TrainPlan(steps=2), retrain=True)
