@@ -12,7 +12,9 @@ the layer that stays, n_d - k in [0, 1], since an axis in a removed layer saves 
 
 Where all sizes are of terms beside a frozen base, as with LoRA, parameters are those that are trained.
 
-For parameters and multiply-adds this is exact if at most two axes share a tensor or lie within one layer.
+For parameters and multiply-adds this is exact if at most two axes share a tensor or lie within one layer. Times of
+parts do not add up to the time of the whole, and their noise does. So times are measured on the way from the smallest
+to the largest model, too, with all sizes alike. C is then the time on this way where the formula is as large.
 """
 
 from __future__ import annotations
@@ -38,6 +40,8 @@ from ngn.tracing.lengths import Polynomial
 
 BLOCK = 16
 """Models that are timed in turns, each time together with the largest one."""
+ON_THE_WAY = 9
+"""Equal steps from no component to all, with all sizes alike, at whose ends times are measured, too."""
 NOISY = 0.1
 """Relative difference from which times are called uncertain."""
 
@@ -55,6 +59,8 @@ class Cost:
     """Relative difference between two measurements of one time, at least AGREED; 0 for what is counted."""
     exact: Polynomial | None = None
     """The cost as a function of all counts; None if the axes were not found by a trace."""
+    way: tuple[Tensor, Tensor] | None = None
+    """The formula and the times measured on the way from the smallest to the largest model, ascending, ms."""
 
     def __init__(self, model: nn.Module, axes: Sequence[OrderedAxis], kind: str, example: Any = None) -> None:
         self.model, self.axes, self.kind, self.example = model, axes, kind, example
@@ -102,9 +108,13 @@ class Cost:
         self.pairs = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)
         self.of_pair = torch.tensor([g if self.layer[g] >= 0 else h for g, h in pairs], dtype=torch.int64)
         self.together = torch.tensor(together, dtype=torch.float64)
-        if kind == "milliseconds" and (saved := full - self._estimate(self._smallest)) > 0:
-            scale = (full - self._measured(self._smallest)) / saved  # else the noise of all tables would add up
-            self.saved, self.together = self.saved * scale, self.together * scale
+        if kind == "milliseconds":
+            alike = [tuple(max(low, round(K * n / ON_THE_WAY)) for low, K in ends) for n in range(1, ON_THE_WAY)]
+            self._measure(alike)
+            way = sorted((self._estimate(n), self._measured(n)) for n in (self._smallest, *alike, self._largest))
+            steps = [0, *(i for i in range(1, len(way)) if way[i][0] > way[i - 1][0])]
+            formula, took = torch.tensor([way[i] for i in steps], dtype=torch.float64).T.contiguous()
+            self.way = (formula, took.cummax(0).values) if len(steps) > 1 else None
 
     def _traced(self) -> bool:
         """Take the cost from the trace that found all axes, if it agrees with both ends measured."""
@@ -148,6 +158,11 @@ class Cost:
             for one, other in ((g, h), (h, g)):
                 slope = slope.index_add(-1, one, -within * self.together * left[..., other] / span[one])
             slope = slope.index_add(-1, self.stack[self.of_pair], parting[..., self.of_pair] * both)
+        if self.way is not None:
+            formula, took = self.way
+            at = torch.bucketize(total, formula).clamp(1, len(took) - 1)
+            rise = (took[at] - took[at - 1]) / (formula[at] - formula[at - 1])
+            total, slope = took[at] + rise * (total - formula[at]), rise.unsqueeze(-1) * slope
         return total, slope
 
     def estimate(self, counts: tuple[int, ...]) -> float:
