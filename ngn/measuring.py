@@ -125,8 +125,9 @@ def shortest(forwards: Sequence[Callable[[], Any]], device: torch.device) -> tup
     On a CPU it is the processor time of the calling thread: on a busy machine no pass of more than some milliseconds is
     left in peace, and wall times of long calls grow by a larger factor than those of short ones. Other load only adds
     time, so the shortest of many passes is the steadiest measure. While the halves differ by more than AGREED, passes
-    are added, up to MORE times as many.
+    are added, up to MORE times as many, and no longer than that takes at leisure.
     """
+    end = perf_counter() + MORE * SECONDS * len(forwards)
     clock = thread_time if device.type == "cpu" else perf_counter
     times: list[list[float]] = [[] for _ in forwards]
     for _ in range(MORE):
@@ -134,6 +135,6 @@ def shortest(forwards: Sequence[Callable[[], Any]], device: torch.device) -> tup
         half = len(times[0]) // 2
         early, late = [min(taken[:half]) for taken in times], [min(taken[half:]) for taken in times]
         apart = [(a / early[0]) / (b / late[0]) for a, b in zip(early, late, strict=True)]
-        if (spread := max(apart) / min(apart) - 1) <= AGREED:
+        if (spread := max(apart) / min(apart) - 1) <= AGREED or perf_counter() > end:
             break
     return [min(taken) for taken in times], spread

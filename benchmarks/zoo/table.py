@@ -86,9 +86,10 @@ def _summary(rows: list[Row]) -> str:
     spent = [_passes(row["ngn"]) for row in rows if row["ngn"].get("pass_seconds")]
     most = max(row["ngn"]["find_seconds"] - 10 * row["ngn"]["pass_seconds"] for row in rows if _passes(row["ngn"]))
     made = Counter((row["collection"], row["commit"][:8]) for row in rows if "commit" in row)
+    others = sum(judged(row) == WRONG for row in rows)
     return textwrap.fill(
         f"**All checks hold for {', '.join(text)}.** NGN cuts {wrong} of all {len(rows)} models so that they compute "
-        f"something else, Torch-Pruning {sum(judged(row) == WRONG for row in rows)}. Finding takes {statistics.median(spent):.1f} forward passes in the "
+        f"something else, Torch-Pruning {others}. Finding takes {statistics.median(spent):.1f} forward passes in the "
         f"median, and never more than ten passes and {max(0.0, most):.1f} seconds. Rows by commit: "
         f"{', '.join(f'{collection} {commit} {n}' for (collection, commit), n in made.items())}.",
         120,

@@ -146,7 +146,7 @@ class Timed(nn.Module):
 
 def chosen(monkeypatch, clock, **limit):
     """The counts of the even allocation within a budget, by this clock."""
-    monkeypatch.setattr("ngn.measuring.perf_counter", count(step=0.05).__next__)  # of the wall: other programs run in it
+    monkeypatch.setattr("ngn.measuring.perf_counter", count(step=0.05).__next__)  # on the wall: other programs move it
     monkeypatch.setattr("ngn.measuring.thread_time", clock)
     monkeypatch.setattr("ngn.measuring.PASSES", (9, 20))
     sizes = {"blocks.*": ngn.Width(16)}
