@@ -214,7 +214,7 @@ class Cost:
             return ""
         return (
             f"Times on this machine differ by up to {self.spread:.0%} now: stop other programs and try again, or give "
-            "macs= instead of milliseconds="
+            "macs= instead of milliseconds=" + ", or call torch.set_num_threads(1)" * (torch.get_num_threads() > 1)
         )
 
     def of(self, small: nn.Module) -> float:
