@@ -30,7 +30,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from bench_lora_step import plain
 from timing import OnStep, ends_of_steps
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -43,7 +42,7 @@ from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks.language.base import PretrainedModel
 from experiments.tasks.language.generation import generate_greedy
-from experiments.tasks.language.packing import pack, use_by_sequence
+from experiments.tasks.language.packing import Packed, pack, token_losses, use_by_sequence
 from experiments.tasks.language.task import AdaptationTask
 from ngn.learner import Learner
 from ngn.methods.batch import place
@@ -131,6 +130,25 @@ def set_boundaries(learner: Learner, part: float) -> None:
         assert isinstance(axis.capacity, CountGate)
         gate, count = axis.capacity, max(1, round(part * axis.capacity.K))
         place([gate], torch.tensor([count - gate.smallest_count + 1e-4], dtype=torch.float64), gate.beta[None])
+
+
+def plain(model: Any, questions: Packed) -> Callable[[], None]:
+    """Return a function that makes one step of peft's LoRA."""
+    from peft import LoraConfig, get_peft_model
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        adapted = get_peft_model(
+            model, LoraConfig(r=16, lora_alpha=16, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+        )
+    optimizer = torch.optim.Adam([p for p in adapted.parameters() if p.requires_grad], lr=2e-3, fused=True)
+
+    def step() -> None:
+        token_losses(adapted, questions).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    return step
 
 
 def peft_lora(task: Questions) -> Callable[[int], float]:

@@ -24,12 +24,12 @@ if TYPE_CHECKING:  # for editors and type checkers
     from ngn.shapes import save as save
     from ngn.sizes.attach import learn_sizes as learn_sizes
     from ngn.sizes.base import Size as Size
-    from ngn.sizes.depth import Depth as Depth
     from ngn.sizes.find import find_sizes as find_sizes
     from ngn.sizes.named import Channels as Channels
     from ngn.sizes.named import Heads as Heads
     from ngn.sizes.named import Width as Width
-    from ngn.sizes.rank import Rank as Rank
+    from ngn.sizes.untraced import Depth as Depth
+    from ngn.sizes.untraced import Rank as Rank
     from ngn.train.fit import fit as fit
     from ngn.train.plan import TrainPlan as TrainPlan
 
@@ -40,8 +40,7 @@ _NAMES = {
     "ngn.sizes.attach": "learn_sizes",
     "ngn.sizes.base": "Size",
     "ngn.sizes.named": "Width Heads Channels",
-    "ngn.sizes.rank": "Rank",
-    "ngn.sizes.depth": "Depth",
+    "ngn.sizes.untraced": "Rank Depth",
     "ngn.budget": "Budget Front",
     "ngn.learner": "Learner",
     "ngn.train.fit": "fit",

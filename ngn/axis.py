@@ -153,12 +153,11 @@ class OrderedAxis(nn.Module):
 
     def in_place(self, values: Tensor) -> Tensor:
         """Reorder values, [*R, K], from the order of components to the places along the axis, [*R, places]."""
-        return values if self.ranks is None else values[..., self._ranks_on(values.device)]
-
-    def _ranks_on(self, device: torch.device) -> Tensor | None:
-        if self.ranks is not None and (self._ranks is None or self._ranks.device != device):
-            self._ranks = self.ranks.to(device)
-        return None if self.ranks is None else self._ranks
+        if self.ranks is None:
+            return values
+        if self._ranks is None or self._ranks.device != values.device:
+            self._ranks = self.ranks.to(values.device)
+        return values[..., self._ranks]
 
     def coefficients(self) -> Tensor | None:
         """c_k = w_k g_k in the current mode, [places]; None if all are 1."""
@@ -181,27 +180,21 @@ class OrderedAxis(nn.Module):
         Raises:
             ValueError: if ``h`` does not have the components there.
         """
-        capacity = self.capacity
-        if capacity is not None and capacity.batched(self.mode) and not capacity.all_open:
-            self.called = True
-            self._width(h, dim, self.places)
-            return capacity.scaled(h, dim, self._ranks_on(h.device))
         factor = self.factor(h, dim)
         return h if factor is None else h * factor
 
     def factor(self, h: Tensor, dim: int) -> Tensor | None:
         """The coefficients, like ``h``, in the shape that multiplies it along ``dim``; None for ones."""
         c = self.coefficients()
-        if c is None:
-            return None
         after = h.dim() - 1 - dim % h.dim()
-        return c.to(h).repeat_interleave(self._width(h, dim, len(c))).view(-1, *[1] * after)
+        return None if c is None else self.repeated(c.to(h), h, dim).view(-1, *[1] * after)
 
-    def _width(self, h: Tensor, dim: int, places: int) -> int:
-        if h.shape[dim] % max(1, places):
+    def repeated(self, values: Tensor, h: Tensor, dim: int) -> Tensor:
+        """Values of the places, for each entry of ``h`` along ``dim``."""
+        if h.shape[dim] % max(1, len(values)):
             shape = f"dimension {dim} of the activation {list(h.shape)}"
-            raise ValueError(f"{self.name}: {shape} must be a multiple of the axis's {places} components")
-        return int(h.shape[dim] // max(1, places))
+            raise ValueError(f"{self.name}: {shape} must be a multiple of the axis's {len(values)} components")
+        return values.repeat_interleave(h.shape[dim] // max(1, len(values)))
 
     def component_parameters(self) -> Iterator[Tensor]:
         """Yield the parameters of the components, each as [*R, K, ...]; one that several modules hold once."""

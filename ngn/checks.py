@@ -172,28 +172,21 @@ def snapshot(model: nn.Module) -> Callable[[], None]:
 
     Likewise those of parameters and plain objects, where quantised layers keep how their values are laid out.
     """
-    before = [(module, type(module), dict(vars(module))) for module in model.modules()]
-    kinds = (dict, list, set, deque)
-    tables = [(held, held.copy()) for _, _, own in before for held in own.values() if isinstance(held, kinds)]
-    trained = [(p, p.requires_grad) for p in model.parameters()]
-    held = [*model.parameters(), *(value for _, _, own in before for value in own.values())]
+    kinds = [(module, type(module)) for module in model.modules()]
+    held = [*model.parameters(), *(value for module, _ in kinds for value in vars(module).values())]
     held += [value for each in held if _is_plain(each) for value in vars(each).values()]
-    objects = [(value, dict(vars(value))) for value in {id(each): each for each in held if _is_plain(each)}.values()]
+    tables: list[Any] = [vars(each) for each in (*(module for module, _ in kinds), *filter(_is_plain, held))]
+    tables += [each for each in held if isinstance(each, (dict, list, set, deque))]
+    contents = [(table, table.copy()) for table in {id(table): table for table in tables}.values()]
+    trained = [(p, p.requires_grad) for p in model.parameters()]
 
     def put_back() -> None:
-        for value, attributes in objects:
-            now = vars(value)
-            if now.keys() != attributes.keys() or any(now[name] is not attributes[name] for name in now):
-                now.clear()
-                now.update(attributes)
-        for held, content in tables:  # keep the containers themselves: handles of hooks refer to them
-            held.clear()
-            (held.extend if isinstance(held, (list, deque)) else held.update)(content)
-        for module, kind, own in before:
+        for table, content in contents:  # keep the containers themselves: handles of hooks refer to them
+            table.clear()
+            (table.extend if isinstance(table, (list, deque)) else table.update)(content)
+        for module, kind in kinds:
             if type(module) is not kind:  # scripted modules would set it elsewhere
                 module.__class__ = kind
-            vars(module).clear()
-            vars(module).update(own)
         for p, wanted in trained:
             p.requires_grad_(wanted)
 

@@ -26,13 +26,6 @@ class Cut:
         start: index at which component 0 begins. A negative start means that the leading components have no entries:
             with -1 and width 1, component 0 (an identity, say) has none.
         fold: truncation multiplies these entries by the components' coefficients, permanently.
-        merge: truncation sums the entries over the axis and keeps length 1, as for the output bias of a sum of blocks.
-
-    >>> import torch, ngn
-    >>> from ngn.cuts import Cut
-    >>> cut = Cut(torch.nn.RMSNorm(8), "weight", dim=0, width=2)
-    >>> cut.module.weight.shape[cut.dim] // cut.width  # components
-    4
     """
 
     module: nn.Module
@@ -41,7 +34,6 @@ class Cut:
     width: int = 1
     start: int = 0
     fold: bool = False
-    merge: bool = False
 
 
 def inputs_first(module: nn.Module) -> bool:
@@ -64,11 +56,6 @@ def outputs(module: nn.Module, width: int = 1, start: int = 0, fold: bool = Fals
     """Return the cuts of a module whose output has the axis: linear map, convolution, normalisation or embedding.
 
     ``fold`` multiplies the output of the module by the coefficients. Do not use it before a nonlinear function.
-
-    >>> import torch, ngn
-    >>> from ngn.cuts import outputs
-    >>> [(cut.name, cut.dim, cut.width) for cut in outputs(torch.nn.Linear(3, 8), width=2)]
-    [('weight', 0, 2), ('bias', 0, 2)]
     """
     names = ("weight", "bias", "running_mean", "running_var")
     dim = 1 if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) or inputs_first(module) else 0
@@ -85,11 +72,6 @@ def inputs(module: nn.Module, width: int = 1, start: int = 0, fold: bool = True)
     """Return the cut of a linear map or convolution whose input has the axis; ``fold`` puts the coefficients into it.
 
     Use ``fold`` if this map is the only one that reads the axis. The bias does not change.
-
-    >>> import torch, ngn
-    >>> from ngn.cuts import inputs
-    >>> [(cut.name, cut.dim, cut.fold) for cut in inputs(torch.nn.Linear(8, 3))]
-    [('weight', 1, True)]
     """
     return [Cut(module, "weight", 0 if inputs_first(module) else 1, width, start, fold)]
 
@@ -182,7 +164,7 @@ TensorCuts = list[tuple[Cut, Choice]]
 """The cuts of one tensor, each with the choice of its axis."""
 
 
-def cut_tensor(value: Any, parts: TensorCuts, shape: torch.Size, lead: int, merge: bool) -> Any:
+def cut_tensor(value: Any, parts: TensorCuts, shape: torch.Size, lead: int) -> Any:
     """Cut a tensor of this ``shape`` along every dimension that ``parts`` name; all else stays as it is.
 
     Dimensions count from behind the first ``lead`` ones.
@@ -201,8 +183,6 @@ def cut_tensor(value: Any, parts: TensorCuts, shape: torch.Size, lead: int, merg
         value = value.index_select(dim, index.to(value.device))
         if any(cut.fold and choice.coefficients is not None for cut, choice in here):
             value = value * factor[index].to(value).view(-1, *[1] * (value.dim() - 1 - dim))
-        if merge and any(cut.merge for cut, _ in here):
-            value = value.sum(dim, keepdim=True)
     return value
 
 

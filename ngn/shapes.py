@@ -203,6 +203,8 @@ def _shaped(model: nn.Module, axes: list[OrderedAxis], stored: dict[str, Tensor]
         scale = stored.get(f"{paths[id(axis)]}.scale".lstrip("."))
         mask = torch.ones(axis.K, dtype=torch.bool)
         for (key, _, _), cut in cuts[axis]:
+            if cut.name in getattr(cut.module, "merged", ()):  # a bank sums it over the components that are left
+                continue
             tensor = owned(cut)
             if is_stack(tensor):
                 inside = f"{paths[id(tensor)]}."
@@ -210,7 +212,7 @@ def _shaped(model: nn.Module, axes: list[OrderedAxis], stored: dict[str, Tensor]
                 left = len({name[len(inside) :].split(".")[0] for name in stored if name.startswith(inside)})
                 if not left and any(map(is_frozen, tensor.parameters())):
                     continue
-            elif not cut.merge:
+            else:
                 shape = value_of(cut.module, cut.name).shape
                 there = [(other, c) for other in axes for (part, _, _), c in cuts[other] if part == key]
                 same = [(other, c.width) for other, c in there if (c.dim - cut.dim) % len(shape) == 0]
@@ -228,8 +230,6 @@ def _shaped(model: nn.Module, axes: list[OrderedAxis], stored: dict[str, Tensor]
                     raise ValueError(f"{path} belongs to another model: {wrong}. {AS_TRAINED}")
                 size, left = shape[cut.dim], stored[name].shape[cut.dim]
                 width = sum(own for _, own in same) * axis.per
-            else:
-                continue
             if left > size:
                 raise ValueError(f"{path} has more components on {called} than the model. Build the model with more")
             mask[axis.K - (size - left) // width :] = False

@@ -100,8 +100,7 @@ def _report(cells: dict[str, Cell], strict: bool) -> None:
         if strict or problem.refused:
             concerned = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
             head = "" if strict else "warning: skipped: "
-            tail = "" if problem.kind == "no study" else f" [{concerned}]"
-            print(f"{head}{problem.kind}: {problem}{tail}", file=sys.stderr)
+            print(f"{head}{problem.kind}: {problem} [{concerned}]", file=sys.stderr)
     for row, (n, wanted) in partial_rows(cells).items():
         print(f"{'' if strict else 'warning: not printed: '}{row}: {n} of {wanted} seeds", file=sys.stderr)
 

@@ -71,7 +71,7 @@ def show(store: Store, overrides: Mapping[str, int], seeds: Sequence[int], conso
 
     console, row = console or Console(), FOUR.row("baseline")
     reader = Reader(store, allow_dirty=True)
-    selection = Selection.of(dict(row.runs.choices if row.runs else ()), overrides, seeds)
+    selection = Selection.of(dict(row.runs.choices), overrides, seeds)
     name = ", ".join(f"{key}={value}" for key, value in selection.overrides)
     items = [compare_cell(reader, FOUR, row, column, selection, name) for column in FOUR.columns]
     console.print(rich_table(items, FOUR.title))

@@ -5,6 +5,7 @@
     python scripts/sweep.py run schedules --cluster slurm partition=gpu     # submit it, and return
     python scripts/sweep.py status schedules                  # its progress; `table` shows its results
     python scripts/sweep.py run mine.yaml                     # a study of your own; its records go to runs/
+    python scripts/sweep.py run lora_llama3 model.path=FOLDER   # with the pretrained model of a local folder
     timeout 25m python scripts/sweep.py run schedules decay learners        # several in turn, for 25 minutes
 
 `run` first plans the runs that no active plan covers. Repeat the same command to continue. See docs/study.md.
@@ -24,36 +25,42 @@ if __name__ == "__main__":  # first, so that Ctrl-C ends it without a traceback
 import argparse
 import shlex
 import subprocess
+from collections.abc import Callable
+from functools import partial
 
-from experiments.cli.machine import check_packages
+from experiments.cli.machine import check_packages, data_sets_of, faults_of
 from experiments.cli.pipes import exit_with
 from experiments.cli.sweep import Sweep, dry_run, plan_of, run_here, status_command, table_command
 from experiments.config.run_files import Run
 from experiments.core import interrupt
 from experiments.core.blocks import ConfigError
-from experiments.data import DataError
+from experiments.data import DataError, data_root, sets
+from experiments.data.fetch import fetch
 from experiments.runs.shutdown import shut_down
 from experiments.runs.sweeps import plan as plans
 from experiments.runs.sweeps import settings, slurm
-from experiments.runs.sweeps.local import visible_gpus
 from experiments.store.records import RecordError, Store
 from experiments.studies import STUDIES
 
 
-def _fetch_data(sweep: Sweep, runs: list[Run]) -> None:
-    """Fetch the data and pretrained models now, where there is a network; compute nodes need none."""
-    from experiments.cli.machine import data_sets_of
-    from experiments.data import data_root, sets
-    from experiments.data.fetch import fetch
+def _provide(sweep: Sweep, runs: list[Run], local: bool, fetches: bool) -> None:
+    """Check cards and packages, and fetch data and models if these are there; a ConfigError names all that is missing.
 
-    for name in sorted(set().union(*(data_sets_of(run.config) for run in runs))):
-        fetch(name, data_root(sweep.data_root), sets.ORIGINS[name], lambda *_: None)
+    Everything is fetched here, where there is a network; compute nodes need none.
+    """
+    root = data_root(sweep.data_root)
+    lacking = faults_of(sweep.require_cards, *(partial(check_packages, run.config) for run in runs)) if local else []
+    names = sorted(set().union(*(data_sets_of(run.config) for run in runs))) if fetches else []
     models = {model for run in runs if (model := run.config.model) and model.data is None and model.package is None}
-    if models:
+    checks: list[Callable[[], object]] = [partial(sets.require_files, name, root) for name in names]
+    if not lacking:
+        checks = [partial(fetch, name, root, sets.ORIGINS[name], lambda *_: None) for name in names]
+    if models and fetches:
         from experiments.tasks.language.base import find_folder  # imports torch
 
-        for model in models:
-            find_folder(model, data_root(sweep.data_root))
+        checks += [partial(find_folder, model, root, fetch=not lacking) for model in models]
+    if lacking := [*lacking, *faults_of(*checks)]:
+        raise ConfigError(f"{sweep.study.name}: " + "\n".join(lacking))
 
 
 def train_command(sweep: Sweep, given: argparse.Namespace) -> int:
@@ -67,14 +74,8 @@ def train_command(sweep: Sweep, given: argparse.Namespace) -> int:
         if plan_of(sweep, cluster.runs_per_task) is None:
             print(f"{sweep.study.name}: nothing is missing")
         return 0
-    if cluster.kind == "local":
-        lacking = sweep.needs.lacking([0] * len(visible_gpus())) if sweep.needs.gpus else None
-        if lacking is not None:
-            raise ConfigError(f"{sweep.study.name} {lacking}; use --cluster slurm, or --device cpu if you can wait")
-        for run in sweep.wanted:
-            check_packages(run.config)
+    _provide(sweep, sweep.wanted, cluster.kind == "local", given.plan is None)
     if given.plan is None:
-        _fetch_data(sweep, sweep.wanted)
         plan = plan_of(sweep, cluster.runs_per_task)
     else:
         plan = plans.read_plan(given.plan)
@@ -126,9 +127,12 @@ def _leave_running(sweep: Sweep, plan: plans.Plan, given: argparse.Namespace) ->
 
 
 def _one(sweep: Sweep, given: argparse.Namespace) -> int:
-    """Run the command on one study. An error in its data or records does not stop the next study."""
+    """Run the command on one study. What it lacks, or an error in its records, does not stop the next study."""
     try:
         return COMMANDS[given.command](sweep, given)
+    except ConfigError as error:
+        print(f"refused: {error}", file=sys.stderr)
+        return 2
     except (RecordError, DataError) as error:
         print(f"{sweep.study.name}: {error}", file=sys.stderr)
         return 1
@@ -150,7 +154,7 @@ def main(argv: list[str] | None = None) -> int:
         "words",
         nargs="+",
         metavar="STUDY | KEY=VALUE",
-        help="studies of those below, or YAML files; settings of the cluster, such as workers=4",
+        help="studies of those below, or YAML files; settings of the cluster, such as workers=4; model.path=FOLDER",
     )
     parser.add_argument("--cluster", default="local", help=f"of {', '.join(settings.CLUSTERS)}, or a YAML file")
     parser.add_argument("--plan", type=Path, help="run: a frozen plan instead of a new one")
@@ -166,7 +170,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--lines", type=int, default=20, help="status: lines on single runs (20)")
     words = sys.argv[1:] if argv is None else argv
     given = parser.parse_intermixed_args(words)
-    given.settings = [word for word in given.words if "=" in word]
+    model = "model.path="
+    given.model_path = next((w.removeprefix(model) for w in given.words if w.startswith(model)), None)
+    given.settings = [word for word in given.words if "=" in word and not word.startswith(model)]
     names = [word for word in given.words if "=" not in word]
     if not names or (len(names) > 1 and (given.plan or given.detach)):
         parser.error("name a study" if not names else "--plan and --detach take one study")
@@ -181,12 +187,7 @@ def main(argv: list[str] | None = None) -> int:
         return shut_down(stopped, shlex.join(["python", "scripts/sweep.py", *words]))
 
 
-COMMANDS = {
-    "plan": train_command,
-    "run": train_command,
-    "status": status_command,
-    "table": table_command,
-}
+COMMANDS = {"plan": train_command, "run": train_command, "status": status_command, "table": table_command}
 
 if __name__ == "__main__":
     exit_with(main)

@@ -12,8 +12,9 @@ from latex2mathml.converter import convert
 
 ROOT = Path(__file__).resolve().parents[2]
 GALLERY = ROOT / "examples" / "gallery"
-sys.path[:0] = [str(ROOT), str(GALLERY)]
+sys.path[:0] = [str(ROOT), str(GALLERY), str(Path(__file__).parent)]
 
+import explorer  # noqa: E402
 import torch  # noqa: E402
 
 import ngn  # noqa: E402
@@ -46,6 +47,7 @@ extensions = [
 ]
 html_theme = "furo"
 html_extra_path = ["redirect"]
+html_static_path, html_css_files = ["static"], ["site.css"]
 html_show_sphinx = html_show_copyright = html_copy_source = False
 html_math_renderer = "mathml"
 pygments_style, pygments_dark_style = "friendly", "monokai"
@@ -72,10 +74,10 @@ sphinx_gallery_conf: dict[str, Any] = {
 
 
 NAVIGATION = {
-    "index": ["Start <tutorial>", "Your model <library>", "budgets", "when", "study", "Add your own <extending>",
+    "index": ["Start <tutorial>", "Your model <library>", "front", "when", "study", "Add your own <extending>",
               "results", "architecture", "faq", "evidence"],
-    "tutorial": ["/README", "/examples/smaller_cnn"],
-    "library": ["/build/gallery/index", "site/api"],
+    "tutorial": ["README </README>", "/examples/smaller_cnn"],
+    "library": ["budgets", "/build/gallery/index", "site/api"],
     "study": ["data", "language"],
     "extending": [f"extending/{part}" for part in ("task", "method", "study", "size", "library")],
     "architecture": ["equations"],
@@ -87,10 +89,12 @@ NAVIGATION = {
 checkout would show the directives as text."""
 
 
-def _navigation(app: Any, name: str, source: list[str]) -> None:
+def _complete(app: Any, name: str, source: list[str]) -> None:
     lines = "\n".join(NAVIGATION.get(name.removeprefix("docs/"), []))
     if lines:
         source[0] += f"\n```{{toctree}}\n:hidden:\n\n{lines}\n```\n"
+    if "<!-- explorer -->" in source[0]:
+        source[0] = source[0].replace("<!-- explorer -->", f"```{{raw}} html\n{explorer.page()}```")
 
 
 def _inline(self: Any, node: nodes.math) -> None:
@@ -116,6 +120,6 @@ def _plain_text(app: Any, what: str, name: str, obj: Any, options: Any, lines: l
 
 def setup(app: Any) -> None:
     """Equations as MathML, which browsers draw themselves."""
-    app.connect("source-read", _navigation)
+    app.connect("source-read", _complete)
     app.connect("autodoc-process-docstring", _plain_text, priority=400)  # before napoleon
     app.add_html_math_renderer("mathml", (_inline, None), (_block, None))

@@ -19,8 +19,8 @@ class Problem:
     """Why a number is not printed.
 
     Attributes:
-        kind: missing, damaged, foreign, dirty, numerics, data, engine, diverged, unmeasured or no study.
-        where: the run, or the row without runs.
+        kind: missing, damaged, foreign, dirty, numerics, data, engine, diverged or unmeasured.
+        where: the run.
     """
 
     kind: str
@@ -119,8 +119,8 @@ class Reader:
         """Selection → the runs that are read where it is asked for: its own."""
         self._collected: dict[Selection, Collected] = {}
 
-    def data_notes(self, run_ids: Iterable[str]) -> tuple[str, ...]:
-        """Say how the data and pretrained weights of these runs differ from the published files.
+    def data_differences(self, run_ids: Iterable[str]) -> dict[str, dict[str, None]]:
+        """Return how the data and pretrained weights of these runs differ from the published files → their names.
 
         Each difference is given once, in the words of the longest provenance of that data.
         """
@@ -133,7 +133,11 @@ class Reader:
         for (name, _), provenance in provenances.items():
             for part in unofficial_parts(provenance):
                 names.setdefault(part, {})[name] = None
-        return tuple(f"{DIFFER}{', '.join(sets)}, {how}" for how, sets in names.items())
+        return names
+
+    def data_notes(self, run_ids: Iterable[str]) -> tuple[str, ...]:
+        """Say how the data and pretrained weights of these runs differ from the published files, a sentence each."""
+        return tuple(f"{DIFFER}{', '.join(sets)}, {how}" for how, sets in self.data_differences(run_ids).items())
 
     def kernel_note(self, selection: Selection) -> str:
         """Say which seeds were trained by which commit, if a compiled kernel of several commits trained them."""

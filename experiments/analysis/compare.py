@@ -39,8 +39,6 @@ class Comparison:
     @property
     def fact(self) -> Hashable:
         """What the cell is about. Cells of the same runs and quantity share one fact, in any statistic."""
-        if self.row.runs is None:
-            return self.name
         return (
             self.row.runs.choices,
             self.row.runs.overrides,
@@ -62,8 +60,6 @@ def _others(tables: Iterable[Table], row: Row, column: str) -> dict[str, Number 
 
 def _every_seed(reader: Reader, table: Table, row: Row, column: str, cell: Cell) -> Cell:
     """Return a row's cell with the numbers of all available seeds of its configuration."""
-    if row.runs is None:
-        return cell
     form = parse_format(table.formats(row, column)[0])
     quantities = [slot.quantity(table.quantity(row, column)) for slot in form.slots]
     sampled = sample(reader.collect(row.runs.with_seeds(range(MOST_SEEDS))), quantities, quantities)
@@ -113,13 +109,11 @@ def compare_all(
     among = (*macros, *among)
     for table in macros:
         for row in table.rows:
-            if task is not None and (row.runs is None or dict(row.runs.choices)["task"] != task):
+            if task is not None and dict(row.runs.choices)["task"] != task:
                 continue
             columns = [column for column in table.columns if column.key not in row.dashes]
             compared += [compare_cell(reader, table, row, column, among=among) for column in columns]
             for stand_in in row.stand_ins:
-                if row.runs is None:
-                    continue
                 other = row.runs.with_overrides(stand_in.overrides, stand_in.choices)
                 if reader.collect(other).runs:
                     compared += [compare_cell(reader, table, row, c, other, stand_in.name, among) for c in columns]

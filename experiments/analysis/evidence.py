@@ -47,7 +47,7 @@ class Evidence:
         items = tuple(items)
         self._items = {(item.name, item.stand_in): item for item in items}
         self._stand_in = stand_in
-        self._rows = {row.runs.with_seeds(()).only() for item in items if (row := item.row).runs and not item.stand_in}
+        self._rows = {item.row.runs.with_seeds(()).only() for item in items if not item.stand_in}
         self.used: list[str] = []
 
     def _collect(self, selection: Selection) -> Collected:

@@ -33,6 +33,7 @@ class Panel:
     Attributes:
         xlog, ylog: whether the axis is logarithmic.
         lanes: x is a count. Faint lines separate counts, and means show their number of runs.
+        labels: x is a place among these, from 0 on, and not a number.
         series: names in the legend, in this order, even without a point.
     """
 
@@ -42,6 +43,7 @@ class Panel:
     xlog: bool = False
     ylog: bool = False
     lanes: bool = False
+    labels: tuple[str, ...] = ()
     series: tuple[str, ...] = ()
 
 
@@ -213,6 +215,6 @@ class Spec:
             notes.append("numbers: runs behind a point, where fewer than behind others")
         if overrides:
             notes.append("stand-in: " + ", ".join(f"{k}={v}" for k, v in overrides.items()))
-        for n, note in enumerate(reader.data_notes(shown)):
-            notes.append(note.removeprefix(DIFFER) if n else note)  # a caption is one sentence
+        if names := dict.fromkeys(chain(*reader.data_differences(shown).values())):
+            notes.append(f"{DIFFER}{', '.join(names)} (how: docs/results.md)")
         return replace(data, notes=tuple(notes))

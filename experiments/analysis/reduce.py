@@ -269,9 +269,8 @@ def reduce_cell(reader: Reader, table: Table, row: Row, column: str, selection: 
         selection: runs to use instead of the row's own, such as a stand-in's.
     """
     runs = selection or row.runs
-    if runs is None or column in row.dashes:
-        lack = Problem("no study", f"{table.name}.{row.key}", "no study of this row exists yet")
-        return Cell((), {}, () if column in row.dashes else (lack,), None, DASH, 0)
+    if column in row.dashes:
+        return Cell((), {}, (), None, DASH, 0)
     form = parse_format(table.formats(row, column)[0])
     of = {slot: slot.quantity(table.quantity(row, column)) for slot in form.slots}
     single = {quantity for slot, quantity in of.items() if slot.separator is None}

@@ -191,7 +191,6 @@ class Row:
     Attributes:
         key: name of the row in ``--explain`` and in the published values; no dots.
         seeds: number of seeds behind the published numbers; 1 is a single run.
-        runs: None until a study exists; then every number prints as ``--``.
         dashes: columns without a number by design.
         formats, quantities: column → what this row has instead of the column's own.
         calibrated: columns whose published values were used to choose settings of these runs or of runs with the same
@@ -202,7 +201,7 @@ class Row:
     key: str
     labels: tuple[str, ...]
     seeds: int
-    runs: Selection | None = None
+    runs: Selection
     dashes: frozenset[str] = frozenset()
     formats: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     quantities: Mapping[str, str] = field(default_factory=dict)
@@ -247,8 +246,8 @@ class Table:
 
     @property
     def runs(self) -> dict[str, Selection]:
-        """Row key → its runs, for rows with a study."""
-        return {row.key: row.runs for row in self.rows if row.runs is not None}
+        """Row key → its runs."""
+        return {row.key: row.runs for row in self.rows}
 
     def row(self, key: str) -> Row:
         """Return the row with this key.

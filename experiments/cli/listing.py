@@ -16,7 +16,8 @@ from experiments.store.records import Store
 from experiments.studies import FIGURES, STUDIES, macros
 
 NOTES = """\
-time: of all runs on one worker, from the speed in the records    memory: of the largest process    ?: unknown
+time: of all runs, also those that follow from records, on one worker, from the speed in the records. Of Llama-3-8B and
+Pythia: on one A100, from measured steps (docs/language.md)    memory: of the largest process    ?: unknown
 python scripts/sweep.py run STUDY                  trains the missing runs; `status` shows the progress
 python scripts/build_paper_data.py --table TABLE   prints a table; scripts/build_figures.py --only FIGURE draws one"""
 
@@ -30,7 +31,8 @@ def show() -> None:
     print(f"{'study':22}{'runs':>7}{'records':>9}{'time':>12}{'memory':>10}")
     for name, study in STUDIES.items():
         mine = runs[name]
-        time, memory = _time_and_memory(mine.values(), speeds)
+        whole = [run.config for run in study.runs(store, foreseen=True)]
+        time, memory = _time_and_memory(whole, speeds)
         print(f"{name:22}{len(mine):>7,}{len(mine.keys() & records):>9,}{time:>12}{memory:>10}")
         needs = f", needs {study.needs}" if str(study.needs) else ""
         for text in (f"{study.title}{needs}", *([f"→ {', '.join(outputs[name])}"] if outputs[name] else [])):
@@ -67,11 +69,10 @@ def outputs_of(runs: Mapping[str, Mapping[str, Config]]) -> dict[str, list[str]]
 
 
 def _tables_and_figures() -> Iterator[tuple[str, set[str]]]:
-    """Yield (name, run ids) of every table and figure, except tables without a study."""
+    """Yield (name, run ids) of every table and figure."""
     for table in macros():
         each = [(runs.config(seed), keys_of(runs, seed)) for runs in table.runs.values() for seed in runs.seeds]
-        if each:
-            yield table.name, {name_with(config, config.seed.value, canonical(keys)) for config, keys in each}
+        yield table.name, {name_with(config, config.seed.value, canonical(keys)) for config, keys in each}
     empty = Reader(Store(RESULTS / "none"))  # the runs of a figure do not depend on records
     for name, figure in FIGURES.items():
         yield name, set(figure.data(empty).runs)

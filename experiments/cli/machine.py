@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from experiments.config.rival_target import check_target
@@ -24,26 +25,33 @@ LOCAL_LAUNCHERS = tuple(f"hydra/launcher={name}" for name in ("pack", "basic", "
 
 
 def check(runs: Sequence[Run], tokens: Sequence[str]) -> None:
-    """Refuse what this machine cannot train, with a ConfigError. Runs of other launchers start elsewhere."""
+    """Refuse all that this machine cannot train, with one ConfigError. Runs of other launchers start elsewhere."""
     if any(token.startswith("hydra/launcher=") and token not in LOCAL_LAUNCHERS for token in tokens):
         return
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for run in runs:
-        if run.config.model is not None:
-            from experiments.runs.memory import card_sizes  # imports torch, which a pretrained model needs anyway
-
-            _pretrained(run.config, run.config.model, card_sizes(), memory)
-        _memory(run.config, memory)
-        check_packages(run.config)
-        if getattr(run.config.method, "like", None) is not None:
-            check_target(run.config)
-        _device(run.config)
-    for name, root in {(name, run.config.data_root): None for run in runs for name in data_sets_of(run.config)}:
-        try:
-            sets.require_files(name, data_root(root))
-        except DataError as absent:
-            raise ConfigError(str(absent)) from None
+    named = {(name, run.config.data_root): None for run in runs for name in data_sets_of(run.config)}
+    refuse(
+        *(partial(one, run.config) for run in runs for one in (partial(_memory, memory), check_packages, _device)),
+        *(partial(sets.require_files, name, data_root(root)) for name, root in named),
+    )
     _sizes(runs)
+
+
+def faults_of(*checks: Callable[[], object]) -> list[str]:
+    """Make every check, and return what each refused, once."""
+    faults: dict[str, None] = {}
+    for check in checks:
+        try:
+            check()
+        except (ConfigError, DataError) as fault:
+            faults[str(fault)] = None
+    return [*faults]
+
+
+def refuse(*checks: Callable[[], object]) -> None:
+    """Raise a ConfigError with the faults of all checks, each on a line of its own, if there are any."""
+    if faults := faults_of(*checks):
+        raise ConfigError("\n".join(faults))
 
 
 def warn_of_uncounted(runs: Iterable[Run]) -> None:
@@ -111,7 +119,18 @@ def _pretrained(config: Config, model: BaseModel, cards: Sequence[int], host: in
             )
 
 
-def _memory(config: Config, there: int) -> None:
+def _memory(there: int, config: Config) -> None:
+    """Refuse weights and components beyond the memory, absent models, and rivals of another model."""
+    if (model := config.model) is not None:
+        from experiments.runs.memory import card_sizes  # imports torch, which a pretrained model needs anyway
+
+        _pretrained(config, model, card_sizes(), there)
+        if model.path is not None and model.package is None and model.data is None and model.file is None:
+            from experiments.tasks.language.base import find_folder
+
+            find_folder(model, data_root(config.data_root))
+    if getattr(config.method, "like", None) is not None:
+        check_target(config)
     gate, fixed = config.gate, config.method.sizes(config.gate)
     sizes = [gate.K_of(group) or 0 for group in range(gate.groups)] if fixed is None else fixed
     total = sizes if isinstance(sizes, int) else sum(sizes)

@@ -204,7 +204,7 @@ def _paper(jobs: Labelled, own: Rows) -> str:
     same: dict[str, list[tuple[Table, Row]]] = {}
     for table, row in ((each, row) for each in macros() for row in each.rows):
         runs = row.runs
-        if runs is None or runs.about or dict(runs.choices).get("task", DEFAULT_CHOICES["task"]) not in tasks:
+        if runs.about or dict(runs.choices).get("task", DEFAULT_CHOICES["task"]) not in tasks:
             continue
         if (key := _settings(keys_of(runs, 0))) in seeds:
             same.setdefault(key, []).append((table, row))
@@ -240,7 +240,7 @@ def _paper_lines(
         title = title or tex_to_text(row.title or table.title)
         for column in table.columns:
             paper = published.value_of(table, row, column.key)
-            if paper is None or row.runs is None:
+            if paper is None:
                 continue
             line: FlatRecord = {"row": title, "number": tex_to_text(column.title)}
             if mine is not None:

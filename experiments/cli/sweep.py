@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache, cached_property
 from pathlib import Path
+from typing import Any
 
 from experiments.analysis import overview
 from experiments.analysis.frame import frame
@@ -57,7 +58,7 @@ class FileStudy(Study):
             hint = f"\nTo run {lists[0]} with each of these values, write it below 'sweep:'." if lists else ""
             raise ConfigError(f"{self.title}: {error}{hint}") from None
 
-    def runs(self, store: Store | None = None) -> Iterator[Run]:
+    def runs(self, store: Store | None = None, foreseen: bool = False) -> Iterator[Run]:
         """Return every run."""
         return (job.run for job in self.jobs)
 
@@ -85,10 +86,12 @@ class Sweep:
         self.results = (given.results or usual).resolve()
         self.folder = plans.folder_of(self.study.name, self.results)
         self.data_root = None if given.data_root is None else str(given.data_root.resolve())
+        self.model_path = None if given.model_path is None else str(Path(given.model_path).expanduser().resolve())
         self.needs = self.study.needs if given.device != "cpu" else NOTHING
         self.options = [] if given.results is None else ["--results", str(self.results)]
         self.options += [] if self.data_root is None else ["--data-root", self.data_root]
         self.options += [] if self.device == "auto" else ["--device", self.device]
+        self.options += [] if self.model_path is None else [f"model.path={self.model_path}"]
 
     def command(self, verb: str) -> str:
         """Return a command on the same study, records, data and device."""
@@ -96,8 +99,20 @@ class Sweep:
 
     def runs(self) -> Iterator[Run]:
         """Yield every run, as the YAML files define it now."""
+        models = set[str]()
         for run in self.study.runs(Store(self.results)):
-            yield run.with_execution(data_root=self.data_root, device=self.device)
+            changed: dict[str, Any] = {"data_root": self.data_root, "device": self.device}
+            if self.model_path is not None:
+                model = run.config.model
+                if model is None or model.package or model.name == "local" or len(models := models | {model.name}) > 1:
+                    raise ConfigError(f"{self.study.name}: model.path= is for a study of one named language model")
+                changed["model"] = model.model_copy(update={"path": self.model_path})
+            yield run.with_execution(**changed)
+
+    def require_cards(self) -> None:
+        """Refuse a machine without the GPUs that the study needs: a ConfigError."""
+        if self.needs.gpus and (lacking := self.needs.lacking([0] * len(visible_gpus()))) is not None:
+            raise ConfigError(f"{lacking}; use --cluster slurm, or --device cpu if you can wait")
 
     @cached_property
     def view(self) -> status.View:
@@ -119,9 +134,12 @@ class Sweep:
 
     def told(self, what: str) -> str:
         """Return a phrase on the runs that need training, on the others of the study, and on the time."""
-        others = sum(1 for _ in self.runs()) - len(self.wanted)
+        known, store = {run.id for run in self.runs()}, Store(self.results)
+        others = len(known) - len(self.wanted)
         rest = f" (others with a record or in Slurm's queue: {others})" if others else ""
-        return f"{what}{rest}, {self.time(self.wanted)}"
+        later = [run for run in self.study.runs(store, foreseen=True) if run.id not in known]
+        more = f"; {len(later)} more follow from their records, {self.time(later)}" if later else ""
+        return f"{what}{rest}, {self.time(self.wanted)}{more}"
 
     def time(self, runs: list[Run]) -> str:
         """Return a phrase on how long runs take on one worker, as far as the records here and in the folders tell."""

@@ -231,6 +231,8 @@ def check(nested: Mapping[str, Any]) -> Config:
     method, gate = nested["method"], nested["gate"]
     if isinstance(method, Mapping) and method.get("like") is not None and method.get("target") is None:
         nested = with_target(nested)
+    if isinstance(gate, Mapping) and isinstance(start := gate.get("t0"), Mapping):
+        nested = {**nested, "gate": {**gate, "t0": start.get(nested["budget"])}}
     if isinstance(gate, Mapping) and gate.get("component") == "prune" and not gate.get("kinds"):
         nested = with_blocks(nested)
     nested = {**nested, "seed": {k: v for k, v in dict(nested["seed"]).items() if k != "set"}}

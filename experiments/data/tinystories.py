@@ -1,9 +1,9 @@
-"""Download TinyStories through the package datasets; encode stories character by character."""
+"""Download TinyStories and the Pile's sample through the package datasets; encode stories character by character."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -13,33 +13,39 @@ from experiments.data import manifest
 from experiments.data.errors import DataError
 from experiments.data.packages import require_packages
 
-SOURCE = "roneneldan/TinyStories"
 END = "<|endoftext|>"
 RARE = 10
 """Characters that occur less often in the training text share one token."""
 START, OTHER = 0, 1
 
 
-def install_from_hub(working: Path, folder: Path) -> None:
-    """Download the official stories and write them as text files, with a manifest.
+def install_from_hub(
+    source: str, parts: Mapping[str, str], form: Callable[[str], str], working: Path, folder: Path
+) -> None:
+    """Download the texts of a repository of the hub and write them as files, with a manifest.
+
+    Args:
+        parts: part of the repository → file.
+        form: text → what its file holds of it.
 
     Raises:
         DataError: if the package datasets is missing or the download fails.
     """
-    require_packages(SOURCE, "datasets")
+    require_packages(source, "datasets")
     import datasets
+    from huggingface_hub import HfApi
 
     try:
-        loaded = datasets.load_dataset(SOURCE, cache_dir=str(working / "hub"))
+        commit = HfApi().dataset_info(source, timeout=10).sha
+        loaded = datasets.load_dataset(source, revision=commit, cache_dir=str(working / "hub"))
     except Exception as fault:  # the client's errors differ between its versions
-        raise DataError(f"{SOURCE}: cannot be downloaded ({type(fault).__name__}: {fault})".splitlines()[0]) from None
+        raise DataError(f"{source}: cannot be downloaded ({type(fault).__name__}: {fault})".splitlines()[0]) from None
     new = working / "texts"
     new.mkdir(exist_ok=True)
-    for part, name in (("train", "train.txt"), ("validation", "valid.txt")):
+    for part, name in parts.items():
         with open(new / name, "wb") as file:
-            for story in loaded[part]["text"]:
-                file.write(f"{story.strip()}{END}".encode())
-    manifest.install_with_manifest(new, manifest.manifest_of(new, f"{SOURCE}, through datasets"), folder)
+            file.writelines(form(text).encode() for text in loaded[part]["text"])
+    manifest.install_with_manifest(new, manifest.manifest_of(new, f"{source}, revision {commit}"), folder)
 
 
 def split_stories(text: str) -> Iterator[str]:

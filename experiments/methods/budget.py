@@ -75,10 +75,8 @@ class Budgeted(Method):
             Fixed(name="fixed", count=self.count).check(config)
         if config.schedule.commit is None:
             raise ValueError("method=budget fixes the counts at schedule.commit: give a value, such as 0.4")
-        if config.gate.K is None and any(isinstance(limit, str) for limit in (self.parameters, self.macs)):
-            raise ValueError(
-                "a share in % needs a largest model, and gate.K=null has none: preset gate.K, or give a number"
-            )
+        if config.gate.K is None:
+            raise ValueError("method=budget needs a largest model, and gate.K=null has none: preset gate.K")
         if config.continue_with:
             raise ValueError("method=budget has no price that continue_with could scale: remove continue_with")
 

@@ -145,7 +145,7 @@ def _beside(
     names = {_first(selection) for selection in study.make()}
 
     def covers(row: Row) -> bool:
-        return row.runs is not None and _first(of.runs(row.runs)) in names
+        return _first(of.runs(row.runs)) in names
 
     def beside(item: Comparison) -> Comparison:
         other = compare_cell(under, item.table, item.row, item.column, among=macros())
@@ -222,7 +222,7 @@ def two_ways(reader: Reader, items: Sequence[Comparison]) -> tuple[TwoWays, ...]
     ways_of: dict[tuple[Hashable, float], TwoWays] = {}
     for item in by_name.values():
         other = by_name.get(f"{item.table.name}.{item.row.key}.soft")
-        if item.column.key != "truncated" or item.row.runs is None or other is None:
+        if item.column.key != "truncated" or other is None:
             continue
         soft, truncated = (one.table.quantity(one.row, one.column.key) for one in (other, item))
         if not (".truncated." in truncated and truncated.endswith("mse") and ".soft." in soft):

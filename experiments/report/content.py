@@ -208,7 +208,7 @@ def build_content(reader: Reader) -> ReportContent:
         origin=_origin([*used.values()]),
         used=tuple(used),
         data_notes=reader.data_notes,
-        kernel_notes={name: note for name, runs in rows.items() if runs and (note := reader.kernel_note(runs))},
+        kernel_notes={name: note for name, runs in rows.items() if (note := reader.kernel_note(runs))},
     )
 
 

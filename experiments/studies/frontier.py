@@ -64,7 +64,11 @@ def make(reader: Reader) -> Data:
     for (series, x), each in sorted(pooled.items()):
         points += [geometric(series, x, each), *spread(each, 0.14, 0.28 * _SIDE[series])]
     prices = sorted({runs.config(0).schedule.lambda0 for key, runs in selections.items() if phases[key] == GROWN})
+    means = {(point.series, point.x): point.y for point in points if not point.faint}
+    both = [count for series, count in means if series == GROWN and (FIXED, count) in means]
+    worse = sum(means[GROWN, count] > means[FIXED, count] for count in both)
     notes = [
+        f"lower is better: at {worse} of {len(both)} counts grown models are worse than fixed ones",
         "lines: geometric mean; bars: one standard deviation of log₁₀ MSE, where there are three runs; faint: each run",
         "grown: pooled by count over the prices λ₀ = " + ", ".join(map(np.format_float_positional, prices)),
     ]

@@ -40,13 +40,14 @@ class Study:
     alternative: Alternative | None = None
     needs: Needs = NOTHING
 
-    def runs(self, store: Store | None = None) -> Iterator[Run]:
+    def runs(self, store: Store | None = None, foreseen: bool = False) -> Iterator[Run]:
         """Every run, each once.
 
         Runs that are found through the record of another (the fixed model of a learned size) follow once ``store``
-        has that record.
+        has that record. With ``foreseen`` a missing record counts as one that retains a component of each group: for
+        the number of runs to come and their time.
         """
-        return _named(self.make(), store)
+        return _named(self.make(), store, foreseen)
 
     def has_second_pass(self, store: Store) -> bool:
         """Return whether further runs will follow from records that ``store`` does not have yet."""
@@ -67,7 +68,7 @@ def _complete(store: Store, run: Run) -> Mapping[str, Any] | None:
     return record if record is not None and record["status"] == "complete" else None
 
 
-def _named(selections: Iterable[Selection], store: Store | None) -> Iterator[Run]:
+def _named(selections: Iterable[Selection], store: Store | None, foreseen: bool = False) -> Iterator[Run]:
     seen: set[str] = set()
 
     def visit(selection: Selection) -> Iterator[Run]:
@@ -75,7 +76,10 @@ def _named(selections: Iterable[Selection], store: Store | None) -> Iterator[Run
             if run.id not in seen:
                 seen.add(run.id)
                 yield run
-            if selection.companions and store is not None and (record := _complete(store, run)) is not None:
+            record = _complete(store, run) if selection.companions and store is not None else None
+            if record is None and foreseen:
+                record = {"run_id": run.id, "phases": {"grown": {"count": [1] * run.config.gate.groups}}}
+            if record is not None:
                 for _, find in selection.companions:
                     yield from visit(find(selection, run.config.seed.value, record))
 

@@ -15,6 +15,7 @@ from experiments.analysis.figures import EACH, Curve, Data, Line, Panel, Point, 
 from experiments.analysis.gather import gather
 from experiments.analysis.selection import Selection
 from experiments.analysis.tables import MEAN_T, MEDIAN_MSE, OwnTable, Row, column, number, row
+from experiments.config.schema import is_integer
 from experiments.studies.model import Study, study_of
 
 BASELINE = Selection.of({"task": "regression1d", "gate": "mlp", "method": "ngn", "schedule": "paper"}, seeds=range(10))
@@ -102,7 +103,7 @@ _COURSES = {"total loss": "grown.loss", "task MSE": "grown.task", "boundary t": 
 PANELS = {
     "training": Panel("training step", "loss", "Loss", ylog=True),
     "t": Panel("training step", "boundary t", "Boundary"),
-    "norms": Panel("k", "‖fₖ‖₂ (without its weight wₖ)", "Norms of the functions"),
+    "norms": Panel("k", "‖fₖ‖₂", "Norms of the functions", ylog=True),
 }
 
 
@@ -122,11 +123,13 @@ def make(reader: Reader) -> Data:
         grown = run.record["phases"]["grown"]
         norms = grown.get("norms") or ()
         series = f"seed {SHOWN_SEED}" if shown else EACH
-        points += [Point(series, k, norm, (run.run_id,), "norms") for k, norm in enumerate(norms)]
-        if shown and norms:
-            ends = np.array([0.0, max(norms)])
-            lines.append(Line("boundary t of seed 0", np.repeat(grown["t"], 2), ends, "norms", (run.run_id,)))
-    notes = [f"strong: seed {SHOWN_SEED}; faint: the other seeds"] if gathered.found > 1 else []
+        points += [Point(series, k, norm, (run.run_id,), "norms") for k, norm in enumerate(norms) if norm]
+        if shown and any(norms):
+            ends = np.array([min(filter(None, norms)), max(norms)])
+            lines.append(Line("boundary t", np.repeat(grown["t"], 2), ends, "norms", (run.run_id,)))
+    whole = sum(map(is_integer, gathered.groups["baseline"].of("grown.t")))
+    said = f"the boundary ends on an integer in {whole} of {gathered.found} runs; norms without the weight wₖ, if not 0"
+    notes = [f"{said}; strong: seed {SHOWN_SEED}; faint: the others"] if gathered.found > 1 else []
     return gathered.data(points, curves, lines, notes, courses={"training": "baseline", "t": "baseline"})
 
 

@@ -23,6 +23,7 @@ LLAMA = {"model": "llama3_8b"}
 SMALL = {"model": "smollm2_135m", "budget": "cpu"}
 """The choices of the paper, and those of this project's own studies."""
 STAND_IN = StandIn("SmolLM2-135M, budget=cpu", {}, SMALL)
+WIKITEXT2 = StandIn("WikiText-2 for the Pile", {"task.general": "wikitext2"})
 _THIRDS = "<early.value:d>/<mid.value:d>/<late.value:d>"
 _SCORE = "<value:.1f>"
 _PAIR = "<soft.value:.1f> / <truncated.value:.1f>"
@@ -37,7 +38,7 @@ def learned(task: str, gate: str, seeds: tuple[int, ...] = (0,), choices: Mappin
 
 def _rows(gate: str, prefix: str = "") -> tuple[Row, ...]:
     return tuple(
-        row(f"{prefix}{label.lower()}", label, seeds=1, runs=learned(task, gate), stand_ins=(STAND_IN,))
+        row(f"{prefix}{label.lower()}", label, seeds=1, runs=learned(task, gate), stand_ins=(STAND_IN, WIKITEXT2))
         for label, task in TASKS.items()
     )
 
@@ -97,7 +98,7 @@ BASELINES = Table(
             method,
             seeds=1,
             runs=replace(learned(task, "lora"), about="" if method == "NGN" else method.lower()),
-            stand_ins=(STAND_IN,),
+            stand_ins=(STAND_IN, WIKITEXT2),
         )
         for label, task in TASKS.items()
         for method in ("NGN", "SoRA", "AdaLoRA")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -11,9 +12,9 @@ import numpy as np
 
 from experiments.analysis.collect import Reader, RecordedRun
 from experiments.analysis.figures import Data, Line, Panel, Point, Spec
-from experiments.analysis.gather import Gathered, gather, points_of
+from experiments.analysis.gather import gather, points_of
 from experiments.analysis.reduce import NotMeasured, quantity_of
-from experiments.analysis.selection import Selection, base_of, selected_runs
+from experiments.analysis.selection import Selection, base_of
 from experiments.analysis.tables import PM, OwnTable, Row, column, row
 from experiments.core.needs import NOTHING, Needs
 from experiments.studies.model import Study
@@ -139,20 +140,22 @@ def _adaptation(
     return Study(name, f"table 11: {title}", make, rank=rank, curves=curves, needs=needs)
 
 
-# Memory by the sums of docs/language.md; the hours are limits, not measured times.
-ONE_CARD = Needs(gpus=1, gpu_gb=40, memory_gb=32, hours=24)
+# Memory and disk by the sums of docs/language.md; the hours are limits, not measured times.
+ONE_CARD = Needs(gpus=1, gpu_gb=40, memory_gb=32, disk_gb=20, hours=24)
 LORA_SMALL = _adaptation("lora", "smollm2_135m", "cpu", "LoRA rank on SmolLM2-135M, beside six rivals", 501, 1)
 ADAPTER_SMALL = _adaptation("adapter", "smollm2_135m", "cpu", "adapter width on SmolLM2-135M", 502, 1)
 LORA_LLAMA = _adaptation("lora", "llama3_8b", "paper", "LoRA rank on Llama-3-8B", 503, needs=ONE_CARD)
 ADAPTER_LLAMA = _adaptation("adapter", "llama3_8b", "paper", "adapter width on Llama-3-8B", 504, needs=ONE_CARD)
 _MODEL = "SmolLM2-135M, budget=cpu"
-_SERIES = {about: label for about, label in METHODS.items() if about != "base"} | {"svd": "singular values"}
 
 _SCORED = ("soft score (%)", "truncated score (%)")
-_PLACES = {task: Panel("layer", "rank", label, series=("q", "v")) for label, task in TASKS.items()}
-_WIDTHS = {task: Panel("layer", "width", label) for label, task in TASKS.items()}
+_KEPT = {
+    gate: {key: Panel("", "layer", title, labels=tuple(TASKS)) for key, title in maps.items()}
+    for gate, maps in {"lora": {"q": "query maps", "v": "value maps"}, "adapter": {"width": ""}}.items()
+}
 _SCORES = {
-    task: Panel("total rank", "score (%)", label, series=tuple(_SERIES.values())) for label, task in TASKS.items()
+    task: Panel("", "score (%)", label, series=("NGN", "other models"), labels=tuple(METHODS.values()))
+    for label, task in TASKS.items()
 }
 
 _GAPS = {"lora": Panel(*_SCORED, "LoRA rank"), "adapter": Panel(*_SCORED, "adapter width")}
@@ -163,75 +166,51 @@ def _selections(gate: str) -> dict[str, Selection]:
 
 
 def _by_layer(gate: str, reader: Reader) -> Data:
-    """Make a series of retained components over the layers for each adapted map."""
+    """Make a point for each layer that keeps a rank or a width, by task, in a panel for each adapted map."""
     gathered = gather(reader, _selections(gate), ["size"], own_data=True)
     points: list[Point] = []
-    titles: dict[str, str] = {}
-    for task, group in gathered.groups.items():
+    most = 0
+    for place, group in enumerate(gathered.groups.values()):
         for run in group.runs:
             settings, counts = run.record["config"]["gate"], run.record["phases"]["grown"]["count"]
             maps = settings.get("targets", ["width"])
-            for at, count in enumerate(counts):
-                points.append(Point(maps[at % len(maps)], at // len(maps) + 1, count, (run.run_id,), task))
-            sizes = run.record["phases"]["grown"]["sizes"]
-            titles[task] = f"{sizes['total']} ({sizes['early']}/{sizes['middle']}/{sizes['late']})"
-    said = "after the task: the total, and its parts in the early, middle and late third of the layers"
-    notes = [f"{said}; {_seeds_of(gathered)}"]
-    return gathered.data(points, notes=notes, titles=titles)
-
-
-def _seeds_of(gathered: Gathered[str]) -> str:
-    """Say which seeds the models have."""
-    seeds = sorted({run.seed for group in gathered.groups.values() for run in group.runs})
-    return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
-
-
-def _measured(run: RecordedRun, *quantities: str) -> list[float] | None:
-    try:
-        return [quantity_of(run, quantity)[0] for quantity in quantities]
-    except NotMeasured:
-        return None
+            for at in np.flatnonzero(counts):
+                layer = int(at) // len(maps) + 1
+                points.append(Point("kept", place, layer, (run.run_id,), maps[at % len(maps)]))
+            most = max(most, *counts)
+    return gathered.data(points, notes=[f"a mark: the layer keeps one or more, at most {most}; seed 0"])
 
 
 def _points(task: str, run: RecordedRun) -> Iterator[Point]:
-    """Make a point for every method of a task: its retained total, and its score with an interval."""
+    """Make a point for the score of every method of a task that was run, with its interval."""
     runs = {"": run, "fixed": replace(run, phase="fixed"), **run.companions}
-    for number, (name, series) in enumerate(_SERIES.items()):
-        found = _measured(runs[name], "size", "truncated", "low", "high") if name in runs else None
-        if found is not None:
-            size, score, low, high = found
-            apart = 1.2 * (number - (len(_SERIES) - 1) / 2)  # all methods aim at one total
-            yield Point(series, size, score, (runs[name].run_id,), task, low, high, apart)
+    for place, (name, label) in enumerate(METHODS.items()):
+        with suppress(KeyError, NotMeasured):
+            score, low, high = (quantity_of(runs[name], quantity)[0] for quantity in ("truncated", "low", "high"))
+            ends = min(low, score), high  # rounding
+            yield Point("other models" if name else label, place, score, (runs[name].run_id,), task, *ends)
 
 
-def _against_rank(reader: Reader) -> Data:
-    selections = _selections("lora")
-    gathered = gather(reader, selections, ["size", "truncated"], own_data=True)
+def _by_method(reader: Reader) -> Data:
+    gathered = gather(reader, _selections("lora"), ["size", "truncated"], own_data=True)
     points: list[Point] = []
-    lines: list[Line] = []
-    lacking: dict[str, list[str]] = {}
+    titles: dict[str, str] = {}
+    best: Counter[str] = Counter()
+    labels = [*METHODS.values()]
     for task, group in gathered.groups.items():
-        for run in group.runs:
-            points += _points(task, run)
-            drawn = {point.series for point in points if point.panel == task}
-            for name in (each for each in _SERIES.values() if each not in drawn):
-                lacking.setdefault(name, []).append(_PLACES[task].title)
-            base = run.companions.get("base")
-            if base is not None and (score := _measured(base, "truncated")) is not None:
-                ends = np.array([0.0, max(p.x for p in points if p.panel == task)])
-                lines.append(Line("base", ends, np.repeat(score, 2), task, (base.run_id,)))
-    notes = ["side by side at one total; bars: Wilson's 95 % interval over the examples; truncated models"]
-    notes[0] += f", {_seeds_of(gathered)}"
-    if lacking:
-        notes.append("not run: " + ", ".join(f"{name} ({', '.join(tasks)})" for name, tasks in lacking.items()))
-    data = gathered.data(points, lines=lines, notes=notes)
-    # the companions of the learned models also belong to the figure
-    others: dict[str, None] = {}
-    for task, group in gathered.groups.items():
-        chosen = reader.chosen(selections[task])
-        for run, (_, find) in itertools.product(group.runs, chosen.companions):
-            others.update(dict.fromkeys(one.id for one in selected_runs(find(chosen, run.seed, run.record))))
-    return replace(data, runs=(*data.runs, *others))
+        for run, size in zip(group.runs, group.of("size"), strict=True):
+            own = [*_points(task, run)]
+            points += own
+            best.update(labels[int(point.x)] for point in own if point.y == max(other.y for other in own))
+            titles[task] = f"total rank {size:.0f}"
+    highest = ", ".join(f"{method} on {tasks} task{'s' if tasks > 1 else ''}" for method, tasks in best.most_common())
+    notes = [
+        f"higher is better; the highest, ties for each: {highest}",
+        "truncated models at NGN's total rank, seed 0; bars: Wilson's 95 % interval; without a mark: not run",
+    ]
+    drawn = dict.fromkeys(run for point in points for run in point.runs)  # companions, too
+    data = gathered.data(points, notes=notes, titles=titles)
+    return replace(data, runs=tuple({**dict.fromkeys(data.runs), **drawn}), found=len(drawn))
 
 
 def _soft_against_truncated(reader: Reader) -> Data:
@@ -247,15 +226,15 @@ def _soft_against_truncated(reader: Reader) -> Data:
         ends = [value for point in points if point.panel == gate for value in (point.x, point.y)]
         if ends:
             lines.append(Line("equal", np.array([min(ends), max(ends)]), np.array([min(ends), max(ends)]), gate))
-    return gathered.data(points, lines=lines, notes=[f"a point is one model; {_seeds_of(gathered)}"])
+    return gathered.data(points, lines=lines, notes=["a point is one model; seed 0"])
 
 
 FIGURES = tuple(
     Spec(name, f"{title}: {_MODEL}", panels, make, height, len(panels), section="peft", rank=rank)
     for rank, name, title, panels, make, height in (
-        (15, "lora_ranks", "Learned LoRA rank by layer and map", _PLACES, partial(_by_layer, "lora"), 3.0),
-        (16, "adapter_widths", "Learned adapter width by layer", _WIDTHS, partial(_by_layer, "adapter"), 2.4),
-        (17, "lora_scores", "Score against total rank", _SCORES, _against_rank, 3.2),
+        (15, "lora_ranks", "Layers that keep a LoRA rank", _KEPT["lora"], partial(_by_layer, "lora"), 3.6),
+        (16, "adapter_widths", "Layers that keep an adapter", _KEPT["adapter"], partial(_by_layer, "adapter"), 3.6),
+        (17, "lora_scores", "Score at one total rank", _SCORES, _by_method, 3.2),
         (18, "soft_truncated", "Soft against truncated", _GAPS, _soft_against_truncated, 3.0),
     )
 )

@@ -11,7 +11,7 @@ from experiments.analysis.estimates import difference_of_shares, exact, share
 from experiments.analysis.evidence import Evidence, Untested
 from experiments.analysis.selection import PRUNED, Selection, base_of
 from experiments.analysis.tables import Row, StandIn, Table, column, number, row
-from experiments.studies.peft import CHANGED, LLAMA, SMALL
+from experiments.studies.peft import CHANGED, LLAMA, SMALL, WIKITEXT2
 
 _KEPT = r"<value:.1f>\%"
 _SCORE = "<value:.1f>"
@@ -80,7 +80,7 @@ THIRTEEN = Table(
         column("score", "EM (trunc)", "score", _SCORE),
         column("forgetting", "Pile × base", "forgetting", "<value:.2f>"),
     ),
-    tuple(ladder_row(key, runs, stand_ins=(STAND_IN,)) for key, runs in ladder(PYTHIA).items()),
+    tuple(ladder_row(key, runs, stand_ins=(STAND_IN, WIKITEXT2)) for key, runs in ladder(PYTHIA).items()),
 )
 
 _FORGETTING = "<value:short>"
@@ -98,7 +98,7 @@ def _compared(key: str, label: str, companion: str) -> Row:
         for name in ("score", "forgetting")
     }
     quantities = scores if companion else {}
-    return row(key, label, seeds=1, runs=LLAMA_PRUNED, quantities=quantities, stand_ins=(STAND_IN,))
+    return row(key, label, seeds=1, runs=LLAMA_PRUNED, quantities=quantities, stand_ins=(STAND_IN, WIKITEXT2))
 
 
 FOURTEEN = Table(
@@ -122,7 +122,7 @@ FOURTEEN = Table(
 )
 
 _RATE = r"<rate:.0f>\%"
-_NGN = row("number", "NGN prune", seeds=1, runs=LLAMA_PRUNED, stand_ins=(STAND_IN,))
+_NGN = row("number", "NGN prune", seeds=1, runs=LLAMA_PRUNED, stand_ins=(STAND_IN, WIKITEXT2))
 NUMBERS = (
     number("datafourteenintrate", "Table 14: integer, task-only", _NGN, "integer", _RATE),
     number("datafourteenmixintrate", "Table 14: integer, mixed", _NGN, "mixed/integer", _RATE),

@@ -102,10 +102,10 @@ PRUNING_SMALL = Study(
 )
 
 PRUNING_PYTHIA, PRUNING_LLAMA = (
-    Study(name, title, make, rank=rank, needs=Needs(gpus=1, gpu_gb=gpu_gb, memory_gb=memory_gb, hours=24))
-    for rank, name, title, make, gpu_gb, memory_gb in (
-        (506, "pruning_pythia", "table 13: pruning of Pythia-410M", _pruned_pythia, 16, 16),
-        (507, "pruning_llama3", "table 14: pruning of Llama-3-8B", lambda: [pruning.LLAMA_PRUNED], 80, 64),
+    Study(name, title, make, rank=rank, needs=Needs(gpus=1, gpu_gb=gpu, memory_gb=memory, disk_gb=disk, hours=24))
+    for rank, name, title, make, gpu, memory, disk in (
+        (506, "pruning_pythia", "table 13: pruning of Pythia-410M", _pruned_pythia, 16, 16, 17),
+        (507, "pruning_llama3", "table 14: pruning of Llama-3-8B", lambda: [pruning.LLAMA_PRUNED], 80, 64, 113),
     )
 )
 

@@ -22,7 +22,7 @@ from experiments.studies.model import Study, selections_of
 from experiments.studies.prices import CONTINUE_LEARNING, CONTINUED, LAMBDA_SWEEP
 from experiments.studies.schedules import FOUR, FOUR_FULL, SCHEDULES
 from experiments.studies.suspects import L0_LIMIT
-from experiments.studies.vision import CORA_COUNTS, EIGHT, EIGHT_FULL
+from experiments.studies.vision import CORA_COUNTS, EIGHT_FULL
 
 
 def _calibration() -> list[Selection]:
@@ -69,10 +69,10 @@ ONE_D = Study(
 
 TABLES = Study(
     "tables",
-    "every run that a table names today, and the fixed models that belong to them; not of Llama-3-8B or Pythia",
+    "every run that a table names, and the fixed models that belong to them; no language models",
     lambda: selections_of(
         *(*one_d.NUMBERS, FOUR, FOUR_FULL, SEVEN, SEVEN_FULL, DECAY),
-        *(EIGHT, EIGHT_FULL, NINE, TEN, FIFTEEN, FIFTEEN_FULL),
+        *(EIGHT_FULL, NINE, TEN, FIFTEEN, FIFTEEN_FULL),
     ),
     rank=401,
     curves=3,
@@ -190,7 +190,7 @@ INFERRED = Study(
 CORA_RANDOM = Study(
     "cora_random",
     "Cora with a random split for each seed: ten seeds, and fixed models",
-    lambda: [random_nodes(runs) for runs in (EIGHT.runs["cora-gcn"], *selections_of(CORA_COUNTS))],
+    lambda: [random_nodes(runs) for runs in (EIGHT_FULL.runs["cora-gcn"], *selections_of(CORA_COUNTS))],
     rank=208,
     alternative=Alternative(
         "Cora, a random split for each seed",

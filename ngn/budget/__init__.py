@@ -140,25 +140,19 @@ class Front(Limits):
 
 @dataclass(frozen=True)
 class Reach:
-    """Costs that a training can reach: of the smallest model, as requested (per replica), and of the largest model.
-
-    ``largest`` is None if components are allocated during training.
-    """
+    """Costs that a training can reach: of the smallest model, as requested (per replica), and of the largest model."""
 
     kind: str
     smallest: float
     requested: list[float]
-    largest: float | None
+    largest: float
 
     def __str__(self) -> str:
-        named = [("smallest", self.smallest), *(("requested", value) for value in dict.fromkeys(self.requested))]
-        whole = self.largest
-        rows = [*named, *([("largest", whole)] if whole is not None else [])]
-        share = "" if whole is None else "  of the largest"
-        lines = [f"{'':10}{self.kind:>14}{share}"]
-        for name, value in rows:
-            part = "" if whole is None else f"{100 * value / whole:14.1f} %"
-            lines.append(f"{name:10}{value:14,.{0 if self.kind != 'milliseconds' else 3}f}{part}")
-        if whole is not None and min(self.requested) >= whole:
+        requested = [("requested", value) for value in dict.fromkeys(self.requested)]
+        digits = 3 if self.kind == "milliseconds" else 0
+        lines = [f"{'':10}{self.kind:>14}  of the largest"]
+        for name, value in (("smallest", self.smallest), *requested, ("largest", self.largest)):
+            lines.append(f"{name:10}{value:14,.{digits}f}{100 * value / self.largest:14.1f} %")
+        if min(self.requested) >= self.largest:
             lines.append("the largest model is within the budget")
         return "\n".join(lines)

@@ -73,8 +73,8 @@ class BudgetLearner(Learner):
         above: the fraction of training in which the model cost more than the budget, float64 [*R].
 
     Raises:
-        ValueError: if the budget is below the smallest model (the message gives its cost). Also for a share without a
-            preset K, and for axes with other capacities or different commits.
+        ValueError: if the budget is below the smallest model (the message gives its cost). Also for axes without a
+            preset K, with other capacities or different commits.
     """
 
     gates: list[CountGate]  # type: ignore[assignment]
@@ -96,7 +96,7 @@ class BudgetLearner(Learner):
     def __init__(self, model: nn.Module, budget: Budget) -> None:
         super().__init__(model)
         self.budget, self.allowance = budget, (allowed := Allowance(self, budget))
-        self.cost, self.reach, self.growing, self.limit = allowed.cost, allowed.reach, allowed.growing, allowed.limit
+        self.cost, self.reach, self.limit = allowed.cost, allowed.reach, allowed.limit
         self._costs: tuple[Tensor, tuple[Tensor, Tensor]] | None = None
         counts = self._given()
         none, never = torch.zeros_like(counts), torch.zeros((), dtype=torch.float64)
@@ -178,7 +178,7 @@ class BudgetLearner(Learner):
 
     def wanted_components(self) -> list[int] | None:
         """As in :class:`~ngn.learner.Learner`; on the way, the components whose gates are not closed."""
-        if self.gates[0].committed or not self._cutting or self.growing:
+        if self.gates[0].committed or not self._cutting:
             return super().wanted_components()
         sizes = torch.maximum(self.sizes, self.scaled(self.limit.to(self.sizes.device)))  # growth has them before it
         step = self.budget.round_to

@@ -29,7 +29,6 @@ class Allowance:
     Attributes:
         cost, limit: the cost, and the limit on it of each model, float64 [*R].
         reach: the costs that training can reach.
-        growing: whether components are allocated as sizes grow.
 
     Raises:
         ValueError: if the budget cannot be kept to (:class:`~ngn.budget.allocation.BudgetLearner`).
@@ -40,9 +39,8 @@ class Allowance:
         self.gates: list[CountGate] = sized.gates  # type: ignore[assignment]
         if isinstance(budget, Budget):
             self._fix_together()
-        self.growing = any(gate.growing for gate in self.gates)
-        if self.growing and isinstance(getattr(budget, budget.kind), str):
-            raise ValueError("without a preset K there is no largest model: give the budget as a number, not a share")
+        if any(gate.growing for gate in self.gates):
+            raise ValueError("without a preset K there is no largest model to begin with: give every gate its K")
         if budget.kind != "parameters" and budget.example is None:
             raise ValueError(
                 f"a budget of {budget.kind} needs an input to measure with: pass example= to learn_sizes or to Budget"
@@ -53,9 +51,7 @@ class Allowance:
         self.limit = budget.limit(self.cost.full, sized.replicas)
         least = tuple(self.allowed(g)[0] for g in range(len(self.gates)))
         smallest = self.cost.measured(least)
-        self.reach = Reach(
-            budget.kind, smallest, self.limit.reshape(-1).tolist(), None if self.growing else self.cost.full
-        )
+        self.reach = Reach(budget.kind, smallest, self.limit.reshape(-1).tolist(), self.cost.full)
         noise = self.cost.noise()
         if smallest > float(self.limit.min()):
             raise ValueError(
@@ -81,11 +77,10 @@ class Allowance:
                 f"a budget fixes all sizes together: give all gates one commit, not {' and '.join(map(str, commits))}"
             )
 
-    def most(self, device: torch.device | None = None, before_cuts: bool = False) -> Tensor:
-        """The largest continuous count of each axis, float64 [G]; infinite where components are allocated."""
+    def most(self, device: torch.device, before_cuts: bool = False) -> Tensor:
+        """The largest continuous count of each axis, float64 [G]."""
         now = self.cost.largest if before_cuts else [gate.K for gate in self.gates]
-        most = [float("inf") if gate.growing else K for gate, K in zip(self.gates, now, strict=True)]
-        return torch.tensor(most, dtype=torch.float64, device=device)
+        return torch.tensor(now, dtype=torch.float64, device=device)
 
     def allowed(self, g: int, before_cuts: bool = False) -> list[int]:
         """The counts that axis ``g`` may end with, or could before components were cut on the way; ascending."""
@@ -160,9 +155,8 @@ class Allowance:
         """What budgets can be reached, for a message."""
         text = f", with {', '.join(map(str, least))} components" if len(least) < 5 else ""
         text += " (at_least=)" * any(gate.least > gate.smallest_count for gate in self.gates)
-        text += f". Give a budget of at least {smallest:,g}"
-        if not self.growing:
-            text += f", or a share of at least '{math.ceil(1e3 * smallest / self.cost.full) / 10:g}%'"
+        share = math.ceil(1e3 * smallest / self.cost.full) / 10
+        text += f". Give a budget of at least {smallest:,g}, or a share of at least '{share:g}%'"
         frozen = sum(p.numel() for p in self.sized.model.parameters() if not p.requires_grad)
         if self.budget.kind == "parameters" and frozen:
             text += f". Frozen parameters count, too; they are {frozen:,}"

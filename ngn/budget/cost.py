@@ -27,6 +27,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from ngn.axis import OrderedAxis
 from ngn.checks import FAULTS, arguments, called, is_frozen, own_randomness
@@ -36,7 +37,7 @@ from ngn.cut import cut_to
 from ngn.cut.copying import duplicate
 from ngn.cuts import is_stack, owned
 from ngn.measuring import AGREED, multiply_adds, shortest
-from ngn.tracing.lengths import Polynomial
+from ngn.tracing.found import Polynomial
 
 BLOCK = 16
 """Models that are timed in turns, each time together with the largest one."""
@@ -97,10 +98,8 @@ class Cost:
             for (_, K), counts, each in zip(ends, places, alone, strict=True)
         ]
         self.steps = torch.tensor([len(counts) - 1 for counts, _ in tables])
-        longest = int(self.steps.max()) + 1
-        pad = [([inf] * (longest - len(counts))) for counts, _ in tables]
-        self.counts = torch.tensor([[*n, *more] for (n, _), more in zip(tables, pad, strict=True)], dtype=torch.float64)
-        self.saved = torch.tensor([[*s, *more] for (_, s), more in zip(tables, pad, strict=True)], dtype=torch.float64)
+        padded = ([torch.tensor(values, dtype=torch.float64) for values in held] for held in zip(*tables, strict=True))
+        self.counts, self.saved = (pad_sequence(values, batch_first=True, padding_value=inf) for values in padded)
         together = [
             self._measured(corner) - full - tables[g][1][0] - tables[h][1][0]
             for corner, (g, h) in zip(corners, pairs, strict=True)
@@ -109,9 +108,11 @@ class Cost:
         self.of_pair = torch.tensor([g if self.layer[g] >= 0 else h for g, h in pairs], dtype=torch.int64)
         self.together = torch.tensor(together, dtype=torch.float64)
         if kind == "milliseconds":
-            alike = [tuple(max(low, round(K * n / ON_THE_WAY)) for low, K in ends) for n in range(1, ON_THE_WAY)]
-            self._measure(alike)
-            way = sorted((self._estimate(n), self._measured(n)) for n in (self._smallest, *alike, self._largest))
+            sizes = [*zip(self.smallest, self.largest, strict=True)]
+            alike = [tuple(max(low, round(K * n / ON_THE_WAY)) for low, K in sizes) for n in range(ON_THE_WAY + 1)]
+            each = [tuple(counts[size] for size in self.size_of.tolist()) for counts in alike]
+            self._measure(each)
+            way = sorted((self.estimate(n), self._measured(whole)) for n, whole in zip(alike, each, strict=True))
             steps = [0, *(i for i in range(1, len(way)) if way[i][0] > way[i - 1][0])]
             formula, took = torch.tensor([way[i] for i in steps], dtype=torch.float64).T.contiguous()
             self.way = (formula, took.cummax(0).values) if len(steps) > 1 else None
@@ -169,20 +170,16 @@ class Cost:
         """C at integer counts, by the formula."""
         return float(self(torch.tensor(counts, dtype=torch.float64))[0])
 
-    def _estimate(self, counts: tuple[int, ...]) -> float:
-        """:meth:`estimate` at the counts of all axes."""
-        return float(self._formula(torch.tensor(counts, dtype=torch.float64))[0])
-
     def measured(self, counts: tuple[int, ...]) -> float:
         """The cost of a copy truncated to ``counts``; each is measured once. Of a sharded model, the formula's."""
-        return self._measured(tuple(counts[size] for size in self.size_of.tolist()))
+        whole = tuple(counts[size] for size in self.size_of.tolist())
+        if whole not in self._known and (self.exact or any(hasattr(p, "device_mesh") for p in self.model.parameters())):
+            return self.estimate(counts)
+        return self._measured(whole)
 
     def _measured(self, counts: tuple[int, ...]) -> float:
         """:meth:`measured` at the counts of all axes."""
-        if counts not in self._known:
-            if self.exact is not None or any(hasattr(p, "device_mesh") for p in self.model.parameters()):
-                return self._estimate(counts)
-            self._measure([counts])
+        self._measure([counts])
         if self.kind != "milliseconds":
             return self._known[counts]
         # A smaller model cannot be slower, and other load only adds time: what a larger one took is enough.

@@ -71,7 +71,7 @@ def scores_of(allowance: Allowance, progress: float) -> list[Tensor] | None:
     """Squared Taylor scores of the components of each size, before the first step; None if one has none."""
     sized, cost = allowance.sized, allowance.cost
     known = [getattr(axis, "worth", None) for axis in sized.axes]
-    begun = progress > 0.0 or allowance.growing or sized.replicas is not None or len(allowance.gates) == 1
+    begun = progress > 0.0 or sized.replicas is not None or len(allowance.gates) == 1
     if begun or allowance.budget.significance == math.inf or any(each is None for each in known):
         return None
     scores = [torch.zeros(K, dtype=torch.float64) for K in cost.largest]

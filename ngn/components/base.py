@@ -114,7 +114,7 @@ class Bank(Stacked, ABC):
 
     def cuts(self) -> list[Cut]:
         """The leading dimension of each parameter."""
-        return [Cut(self, n, 0, fold=n in self.last, merge=n in self.merged) for n, _ in self.named_parameters()]
+        return [Cut(self, n, 0, fold=n in self.last) for n, _ in self.named_parameters()]
 
     def needed(self, kept: Tensor) -> Tensor:
         """The components that must stay if those of ``kept``, bool [*R, K], do."""
@@ -235,6 +235,12 @@ class OrderedSum(OrderedAxis):
         if self.capacity is not None:
             self.capacity.shrink(self.bank.K)
         self.rms = None if self.rms is None else self.rms[..., : self.bank.K]
+
+    def closed(self, scale: Tensor | None) -> None:
+        super().closed(scale)
+        for name in self.bank.merged:
+            p = self.bank.get_parameter(name)
+            self.bank.register_parameter(name, nn.Parameter(p.detach().sum(0, keepdim=True), p.requires_grad))
 
 
 def _rms(f: Tensor, eps: float) -> Tensor:

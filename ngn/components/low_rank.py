@@ -179,14 +179,6 @@ def attach_low_rank(
 
     Raises:
         ValueError: if a target is missing, is not a linear map, or already has terms.
-
-    >>> import torch, ngn
-    >>> from ngn.components.low_rank import attach_low_rank
-    >>> model = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.Tanh(), torch.nn.Linear(6, 3)).requires_grad_(False)
-    >>> attach_low_rank(model, ["0", "2"], lambda number: ngn.CountGate(4, delta=-0.5), seed=0)
-    ['0', '2']
-    >>> ngn.Learner(model).count()
-    tensor([0, 0])
     """
     for number, name in enumerate(targets):
 

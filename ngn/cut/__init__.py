@@ -106,7 +106,7 @@ def cut_copy(
         new = new.clone() if clone else new
         return nn.Parameter(new, trained or value.requires_grad) if isinstance(value, nn.Parameter) else new
 
-    cut = {axis: choice for axis, choice in choices.items() if share != "all" or _changes(axis, choice)}
+    cut = {axis: choice for axis, choice in choices.items() if share != "all" or not bool(choice.kept.all())}
     tensors = _tensors_of(model.modules())
     parametrised: list[nn.Module] = []
     lost: list[nn.Module] = []
@@ -145,7 +145,7 @@ def cut_copy(
         if isinstance(module, Stacked):
             module.replicas = None
     with noted(small):
-        _cut(small, {memo[id(axis)]: choice for axis, choice in cut.items()}, merge=True)
+        _cut(small, {memo[id(axis)]: choice for axis, choice in cut.items()})
     for axis, choice in choices.items():
         memo[id(axis)].closed(choice.scale)
     remove_idle_axes(small)
@@ -170,10 +170,6 @@ def _stays(parts: TensorCuts) -> list[bool]:
     return stays
 
 
-def _changes(axis: OrderedAxis, choice: Choice) -> bool:
-    return not bool(choice.kept.all()) or any(cut.merge for cut in axis.cuts)
-
-
 def cut_in_place(model: nn.Module, choices: Mapping[OrderedAxis, Choice], optimizers: Sequence[Optimizer] = ()) -> None:
     """Cut ``model`` and the states of its optimisers; parameters stay the same objects, and nothing is folded."""
     with noted(model):
@@ -184,11 +180,9 @@ def cut_in_place(model: nn.Module, choices: Mapping[OrderedAxis, Choice], optimi
         axis.moved()
 
 
-def _cut(
-    model: nn.Module, choices: Mapping[OrderedAxis, Choice], optimizers: Sequence[Optimizer] = (), merge: bool = False
-) -> None:
+def _cut(model: nn.Module, choices: Mapping[OrderedAxis, Choice], optimizers: Sequence[Optimizer] = ()) -> None:
     """Cut ``model`` in place."""
-    plans, each = plans_of(choices), cutters(model, choices, merge)
+    plans, each = plans_of(choices), cutters(model, choices)
 
     def start(cut: Cut) -> int:
         """Where ``cut`` will start."""
@@ -221,15 +215,13 @@ def _cut(
         axis.shrunk(choice.kept)
 
 
-def cutters(
-    model: nn.Module, choices: Mapping[OrderedAxis, Choice], merge: bool = False
-) -> dict[int, Callable[[Any], Any]]:
+def cutters(model: nn.Module, choices: Mapping[OrderedAxis, Choice]) -> dict[int, Callable[[Any], Any]]:
     """For each tensor that is cut, by its id, what cuts tensors of its shape and leaves all else as it is."""
 
     stacked = _stacked_tensors(model)
     tensors = {key: (owned(cut), parts) for key, (cut, parts) in plans_of(choices).items()}
     return {
-        key: functools.partial(cut_tensor, parts=parts, shape=value.shape, lead=int(key in stacked), merge=merge)
+        key: functools.partial(cut_tensor, parts=parts, shape=value.shape, lead=int(key in stacked))
         for key, (value, parts) in tensors.items()
         if not is_stack(value)
     }

@@ -4,7 +4,6 @@ references."""
 from __future__ import annotations
 
 import copy
-import functools
 import gc
 import operator
 import sys
@@ -16,9 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-CACHED = type(functools.cache(len))
-WEAK = (weakref.ref, weakref.WeakMethod, *weakref.ProxyTypes, weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
-FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType, CACHED)
+WEAK = (weakref.ref, *weakref.ProxyTypes, weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
+FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType)
 CONSTANT = (type, ModuleType, CodeType, FrameType, bool, int, float, complex, str, bytes, type(None), torch.dtype)
 """What holds no state of a model."""
 ELSEWHERE = ("torch.distributed", "torch._C")
@@ -113,19 +111,11 @@ class _Copies(dict[int, Any]):
             self[key] = MethodType(copy.deepcopy(value.__func__, self), copy.deepcopy(value.__self__, self))
         elif isinstance(value, BuiltinFunctionType):
             self[key] = getattr(copy.deepcopy(value.__self__, self), value.__name__)
-        elif isinstance(value, CACHED):
-            cached = functools.lru_cache(**value.cache_parameters())
-            self[key] = cached(copy.deepcopy(value.__wrapped__, self))
         elif isinstance(value, (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)):
             weak: Any = type(value)()
             self[key] = weak
             for one, other in value.items():
                 weak[self._own(one)] = self._own(other)
-        elif isinstance(value, weakref.WeakMethod):
-            bound: Any = value()
-            self[key] = (
-                value if bound is None else weakref.WeakMethod(MethodType(bound.__func__, self._own(bound.__self__)))
-            )
         elif type(value) in weakref.ProxyTypes:
             target = next(value.modules(), None) if isinstance(value, nn.Module) else None
             self[key] = value if target is None else weakref.proxy(self._own(target))
@@ -190,8 +180,6 @@ def _holds(value: Any, seen: set[int]) -> bool:
         return _holds(value.__func__, seen) or _holds(value.__self__, seen)
     if isinstance(value, BuiltinFunctionType):
         return _holds(value.__self__, seen)
-    if isinstance(value, CACHED):
-        return _holds(value.__wrapped__, seen)
     if isinstance(value, (tuple, frozenset)):
         return any(_holds(part, seen) for part in value)
     return True

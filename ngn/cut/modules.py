@@ -237,23 +237,22 @@ def keep_layers(layers: nn.ModuleList, numbers: Sequence[int]) -> None:
 class TrainingHook(functools.partial[Any]):
     """A hook for loading a state that truncation removes."""
 
+    of_training = True
+
 
 def remove_idle_axes(model: nn.Module) -> None:
     """Remove the axes called by hooks, and these hooks, if no coefficients are left to multiply by.
 
     Likewise hooks of objects that are ``of_training``.
     """
-
     axes = [part for part in model.modules() if isinstance(part, OrderedAxis) and part.hooked]
     idle = {id(axis) for axis in axes if axis.capacity is None and axis.scale is None}
     for module in [*model.modules()]:
-        for key, loading in [*module._load_state_dict_pre_hooks.items()]:
-            if isinstance(getattr(loading, "hook", None), TrainingHook):
-                del module._load_state_dict_pre_hooks[key]
-        for hooks in (module._forward_pre_hooks, module._forward_hooks, module._state_dict_pre_hooks):
+        of_states = (module._state_dict_pre_hooks, module._load_state_dict_pre_hooks)
+        for hooks in (module._forward_pre_hooks, module._forward_hooks, *of_states):
             for key, hook in [*hooks.items()]:
-                method = hook.func if isinstance(hook, functools.partial) else hook
-                caller = getattr(method, "__self__", None)
+                hook = getattr(hook, "hook", hook)  # torch wraps those for loading
+                caller = getattr(getattr(hook, "func", hook), "__self__", hook)
                 if id(caller) in idle or getattr(caller, "of_training", False):
                     del hooks[key]
                     for kinds in (

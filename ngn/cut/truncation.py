@@ -15,7 +15,11 @@ from ngn.cuts import Choice, Cut, Stacked
 
 
 def deploy(
-    model: nn.Module, replica: int | None = None, share_frozen: bool = False, most: int | None = None
+    model: nn.Module,
+    replica: int | None = None,
+    share_frozen: bool = False,
+    most: int | None = None,
+    axes: Sequence[OrderedAxis] | None = None,
 ) -> nn.Module:
     """Return a copy of ``model`` in eval mode with only the retained components of every axis and no capacity.
 
@@ -24,33 +28,14 @@ def deploy(
         replica: which model of a stack.
         share_frozen: share frozen parameters that are not cut with ``model``; do not copy them.
         most: keep at most this many leading components of every axis.
+        axes: the axes of ``model`` if they are known: the result of :func:`axes_of`.
 
     Raises:
         ValueError: if a stack is given without ``replica``, a single model with it, or part of the model cannot be
             copied faithfully.
-
-    >>> import torch, ngn
-    >>> from ngn.cut.truncation import deploy
-    >>> from ngn.cuts import inputs, outputs
-    >>> up, down = torch.nn.Linear(3, 8), torch.nn.Linear(8, 2)
-    >>> axis = ngn.OrderedAxis(ngn.CountGate(8, t0=4.2), [*outputs(up), *inputs(down)])
-    >>> small = deploy(torch.nn.Sequential(up, torch.nn.Tanh(), axis, down))
-    >>> small[0], small[3]
-    (Linear(in_features=3, out_features=5, bias=True), Linear(in_features=5, out_features=2, bias=True))
     """
     if hasattr(model, "controller_parameters"):  # a learner, such as an average of one
         model = model.model  # type: ignore[assignment]
-    return with_stock_attention(deploy_axes(model, axes_of(model), replica, share_frozen, most))
-
-
-def deploy_axes(
-    model: nn.Module,
-    axes: Sequence[OrderedAxis],
-    replica: int | None = None,
-    share_frozen: bool = False,
-    most: int | None = None,
-) -> nn.Module:
-    """:func:`deploy` a model whose ``axes`` are known: the result of :func:`~ngn.cut.truncation.axes_of`."""
     stacked = any(isinstance(module, Stacked) and module.replicas is not None for module in model.modules())
     if stacked and replica is None:
         raise ValueError("the model is a stack of several models: choose one with replica=0, 1, ...")
@@ -59,14 +44,14 @@ def deploy_axes(
     if most is not None and most < 1:
         raise ValueError(f"most must be at least 1, not {most}")
     choices = {}
-    for axis in axes:
+    for axis in axes_of(model) if axes is None else axes:
         kept, c = (part if replica is None else part[replica] for part in axis.retained())
         c = F.pad(c, (0, len(kept) - len(c)))
         if most is not None:
             kept = kept & (torch.arange(len(kept), device=kept.device) < most)
         kept, c = axis.in_place(kept), axis.in_place(c)
         choices[axis] = Choice(kept.cpu(), c.cpu(), _scale(axis, kept, c))
-    return cut_copy(model, choices, replica, "frozen" if share_frozen else None).eval()
+    return with_stock_attention(cut_copy(model, choices, replica, "frozen" if share_frozen else None).eval())
 
 
 def _scale(axis: OrderedAxis, kept: Tensor, coefficients: Tensor) -> Tensor | None:

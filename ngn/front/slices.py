@@ -243,9 +243,7 @@ def plan_of(model: nn.Module, counts: Mapping[OrderedAxis, int]) -> Opening:
 
 def _sliceable(axis: OrderedAxis) -> bool:
     """Whether the tensors of ``axis`` can be sliced; that they can be cut in place is known."""
-    if isinstance(axis, OrderedSum) or any(cut.merge for cut in axis.cuts):
-        return False
-    return not any(is_stack(owned(cut)) for cut in axis.cuts)
+    return not isinstance(axis, OrderedSum) and not any(is_stack(owned(cut)) for cut in axis.cuts)
 
 
 def _spans(value: Tensor, parts: TensorCuts) -> list[Span]:

@@ -87,9 +87,5 @@ class BoundaryOptimizer:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Load the result of :meth:`moments`."""
         values = {name: torch.tensor(value, dtype=torch.float64) for name, value in state["learner"].items()}
-        if "adam" in state:  # of version 0.1
-            names = ("step", "exp_avg", "exp_avg_sq")
-            rows = [[float(moments.get(name, 0.0)) for moments in state["adam"]] for name in names]
-            values["moments"] = torch.tensor(rows, dtype=torch.float64)
         self.learner.reorder(values)
         self.learner.load_state_dict(values, strict=False)

@@ -13,8 +13,7 @@ from torch.nn.modules.conv import _ConvNd
 from ngn.axis import OrderedAxis
 from ngn.checks import value_of
 from ngn.cuts import Cut
-from ngn.tracing.found import Consumer
-from ngn.tracing.lengths import Polynomial
+from ngn.tracing.found import Consumer, Polynomial
 
 
 class HookedAxis(OrderedAxis):
@@ -70,16 +69,14 @@ class HookedAxis(OrderedAxis):
 
     def moved(self) -> None:
         """Note, for each consumer, the place of every entry that it reads; a last place for entries of other sizes."""
-        self._units: list[Tensor] = []
-        self._whole: list[bool] = []
+        self._units: list[Tensor | None] = []  # None where a consumer reads the components alone
         for consumer in self.consumers:
             cuts, n = self._of(consumer), self.places
             value = value_of(consumer.holder, cuts[0].name if cuts else consumer.name)
             units = torch.full((value.shape[consumer.dim],), n)
             for cut in cuts:
                 units[cut.start : cut.start + n * cut.width] = torch.arange(n).repeat_interleave(cut.width)
-            self._units.append(units)
-            self._whole.append(len(cuts) == 1 and not bool((units == n).any()))
+            self._units.append(None if len(cuts) == 1 and not bool((units == n).any()) else units)
 
     def sort(self, by_importance: Sequence[int]) -> None:
         super().sort(by_importance)
@@ -131,31 +128,24 @@ class HookedAxis(OrderedAxis):
             return -1 - len(consumer.kernel_size)
         return -1 if isinstance(consumer, nn.Linear) else self.dim
 
-    def along(self, consumer: nn.Module, values: Tensor, size: int) -> Tensor:
-        """Values of the components, [places], for each of the ``size`` entries of a consumer."""
-        number = self._number(consumer)
-        return values.repeat_interleave(size // max(1, len(values))) if number is None else self._spread(values, number)
+    def along(self, consumer: nn.Module, values: Tensor, h: Tensor) -> Tensor:
+        """Values of the places, for each entry that a consumer reads of its input ``h``."""
+        number = next((n for n, each in enumerate(self.consumers) if each.site is consumer and each.by_input), None)
+        return self._spread(values, number, h, self.dim_at(consumer))
 
-    def _number(self, consumer: nn.Module) -> int | None:
-        """The place in ``consumers`` of what reads the input of a module; None without a trace."""
-        return next((n for n, each in enumerate(self.consumers) if each.site is consumer and each.by_input), None)
-
-    def read(self, h: Tensor, consumer: nn.Module) -> Tensor:
-        """``h``, the input of ``consumer``, times the coefficients."""
-        dim, number = self.dim_at(consumer), self._number(consumer)
-        if number is None or self._whole[number]:
-            return self.scaled(h, dim)
-        c = self.coefficients()
-        if c is None:
-            return h
-        return h * self._spread(c, number).to(h.dtype).view(-1, *[1] * (-1 - dim))
-
-    def _spread(self, values: Tensor, number: int) -> Tensor:
-        """Values of the places, for the entries that a consumer reads; one for other entries."""
-        units = self._units[number]
+    def _spread(self, values: Tensor, number: int | None, h: Tensor, dim: int) -> Tensor:
+        """Values of the places, for each entry of ``h`` that consumer ``number`` reads; one for other entries."""
+        units = None if number is None else self._units[number]
+        if number is None or units is None:
+            return self.repeated(values, h, dim)
         if units.device != values.device:
             units = self._units[number] = units.to(values.device)
         return torch.cat([values, values.new_ones(1)])[units]
+
+    def read(self, h: Tensor, consumer: nn.Module) -> Tensor:
+        """``h``, the input of ``consumer``, times the coefficients."""
+        c = self.coefficients()
+        return h if c is None else h * self.along(consumer, c.to(h), h).view(-1, *[1] * (-1 - self.dim_at(consumer)))
 
     def before(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -166,20 +156,17 @@ class HookedAxis(OrderedAxis):
         name = None if args else next(iter(kwargs))
         h = args[0] if name is None else kwargs[name]
         if (cut := self._weight_for(module, h)) is not None:
-            self._gate(module, module, "weight", self._scaled_weight(module._parameters["weight"], cut.dim))
+            weight: Any = module._parameters["weight"]
+            if (factor := self.factor(weight, cut.dim)) is not None:
+                self._gate(module, module, "weight", weight * like(factor, weight))
             return None
         if name is None:
             return (self.read(h, module), *args[1:]), kwargs
         return (), kwargs | {name: self.read(h, module)}
 
-    @staticmethod
-    def _table(holder: nn.Module, name: str) -> dict[str, Any]:
-        """The table of parameters or buffers that has a tensor."""
-        return holder._buffers if name in holder._buffers else holder._parameters
-
     def _gate(self, module: nn.Module, holder: nn.Module, name: str, value: Any) -> None:
         """Put a tensor in the place of a parameter or buffer for a pass of ``module``; gradients flow to both."""
-        table = self._table(holder, name)
+        table: dict[str, Any] = holder._buffers if name in holder._buffers else holder._parameters
         self._gated.append((module, table, name, table[name]))
         table[name] = value
 
@@ -188,8 +175,8 @@ class HookedAxis(OrderedAxis):
         c = self.coefficients()
         for number, consumer in enumerate(self.consumers if c is not None else ()):
             if consumer.site is module:
-                weight: Any = self._table(consumer.holder, consumer.name)[consumer.name]
-                factor = self._spread(c, number).to(weight.dtype)  # type: ignore[arg-type]
+                weight: Any = getattr(consumer.holder, consumer.name)
+                factor = self._spread(c.to(weight.dtype), number, weight, consumer.dim)  # type: ignore[union-attr]
                 factor = factor.view(-1, *[1] * (weight.dim() - 1 - consumer.dim))
                 self._gate(module, consumer.holder, consumer.name, weight * factor)
 
@@ -198,12 +185,6 @@ class HookedAxis(OrderedAxis):
         while self._gated and self._gated[-1][0] is module:
             _, table, name, weight = self._gated.pop()
             table[name] = weight
-
-    def _scaled_weight(self, weight: Any, dim: int) -> Any:
-        if not divided(weight):
-            return self.scaled(weight, dim)
-        factor = self.factor(weight, dim)
-        return weight if factor is None else weight * like(factor, weight)
 
     def _weight_for(self, consumer: nn.Module, h: Tensor) -> Cut | None:
         """The cut of the weight of ``consumer`` to multiply in place of its input ``h``; None for the input.
@@ -266,7 +247,9 @@ def divided(weight: Any) -> bool:
 
 
 def like(factor: Tensor, weight: Any) -> Tensor:
-    """``factor``, the same in every process, as a ``DTensor`` on the processes of ``weight``."""
+    """``factor``, the same in every process, for ``weight``: as a ``DTensor`` if that is one."""
+    if not divided(weight):
+        return factor
     from torch.distributed.tensor import DTensor, Replicate
 
     mesh = weight.device_mesh

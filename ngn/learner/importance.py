@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis, having
 from ngn.checks import arguments, evaluating, summed, value_of
+from ngn.cut import distinct
 from ngn.cuts import Cut, by_place, inputs_first, is_stack, owned
 from ngn.learner.hooked import HookedAxis, divided, taken_by
 from ngn.losses import Loss, as_loss
@@ -89,13 +90,11 @@ _WHY = {
 @torch.no_grad()
 def _magnitude(axis: OrderedAxis) -> Tensor:
     """The norm of the weights of each unit, [places]."""
-    total, seen = torch.zeros(axis.places, dtype=torch.float64), set()
-    for cut in axis.cuts:
-        held, place = owned(cut), (id(owned(cut)), cut.dim, cut.start)
-        if held is None or "bias" in cut.name or cut.name in cut.module._buffers or place in seen:
+    total = torch.zeros(axis.places, dtype=torch.float64)
+    for cut in distinct(axis).values():
+        if "bias" in cut.name or cut.name in cut.module._buffers:
             continue
-        seen.add(place)  # a tensor that two modules hold counts once
-        if is_stack(held):
+        if is_stack(held := owned(cut)):
             total += torch.tensor([sum(float(p.float().square().sum()) for p in part.parameters()) for part in held])
         else:
             total += by_place(cut, _floats(cut).square(), axis.places).flatten(1).sum(1).double().cpu()

@@ -18,7 +18,7 @@ from ngn.learner.importance import Importance, Loss, sort
 from ngn.learner.report import Report, SizeReport, distance_of, latencies_of, parameters_before, size_reports, whole_of
 from ngn.learner.shrinking import InPlaceCut, load_cut_states, shrink
 from ngn.learner.watching import LoopWatch
-from ngn.methods.base import MODES, Mode
+from ngn.methods.base import MODES, Mode, exactly
 from ngn.methods.batch import sizes
 from ngn.tensor_files import digest_of, tensors_of
 from ngn.tracing.found import listed
@@ -86,13 +86,9 @@ class SizedModel(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Keep the learner's own buffers in float64 when the model is cast: lower precision would lose small steps."""
-        before = dict(self._buffers)
-        super()._apply(fn, recurse)
-        for name, value in before.items():
-            moved = self._buffers[name]
-            if value is not None and moved is not None and moved.dtype != value.dtype:
-                self._buffers[name] = value.to(moved.device)
-        return self
+        for child in self.children() if recurse else ():
+            child._apply(fn)
+        return super()._apply(exactly(fn), recurse=False)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         self._at = None
@@ -259,12 +255,6 @@ class SizedModel(nn.Module):
             deployed: the result of :meth:`deploy`, if you have it already (a single model only).
             score: a function of the model, such as its accuracy on held-out data. It is called in eval mode for each
                 mode: as trained (soft), retained components with their gates (kept), as deployed (hard).
-
-        >>> import torch, ngn
-        >>> from ngn.components.low_rank import LowRankLinear
-        >>> learner = ngn.Learner(LowRankLinear(torch.nn.Linear(3, 3), ngn.CountGate(4, t0=1.25), 0, "map"))
-        >>> learner.report()
-        Report(size=[1.25], count=[2], distance=[0.25], parameters=36, deployed=24, milliseconds=None, scores={})
         """
         scores: dict[str, Any] = {}
         if score is not None:

@@ -42,6 +42,16 @@ def setting(value: Scalar, replicas: int | None) -> Tensor:
     return tensor.expand(shape).clone()
 
 
+def exactly(fn: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """What moves tensors as ``fn`` does, but leaves them their type."""
+
+    def exact(value: Tensor) -> Tensor:
+        moved = fn(value)
+        return moved if moved.dtype == value.dtype else value.to(moved.device)
+
+    return exact
+
+
 def on_host(value: Tensor) -> bool:
     """Whether ``value`` can be read without a stall (an accelerator) or a graph break (``torch.compile``).
 
@@ -109,8 +119,8 @@ class Capacity(nn.Module, ABC):
     """The largest number of components that stay; None for K."""
     shared = False
     """Whether several axes have this capacity, and so one count."""
-    results: dict[Any, Any] | None = None
-    """Of a forward pass, in which all capacities are computed together (:mod:`ngn.methods.batch`); None: one by one."""
+    batch: Any = None
+    """The :class:`~ngn.methods.batch.GateBatch` that computes all capacities of a model together; None: one by one."""
     rms_eps: float | None = None
     """If a number, every f_k is divided by sqrt(mean f_k^2 + rms_eps) over the batch before it is weighted."""
 
@@ -126,12 +136,7 @@ class Capacity(nn.Module, ABC):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move the capacity with the model, but keep float64: lower precision loses a boundary near t = 1e-4."""
-
-        def exact(value: Tensor) -> Tensor:
-            moved = fn(value)
-            return moved if moved.dtype == value.dtype else value.to(moved.device)
-
-        return super()._apply(exact, recurse)
+        return super()._apply(exactly(fn), recurse)
 
     def extra_repr(self) -> str:
         return f"K={self.K}" + ("" if self.replicas is None else f", replicas={self.replicas}")
@@ -180,14 +185,6 @@ class Capacity(nn.Module, ABC):
         """The coefficients c_k = w_k g_k, float64 [*R, k], with k as in :meth:`gates`."""
         g = self.gates(mode)
         return self.weights()[..., : g.shape[-1]] * g
-
-    def batched(self, mode: Mode) -> bool:
-        """Whether :meth:`scaled` can multiply by the coefficients in this mode."""
-        return False
-
-    def scaled(self, x: Tensor, dim: int, ranks: Tensor | None) -> Tensor:
-        """``x`` times the coefficients along ``dim``, in the order of ``ranks``."""
-        raise NotImplementedError(f"{type(self).__name__} gives coefficients alone")
 
     def kept(self) -> Tensor:
         """Which components truncation keeps, bool [*R, K]: the leading ones, unless a method overrides this."""

@@ -50,14 +50,7 @@ class FixedCount(Weighted):
 
 
 class Retained(FixedCount):
-    """Train all K components, and let truncation keep the first ``left``, a buffer that you can set later.
-
-    >>> import ngn
-    >>> from ngn.methods.fixed import Retained
-    >>> rank = Retained(3, 2)
-    >>> rank.coefficients("soft").tolist(), rank.coefficients("hard").tolist()
-    ([1.0, 1.0, 1.0], [1.0, 1.0, 0.0])
-    """
+    """Train all K components, and let truncation keep the first ``left``, a buffer that you can set later."""
 
     takes_bounds = True  # the user has chosen the count
     left: Tensor

@@ -12,6 +12,7 @@ from torch.nn.parameter import is_lazy
 from ngn.axis import OrderedAxis
 from ngn.budget import BUDGET_COMMIT, Budget, Front, Limits
 from ngn.budget.allocation import BudgetLearner
+from ngn.checks import snapshot
 from ngn.cut.modules import guard_folders
 from ngn.cut.truncation import axes_of
 from ngn.cuts import kind_of
@@ -23,11 +24,9 @@ from ngn.methods.base import Capacity
 from ngn.methods.batch import GateBatch
 from ngn.methods.fixed import Opened
 from ngn.methods.ngn import CountGate
-from ngn.sizes.base import Maker, Size, refuse_unknown, usual_gate
-from ngn.sizes.bounds import Bound, bound
-from ngn.sizes.found import attach_found, chosen_of, dummy, matched_of, traced, without_failed
+from ngn.sizes.base import Bound, Maker, Size, bound, refuse_unknown, usual_gate
+from ngn.sizes.found import attach_found, chosen_of, dummy, matched_of, refuse_uncuttable, traced, without_failed
 from ngn.sizes.named import TracedSize
-from ngn.sizes.refusals import refuse_uncuttable, unchanged_on_error
 from ngn.sizes.trial import failed_trials, parts_of
 from ngn.tracing.found import FoundSizes
 
@@ -169,7 +168,8 @@ def learn_sizes(
         if by_importance is not None:
             sort(model, axes, by_importance, calibration, loss)
 
-    with unchanged_on_error(model):
+    put_back = snapshot(model)
+    try:
         if frozen:
             model.requires_grad_(False)
         for module in model.modules():
@@ -184,6 +184,9 @@ def learn_sizes(
             learner = Learner(model)
         else:
             learner = FrontLearner(model, budget) if isinstance(budget, Front) else BudgetLearner(model, budget)
+    except BaseException:
+        put_back()
+        raise
     guard_folders(model)
     learner.found, learner.also = found, also
     learner.watch.closely = usual

@@ -13,7 +13,7 @@ from torch import nn
 from ngn.checks import snapshot
 from ngn.methods.fixed import Retained
 from ngn.sizes.attach import learn_sizes
-from ngn.sizes.bounds import counts_of
+from ngn.sizes.base import counts_of
 from ngn.tracing.found import FoundSizes, listed
 from ngn.tracing.groups import traced_sizes
 

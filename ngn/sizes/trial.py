@@ -14,16 +14,15 @@ from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis, having
 from ngn.checks import FAULTS, ExampleError, calls_of, enter, outputs_on, summary, untouched
-from ngn.comparison import DifferentError, apart, beside_rounding, compare, compare_varied, in_training, rounding_bounds
+from ngn.comparison import DifferentError, apart, check_equal, in_training
 from ngn.cut.copying import CopyError
-from ngn.cut.truncation import deploy_axes
+from ngn.cut.truncation import deploy
 from ngn.cuts import is_stack, owned
 from ngn.learner.hooked import taken_by
 from ngn.methods.base import Capacity
 from ngn.methods.fixed import Retained
 from ngn.tracing.found import listed
 
-Pairs = Callable[[], list[tuple[str, Tensor, Tensor]]]  # activations by name, of the model and of its cut copy
 Also = Mapping[str, Sequence[Any]]  # further inputs, by the method that takes them
 TrialCount = Callable[[OrderedAxis, int], int]
 """The components of an axis, which has this number among all axes, in a trial."""
@@ -189,16 +188,9 @@ def difference(
     """Say how ``model``, with each axis at its ``count``, differs from its deployed copy; None if it does not."""
     try:
         with _at(axes, count):
-            small = deploy_axes(model, axes, share_frozen=True)
-
-            def equal(call: tuple[str, Any]) -> None:
-                with _activations(model, small, axes) as (pairs, forget):
-                    compare(model, small, call)
-                    _compare_activations(small, call, pairs, forget)
-                compare_varied(model, small, call)
-
+            small = deploy(model, share_frozen=True, axes=axes)
+            check_equal(model, small, example, also=also, within=lambda: _activations(model, small, axes))
             for call in calls_of(example, also):
-                beside_rounding(equal, call, model, small)
                 fault, _ = in_training(model, small, call)
                 if fault is not None and in_training(model, model, call)[0] is None:
                     return f"it fails in train mode: {fault}"
@@ -216,25 +208,6 @@ def _at(axes: Sequence[OrderedAxis], count: Callable[[OrderedAxis], int]) -> Ite
         yield
 
 
-def _compare_activations(small: nn.Module, call: tuple[str, Any], pairs: Pairs, forget: Callable[[], None]) -> None:
-    """Refuse activations of the cut copy that differ from the model's."""
-    compared = pairs()
-    for name, want, got in compared:
-        if want.shape != got.shape:
-            raise ValueError(f"the activation of {name} has the shape {list(got.shape)}, not {list(want.shape)}")
-    if all(apart(want, got) is None for _, want, got in compared):
-        return
-
-    def again() -> list[Tensor]:
-        forget()
-        outputs_on(small, call[1], call[0])
-        return [got for _, _, got in pairs()]
-
-    for (name, want, got), bound in zip(compared, rounding_bounds(small, again), strict=True):
-        if (worst := apart(want, got, bound)) is not None:
-            raise DifferentError(f"the activation of {name} differs by {worst:.1e}")
-
-
 def _leading(learned: Capacity, count: int) -> Capacity:
     """Return a capacity that retains the ``count`` leading components of ``learned``, with its weights."""
     capacity = Retained(learned.K)
@@ -244,13 +217,14 @@ def _leading(learned: Capacity, count: int) -> Capacity:
 
 
 @contextmanager
-def _activations(
-    model: nn.Module, small: nn.Module, axes: Sequence[OrderedAxis]
-) -> Iterator[tuple[Pairs, Callable[[], None]]]:
-    """Collect the activations of hooked axes, in the model and its cut copy; the second function forgets the copy's.
+def _activations(model: nn.Module, small: nn.Module, axes: Sequence[OrderedAxis]) -> Iterator[None]:
+    """Compare the activations of hooked axes within the context, in the model and its cut copy.
 
-    Outputs alone could hide a difference behind a layer of zeros, or a layer scale of 1e-6. Yields no activations if
+    Outputs alone could hide a difference behind a layer of zeros, or a layer scale of 1e-6. Nothing is compared if
     layers are cut, because the remaining ones then change their names.
+
+    Raises:
+        ValueError: if they differ.
     """
     seen: dict[str, tuple[list[Tensor], list[Tensor], int]] = {}
     hooks = ExitStack()
@@ -266,27 +240,25 @@ def _activations(
             module: nn.Module, args: Any, kwargs: Any, having: Any = having, dim: int = dim, to: Any = wanted
         ) -> None:
             if (h := _input(args, kwargs)) is not None:
-                kept = [axis.along(module, axis.in_place(axis.retained()[0]), h.shape[dim]) for axis in having]
+                kept = [axis.along(module, axis.in_place(axis.retained()[0]), h) for axis in having]
                 index = functools.reduce(torch.logical_and, kept).nonzero().flatten()
                 to.append(h.index_select(dim, index.to(h.device)))
 
-        def note_cut(
-            module: nn.Module, args: Any, kwargs: Any, of_model: list[Tensor] = wanted, to: list[Tensor] = got
-        ) -> None:
-            if len(to) < len(of_model) and (h := _input(args, kwargs)) is not None:  # later runs measure rounding
+        def note_cut(module: nn.Module, args: Any, kwargs: Any, to: list[Tensor] = got) -> None:
+            if (h := _input(args, kwargs)) is not None:
                 to.append(h)
 
         hooks.enter_context(consumer.register_forward_pre_hook(note, prepend=True, with_kwargs=True))
         hooks.enter_context(small.get_submodule(path).register_forward_pre_hook(note_cut, with_kwargs=True))
 
-    def pairs() -> list[tuple[str, Tensor, Tensor]]:
-        each = ((name, *pair, dim) for name, (*lists, dim) in seen.items() for pair in zip(*lists, strict=True))
-        # where another dimension is shorter, too, another size lies along it
-        return [(n, a, b) for n, a, b, dim in each if a.shape == b.shape or a.shape[dim] != b.shape[dim]]
-
-    def forget() -> None:
-        for _, got, _ in seen.values():
-            got.clear()
-
     with hooks:
-        yield pairs, forget
+        yield
+    each = ((name, *pair, dim) for name, (*lists, dim) in seen.items() for pair in zip(*lists, strict=True))
+    # where another dimension is shorter, too, another size lies along it
+    pairs = [(n, a, b) for n, a, b, dim in each if a.shape == b.shape or a.shape[dim] != b.shape[dim]]
+    for name, want, got in pairs:
+        if want.shape != got.shape:
+            raise ValueError(f"the activation of {name} has the shape {list(got.shape)}, not {list(want.shape)}")
+    for name, want, got in pairs:
+        if (worst := apart(want, got)) is not None:
+            raise DifferentError(f"the activation of {name} differs by {worst:.1e}")

@@ -1,19 +1,97 @@
-"""The sizes of a model, found by tracing it: groups of dimensions that can only be cut together."""
+"""The sizes of a model, found by tracing it: groups of dimensions that can only be cut together, and what they cost."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from ngn.cuts import Cut
-from ngn.tracing.lengths import Polynomial
+from ngn.tracing.dims import Dim, Leaf, Product, resolved
 
 TEXTS = ("size", "members", "not cut", "why", "before -> after", "entries")
 """Titles of the columns of a table that are no numbers."""
+
+
+@dataclass(frozen=True)
+class Polynomial:
+    """A cost of G sizes, C(n) = sum_p prod_d (a_pd + sum_g A_pdg n_g).
+
+    Each term p is a product of activations and weights, or a parameter. Its factors are the lengths of dimensions,
+    which are affine in the sizes. So costs and their slopes are exact at all sizes, and nothing has to be measured.
+
+    Attributes:
+        names: the names of the sizes, [G].
+        full: their numbers of units, float64 [G].
+        constant: a, float64 [P, D].
+        slopes: A, float64 [P, D, G].
+    """
+
+    names: tuple[str, ...]
+    full: Tensor
+    constant: Tensor
+    slopes: Tensor
+
+    def units(self, name: str) -> float:
+        """The number of units of the size ``name``."""
+        return float(self.full[self.names.index(name)])
+
+    def of(self, names: Sequence[str], units: Sequence[int]) -> Polynomial:
+        """The cost of the sizes ``names``, counted in components of so many ``units``; other sizes stay full."""
+        at = [self.names.index(name) for name in names]
+        scale = torch.tensor(units, dtype=torch.float64)
+        rest = self.full.clone()
+        rest[at] = 0
+        constant = self.constant + self.slopes @ rest
+        return Polynomial(tuple(names), self.full[at] / scale, constant, self.slopes[..., at] * scale)
+
+    def __call__(self, n: Tensor) -> tuple[Tensor, Tensor]:
+        """C, float64 [...], and dC/dn, [..., G], at the sizes n, float64 [..., G]."""
+        lengths = self.constant + torch.einsum("pdg,...g->...pd", self.slopes, n)
+        D = range(lengths.shape[-1])
+        others = [lengths[..., [e for e in D if e != d]].prod(-1) for d in D]
+        return lengths.prod(-1).sum(-1), torch.einsum("...pd,pdg->...g", torch.stack(others, -1), self.slopes)
+
+
+def polynomial(terms: Sequence[Sequence[Dim]], sizes: Mapping[Leaf, str]) -> Polynomial | None:
+    """The sum of the products of lengths in ``terms``; None if a length is not affine in the ``sizes``."""
+    columns = {leaf: number for number, leaf in enumerate(sizes)}
+    one = torch.eye(len(columns) + 1, dtype=torch.float64)[-1]
+    rows: list[list[Tensor]] = []
+    for term in terms:
+        factors = [_affine(dim, columns) for dim in term]
+        known = [factor for factor in factors if factor is not None]
+        if len(known) < len(factors):
+            return None
+        varying = [factor for factor in known if bool(factor[:-1].any())]
+        rows.append([one * prod(float(f[-1]) for f in known if not bool(f[:-1].any())), *varying])
+    most = max(map(len, rows), default=1)
+    table = torch.stack([torch.stack([*row, *[one] * (most - len(row))]) for row in rows or [[0 * one]]])
+    full = torch.tensor([leaf.size for leaf in columns], dtype=torch.float64)
+    return Polynomial(tuple(sizes.values()), full, table[..., -1], table[..., :-1])
+
+
+def _affine(dim: Dim, columns: Mapping[Leaf, int]) -> Tensor | None:
+    """The length of ``dim`` as the coefficients of the sizes and a constant, [G + 1]; None if it is not affine."""
+    dim = resolved(dim)
+    total = torch.zeros(len(columns) + 1, dtype=torch.float64)
+    if isinstance(dim, Leaf):
+        total[columns.get(dim, -1)] = 1.0 if dim in columns else dim.size
+        return total
+    if not isinstance(dim, Product):
+        parts = [_affine(term, columns) for term in dim.terms]
+        return None if any(part is None for part in parts) else sum((p for p in parts if p is not None), total)
+    total[-1] = 1.0
+    for part in (_affine(factor, columns) for factor in dim.factors):
+        if part is None or (bool(part[:-1].any()) and bool(total[:-1].any())):
+            return None
+        total = part * total[-1] if bool(part[:-1].any()) else total * part[-1]
+    return total
 
 
 @dataclass(frozen=True)
@@ -148,17 +226,8 @@ class FoundSizes:
         for g in self.groups:
             length = f"{g.length:,} {g.unit}"
             rows.append((g.name or "model", length, f"{g.parameters:.1%}", f"{g.macs:.1%}", listed(_tails(g.members))))
-        lines = aligned(rows)
-        if self.fixed:
-            lines += [
-                "",
-                *aligned(
-                    [
-                        ("not cut", "length", "why"),
-                        *((listed(f.members), f"{f.length:,}", f.reason) for f in self.fixed),
-                    ]
-                ),
-            ]
+        fixed = [(listed(f.members), f"{f.length:,}", f.reason) for f in self.fixed]
+        lines = aligned(rows) + (["", *aligned([("not cut", "length", "why"), *fixed])] if fixed else [])
         return "\n".join(lines)
 
 

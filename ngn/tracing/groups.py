@@ -14,11 +14,9 @@ from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
 from ngn.cuts import Cut, inputs_first, is_conv1d, kind_of
-from ngn.tracing.counted import attributes_of
 from ngn.tracing.dims import Dim, Leaf, Product, fix, leaves, positions, resolved
-from ngn.tracing.found import Consumer, FoundSizes, SizeGroup, Uncut, listed
-from ngn.tracing.lengths import polynomial
-from ngn.tracing.record import Held, Trace
+from ngn.tracing.found import Consumer, FoundSizes, SizeGroup, Uncut, listed, polynomial
+from ngn.tracing.record import Held, Trace, attributes_of
 from ngn.tracing.run import trace
 
 
@@ -51,26 +49,17 @@ def groups_of(seen: Trace, example: Any, also: Mapping[str, Sequence[Any]] = Map
         if leaf.fixed is None and any(positions(held.dims[place], leaf) is None for held, place in found):
             fix(leaf, "its entries cross")
     _fix_inner(seen, places, consumers)
-    groups: list[SizeGroup] = []
-    cut: dict[Leaf, SizeGroup] = {}
-    total = sum(held.size for held in seen.held.values() if held.trained)
-    heads = {leaf for dim in seen.batches for leaf in leaves(dim)}
-    work = [(prod(dim.size for dim in dims), dims) for dims in seen.work]
+    products = {"parameters": [held.dims for held in seen.held.values() if held.trained], "macs": seen.work}
+    groups: dict[Leaf, SizeGroup] = {}
     for leaf, found in places.items():
-        if (
-            leaf.fixed is None
-            and consumers.get(leaf)
-            and not all(_read(h, place, consumers[leaf]) for h, place in found)
-        ):
-            macs = sum(n * _share(dims, leaf) for n, dims in work) / max(1, sum(n for n, _ in work))
-            parameters = sum(h.size * _share(h.dims, leaf) for h in {h for h, _ in found if h.trained}) / max(1, total)
-            groups.append(_group(seen, leaf, found, consumers[leaf], leaf in heads, parameters, macs))
-            cut[leaf] = groups[-1]
-    named = _named(groups)
-    sizes = {leaf: group.name for leaf, group in zip(cut, named, strict=True)}
-    weights = [held.dims for held in seen.held.values() if held.trained]
-    costs = {"parameters": polynomial(weights, sizes), "macs": polynomial(seen.work, sizes)}
-    return FoundSizes(seen.model, named, _fixed(seen, {*cut}), example, costs, also)
+        read = consumers.get(leaf) if leaf.fixed is None else None
+        if read and not all(_read(held, place, read) for held, place in found):
+            shares = {kind: _share(terms, leaf) for kind, terms in products.items()}
+            groups[leaf] = _group(seen, leaf, found, read, shares)
+    named = _named([*groups.values()])
+    sizes = {leaf: group.name for leaf, group in zip(groups, named, strict=True)}
+    costs = {kind: polynomial(terms, sizes) for kind, terms in products.items()}
+    return FoundSizes(seen.model, named, _fixed(seen, {*groups}), example, costs, also)
 
 
 def _fix_missed(seen: Trace) -> None:
@@ -91,20 +80,17 @@ def _fix_missed(seen: Trace) -> None:
 def _consumers(seen: Trace) -> dict[Leaf, list[Consumer]]:
     """The products that read each leaf; a leaf in a product without a weight is fixed."""
     consumers: dict[Leaf, list[Consumer]] = {}
-    tried = {leaf for product in seen.contractions if not product.training for leaf in leaves(product.dim)}
-    for product in seen.contractions:
-        path = seen.paths[id(product.site)] or "the model"
-        for leaf in dict.fromkeys(leaves(product.dim)):
+    tried = {leaf for _, _, summed, training in seen.contractions if not training for leaf in leaves(summed)}
+    for site, held, summed, _ in seen.contractions:
+        path = seen.paths[id(site)] or "the model"
+        for leaf in dict.fromkeys(leaves(summed)):
             if leaf.fixed is None and leaf not in tried:
                 fix(leaf, f"it is read in train mode alone, in {path},")
             if leaf.fixed is not None:
                 continue
-            known = isinstance(product.site, (nn.Linear, _ConvNd)) or is_conv1d(product.site)
-            if known:
-                dim = 0 if inputs_first(product.site) else 1
-                consumer = Consumer(product.site, product.site, "weight", dim, True)
+            if isinstance(site, (nn.Linear, _ConvNd)) or is_conv1d(site):
+                consumer = Consumer(site, site, "weight", 0 if inputs_first(site) else 1, True)
             else:
-                held = product.weight
                 dims = [] if held is None else [n for n, dim in enumerate(held.dims) if leaf in leaves(dim)]
                 if held is None or len(dims) != 1:
                     fix(leaf, f"a product of two activations in {path}")
@@ -113,7 +99,7 @@ def _consumers(seen: Trace) -> dict[Leaf, list[Consumer]]:
                 if not (weight.is_floating_point() or weight.is_complex()):  # no gate can multiply them
                     fix(leaf, f"integer weights in {path}")
                     continue
-                consumer = Consumer(product.site, held.module, held.name, dims[0], False)
+                consumer = Consumer(site, held.module, held.name, dims[0], False)
             if consumer not in consumers.setdefault(leaf, []):
                 consumers[leaf].append(consumer)
     return consumers
@@ -145,13 +131,17 @@ def _read(held: Held, place: int, consumers: Sequence[Consumer]) -> bool:
     )
 
 
-def _share(dims: Sequence[Dim], leaf: Leaf) -> float:
-    """The part of the entries of a tensor that have a unit of ``leaf``."""
-    without = 1.0
-    for dim in dims:
-        if dim.size:
-            without *= 1 - sum(width for _, width in positions(dim, leaf) or []) * leaf.size / dim.size
-    return 1 - without
+def _share(terms: Sequence[Sequence[Dim]], leaf: Leaf) -> float:
+    """The part of a cost, a sum of products of lengths, that has a unit of ``leaf``."""
+
+    def length(dim: Dim) -> int:
+        dim = resolved(dim)
+        if isinstance(dim, Leaf):
+            return 0 if dim is leaf else dim.size
+        return prod(map(length, dim.factors)) if isinstance(dim, Product) else sum(map(length, dim.terms))
+
+    whole = sum(prod(dim.size for dim in dims) for dims in terms)
+    return (whole - sum(prod(map(length, dims)) for dims in terms)) / max(1, whole)
 
 
 def _group(
@@ -159,9 +149,7 @@ def _group(
     leaf: Leaf,
     found: Sequence[tuple[Held, int]],
     consumers: list[Consumer],
-    heads: bool,
-    parameters: float,
-    macs: float,
+    shares: dict[str, float],
 ) -> SizeGroup:
     cuts: list[Cut] = []
     produced: list[str] = []
@@ -173,18 +161,15 @@ def _group(
                 cuts.append(Cut(module, name, place, width, start, fold=read and len(held.places) == 1))
         (makers if not read and len(held.dims) > 1 else produced).append(seen.paths[id(held.module)] or held.name)
     makers = makers or produced
-    members = dict.fromkeys(
-        (*(seen.paths[id(held.module)] for held, _ in found), *(seen.paths[id(r.holder)] for r in consumers))
-    )
-    last = [seen.paths[id(consumer.holder)] for consumer in consumers]
-    ordered = [*(name for name in members if name not in last), *dict.fromkeys(last)]
+    last = dict.fromkeys(seen.paths[id(consumer.holder)] for consumer in consumers)
+    ordered = (*(name for name in dict.fromkeys(seen.paths[id(h.module)] for h, _ in found) if name not in last), *last)
+    heads = any(leaf in leaves(dim) for dim in seen.batches)
     convolved = any(isinstance(held.module, _ConvNd) for held, _ in found)
     unit = "heads" if heads else "channels" if convolved else "units"
-    counts = attributes_of(leaf, seen.counted)
+    counts = tuple(attributes_of(leaf, seen.counted))
     name = _common([*dict.fromkeys(makers)])
-    return SizeGroup(
-        name, unit, leaf.size, tuple(cuts), tuple(consumers), tuple(counts), tuple(ordered), parameters, macs
-    )
+    both = shares["parameters"], shares["macs"]
+    return SizeGroup(name, unit, leaf.size, tuple(cuts), tuple(consumers), counts, ordered, *both)
 
 
 def _common(names: Sequence[str]) -> str:

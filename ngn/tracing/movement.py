@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from torch import Tensor
+
 from ngn.tracing.dims import ONE, Dim, Misfit, equal, factored, joined, new, product, reason, span
 from ngn.tracing.record import Trace
-from ngn.tracing.rules import Dims, rules
-
-RULES, rule = rules()
+from ngn.tracing.rules import Dims, rule
 
 
 def reshaped(trace: Trace, dims: Dims, shape: Sequence[int]) -> Dims:
@@ -56,14 +56,14 @@ def _divided(trace: Trace, dim: Dim, sizes: list[int]) -> Dims:
 
 @rule("view _unsafe_view reshape _reshape_alias _reshape_copy view_copy squeeze unsqueeze squeeze_copy unsqueeze_copy")
 @rule("flatten squeeze_ unsqueeze_ unflatten")
-def _view(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+def _view(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     if args.get("dtype") is not None:
         return trace.unknown(args, out, "a view of another type")
     return [reshaped(trace, trace.dims(args["self"]), out.shape)]
 
 
 @rule("t transpose permute transpose_ t_ numpy_T mT permute_copy transpose_copy")
-def _permuted(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+def _permuted(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     dims = list(trace.dims(args["self"]))
     if "dims" in args:
         return [[dims[place] for place in args["dims"]]]
@@ -74,26 +74,21 @@ def _permuted(trace: Trace, args: dict[str, Any], out: Any) -> Any:
 
 
 @rule("expand expand_copy")
-def _expanded(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+def _expanded(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     dims = trace.dims(args["self"])
-    return [
-        [trace.alike(size, "expanded") for size in out.shape[: out.dim() - len(dims)]]
-        + [
-            dim if dim.size == size else trace.alike(size, "expanded")
-            for dim, size in zip(dims, out.shape[out.dim() - len(dims) :], strict=True)
-        ]
-    ]
+    dims = [ONE] * (out.dim() - len(dims)) + dims
+    return [[dim if dim.size == n else trace.alike(n, "expanded") for dim, n in zip(dims, out.shape, strict=True)]]
 
 
 @rule("repeat")
-def _repeated(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+def _repeated(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     dims = trace.dims(args["self"])
     dims = [ONE] * (out.dim() - len(dims)) + dims
     return [[product(trace.alike(n, "repeated"), dim) for n, dim in zip(args["repeats"], dims, strict=True)]]
 
 
 @rule("cat concat concatenate")
-def _concatenated(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+def _concatenated(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     along = args.get("dim", 0) % out.dim()
     held = [trace.dims(tensor) for tensor in args["tensors"] if tensor.numel() or tensor.dim() == out.dim()]
     held = [dims for dims in held if all(dim.size for dim in dims)]
@@ -109,7 +104,7 @@ def _concatenated(trace: Trace, args: dict[str, Any], out: Any) -> Any:
 
 
 @rule("stack")
-def _stacked(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+def _stacked(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     held = [trace.dims(tensor) for tensor in args["tensors"]]
     for dims in held[1:]:
         for one, other in zip(held[0], dims, strict=True):
@@ -121,10 +116,10 @@ def _stacked(trace: Trace, args: dict[str, Any], out: Any) -> Any:
 
 @rule("split split_with_sizes chunk unsafe_split unsafe_split_with_sizes unsafe_chunk split_copy split_with_sizes_copy")
 @rule("tensor_split")
-def _pieces(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+def _pieces(trace: Trace, args: dict[str, Any], *outs: Tensor) -> list[Dims]:
     along = args.get("dim", 0) % args["self"].dim()
     dims, results, ends = trace.dims(args["self"]), [], [0]
-    for piece in out:
+    for piece in outs:
         ends.append(ends[-1] + piece.shape[along])
         results.append([*dims[:along], span(dims[along], ends[-2], ends[-1]), *dims[along + 1 :]])
     equal(dims[along], ends[1:], trace.where)
@@ -132,7 +127,7 @@ def _pieces(trace: Trace, args: dict[str, Any], out: Any) -> Any:
 
 
 @rule("slice narrow slice_copy narrow_copy")
-def _sliced(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+def _sliced(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     source, along = args["self"], args.get("dim", 0) % args["self"].dim()
     dims = list(trace.dims(source))
     full, size, step = source.shape[along], out.shape[along], args.get("step") or 1
@@ -156,34 +151,24 @@ def _sliced(trace: Trace, args: dict[str, Any], out: Any) -> Any:
 
 
 @rule("select unbind select_copy unbind_copy")
-def _selected(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+def _selected(trace: Trace, args: dict[str, Any], *outs: Tensor) -> list[Dims]:
     dims = list(trace.dims(args["self"]))
     trace.fix(dims.pop(args.get("dim", 0) % len(dims)), "single entries are selected")
-    return [dims] * (len(out) if isinstance(out, (list, tuple)) else 1)
+    return [dims] * len(outs)
 
 
 @rule("constant_pad_nd")
-def _padded(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+def _padded(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     dims, pad = list(trace.dims(args["self"])), args["pad"]
-    for number in range(len(pad) // 2):
-        before, after = pad[2 * number], pad[2 * number + 1]
-        place = len(dims) - 1 - number
-        dim = (
-            span(dims[place], max(0, -before), dims[place].size + min(0, after))
-            if min(before, after) < 0
-            else dims[place]
-        )
-        why = "padding"
-        dims[place] = (
-            joined(trace.new(max(0, before), why), dim, trace.new(max(0, after), why))
-            if max(before, after) > 0
-            else dim
-        )
+    for place, before, after in zip(range(-1, -len(dims) - 1, -1), pad[::2], pad[1::2], strict=False):
+        left = span(dims[place], max(0, -before), dims[place].size + min(0, after))
+        ends = (trace.new(max(0, n), "padding") for n in (before, after))
+        dims[place] = joined(next(ends), left, next(ends))
     return [dims]
 
 
 @rule("glu")
-def _glu(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+def _glu(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     dims = list(trace.dims(args["self"]))
     along = args.get("dim", -1) % len(dims)
     half = dims[along].size // 2
@@ -193,7 +178,7 @@ def _glu(trace: Trace, args: dict[str, Any], out: Any) -> Any:
 
 
 @rule("pixel_shuffle pixel_unshuffle")
-def _pixels(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+def _pixels(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     *lead, channels, _, _ = trace.dims(args["self"])
     up = args.get("upscale_factor")
     size = up or args["downscale_factor"]
@@ -206,7 +191,7 @@ def _pixels(trace: Trace, args: dict[str, Any], out: Any) -> Any:
 
 
 @rule("channel_shuffle native_channel_shuffle")
-def _shuffled(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+def _shuffled(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     batch, channels, *rest = trace.dims(args["self"])
     outer, inner = _divided(trace, channels, [args["groups"], channels.size // args["groups"]])
     trace.fix(outer, "the number of shuffled groups")
@@ -214,7 +199,7 @@ def _shuffled(trace: Trace, args: dict[str, Any], out: Any) -> Any:
 
 
 @rule("as_strided as_strided_")
-def _strided(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+def _strided(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     """Pooling to one pixel gives a tensor in ``channels_last`` the strides of one; no entry moves."""
     source = args["self"]
     strides, before = ([s for n, s in zip(t.shape, t.stride(), strict=True) if n > 1] for t in (out, source))
@@ -224,7 +209,7 @@ def _strided(trace: Trace, args: dict[str, Any], out: Any) -> Any:
 
 
 @rule("view_as_real view_as_real_copy view_as_complex view_as_complex_copy")
-def _complex(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+def _complex(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     dims = list(trace.dims(args["self"]))
     if out.dim() > len(dims):
         return [[*dims, trace.new(2, "real and imaginary parts")]]
@@ -232,33 +217,10 @@ def _complex(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     return [dims[:-1]]
 
 
-@rule("unfold")
-def _windows(trace: Trace, args: dict[str, Any], out: Any) -> Any:
-    dims = list(trace.dims(args["self"]))
-    along = args["dimension"] % len(dims)
-    trace.fix(dims[along], "windows over it")
-    dims[along] = trace.new(out.shape[along], "windows over it")
-    return [[*dims, trace.new(out.shape[-1], "windows over it")]]
-
-
-@rule("col2im")
-def _image(trace: Trace, args: dict[str, Any], out: Any) -> Any:
-    *lead, columns, places = trace.dims(args["self"])
-    channels, window = _divided(trace, columns, [out.shape[-3], columns.size // out.shape[-3]])
-    for dim in (window, places):
-        trace.fix(dim, "positions")
-    return [[*lead, channels, *trace.fresh(out.shape[-2:], "positions")]]
-
-
 @rule("im2col")
-def _columns(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+def _columns(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     *lead, channels, height, width = trace.dims(args["self"])
     for dim in (height, width):
         trace.fix(dim, "positions")
-    return [
-        [
-            *lead,
-            product(channels, trace.new(out.shape[-2] // channels.size, "positions")),
-            trace.new(out.shape[-1], "positions"),
-        ]
-    ]
+    window, places = trace.fresh([out.shape[-2] // channels.size, out.shape[-1]], "positions")
+    return [[*lead, product(channels, window), places]]

@@ -9,9 +9,7 @@ from torch.utils._pytree import tree_leaves
 
 from ngn.tracing.dims import Dim, Misfit, factored, product, reason
 from ngn.tracing.record import Trace
-from ngn.tracing.rules import broadcast, rules
-
-RULES, rule = rules()
+from ngn.tracing.rules import Dims, broadcast, rule
 
 
 def _matrices(trace: Trace, a: Tensor, b: Tensor) -> list[Dim]:
@@ -27,12 +25,12 @@ def _matrices(trace: Trace, a: Tensor, b: Tensor) -> list[Dim]:
 
 
 @rule("mm bmm matmul")
-def _mm(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+def _mm(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     return [_matrices(trace, args["self"], args["mat2"] if "mat2" in args else args["other"])]
 
 
 @rule("addmm baddbmm _addmm_activation _sparse_addmm")
-def _addmm(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+def _addmm(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     a, b = (args["mat1"], args["mat2"]) if "mat1" in args else (args["batch1"], args["batch2"])
     dims = _matrices(trace, a, b)
     trace.unite_last(trace.dims(args["self"]), dims)
@@ -40,7 +38,7 @@ def _addmm(trace: Trace, args: dict[str, Any], out: Any) -> Any:
 
 
 @rule("linear")
-def _linear(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+def _linear(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     *lead, inner = trace.dims(args["input"])
     columns, other = trace.dims(args["weight"])
     trace.contract(args["input"], args["weight"], (inner, other))
@@ -51,7 +49,7 @@ def _linear(trace: Trace, args: dict[str, Any], out: Any) -> Any:
 
 
 @rule("mv dot")
-def _mv(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+def _mv(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     a, b = args["self"], args["vec"] if "vec" in args else args["tensor"]
     *lead, inner = trace.dims(a)
     trace.contract(a, b, (inner, trace.dims(b)[0]))
@@ -60,16 +58,16 @@ def _mv(trace: Trace, args: dict[str, Any], out: Any) -> Any:
 
 
 @rule("mkldnn_rnn_layer _cudnn_rnn miopen_rnn")
-def _recurrent(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+def _recurrent(trace: Trace, args: dict[str, Any], *outs: Tensor) -> list[Dims]:
     """Nothing of a recurrent layer is cut; every weight matrix meets every sample of every step."""
-    dims = trace.unknown(args, out)
+    dims = trace.unknown(args, outs)
     weights = [args["weight0"], args["weight1"]] if "weight0" in args else args["weight"]
     trace.work += [[*trace.dims(args["input"])[:-1], *trace.dims(w)] for w in weights if w.dim() > 1]
     return dims
 
 
 @rule("_grouped_mm")
-def _grouped(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+def _grouped(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     a, b = trace.dims(args["self"]), trace.dims(args["mat2"])
     if len(a) != 2 or len(b) != 3 or args.get("bias") is not None:
         return trace.unknown(args, out)
@@ -88,7 +86,7 @@ def _grouped(trace: Trace, args: dict[str, Any], out: Any) -> Any:
 
 
 @rule("convolution _convolution convolution_overrideable")
-def _convolution(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+def _convolution(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     batch, channels, *places = trace.dims(args["input"])
     first, second, *kernel = trace.dims(args["weight"])
     transposed, groups = args["transposed"], args["groups"]
@@ -118,7 +116,7 @@ def _convolution(trace: Trace, args: dict[str, Any], out: Any) -> Any:
 
 @rule("native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training cudnn_batch_norm batch_norm")
 @rule("miopen_batch_norm _batch_norm_with_update _batch_norm_no_update _native_batch_norm_legit_functional")
-def _batch_norm(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+def _batch_norm(trace: Trace, args: dict[str, Any], out: Tensor, *more: Tensor) -> list[Dims]:
     dims = trace.dims(args["input"])
     for name in ("weight", "bias", "running_mean", "running_var"):
         if args.get(name) is not None:
@@ -126,11 +124,11 @@ def _batch_norm(trace: Trace, args: dict[str, Any], out: Any) -> Any:
     if args.get("training"):  # the trace is in eval mode, so the program asks for it: to standardise a weight
         for dim in (dims[0], *dims[2:]):
             trace.fix(dim, "a norm over it")
-    return [dims, *([dims[1]] if o.dim() == 1 and len(o) else trace.fresh(o.shape, "statistics") for o in out[1:])]
+    return [dims, *([dims[1]] if o.dim() == 1 and len(o) else trace.fresh(o.shape, "statistics") for o in more)]
 
 
 @rule("native_layer_norm _fused_rms_norm rms_norm layer_norm")
-def _layer_norm(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+def _layer_norm(trace: Trace, args: dict[str, Any], *outs: Tensor) -> list[Dims]:
     dims = trace.dims(args["input"])
     last = dims[len(dims) - len(args["normalized_shape"]) :]
     for name in ("weight", "bias"):
@@ -139,12 +137,11 @@ def _layer_norm(trace: Trace, args: dict[str, Any], out: Any) -> Any:
                 trace.unite(dim, own)
     for dim in last:
         trace.fix(dim, "a norm over it")
-    outs = out if isinstance(out, (list, tuple)) else [out]
-    return [dims, *(trace.fresh(o.shape, "statistics") for o in outs[1:])]
+    return [dims]
 
 
 @rule("native_group_norm")
-def _group_norm(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+def _group_norm(trace: Trace, args: dict[str, Any], *outs: Tensor) -> list[Dims]:
     dims = trace.dims(args["input"])
     for name in ("weight", "bias"):
         if args.get(name) is not None:
@@ -154,7 +151,7 @@ def _group_norm(trace: Trace, args: dict[str, Any], out: Any) -> Any:
         trace.fix(within, "a group norm loses whole groups only,")
     except Misfit:
         trace.fix(dims[1], "a group norm over it")
-    return [dims, *(trace.fresh(o.shape, "statistics") for o in out[1:])]
+    return [dims]
 
 
 @rule("avg_pool1d avg_pool2d avg_pool3d max_pool2d max_pool1d max_pool3d max_pool2d_with_indices")
@@ -164,7 +161,7 @@ def _group_norm(trace: Trace, args: dict[str, Any], out: Any) -> Any:
 @rule("_upsample_bilinear2d_aa _upsample_bicubic2d_aa reflection_pad1d reflection_pad2d reflection_pad3d")
 @rule("replication_pad1d replication_pad2d replication_pad3d max_unpool2d max_unpool3d upsample_nearest2d_aa")
 @rule("adaptive_avg_pool1d adaptive_max_pool1d grid_sampler_2d")
-def _spatial(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+def _spatial(trace: Trace, args: dict[str, Any], *outs: Tensor) -> list[Dims]:
     """Positions become other positions; batch and channels stay."""
     dims = trace.dims(args["self"] if "self" in args else args["input"])
     number = next((int(digit) for digit in trace.operation if digit.isdigit()), 2)
@@ -173,17 +170,16 @@ def _spatial(trace: Trace, args: dict[str, Any], out: Any) -> Any:
         trace.fix(dim, "positions")
     for dim, own in zip(trace.dims(args["indices"]) if "indices" in args else (), lead, strict=False):
         trace.unite(dim, own)
-    outs = out if isinstance(out, (list, tuple)) else [out]
     return [[*lead, *trace.fresh(o.shape[len(lead) :], "positions")] for o in outs]
 
 
 @rule("_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention scaled_dot_product_attention")
 @rule("_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention _scaled_dot_product_attention_math")
 @rule("_scaled_dot_product_fused_attention_overrideable")
-def _attention(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+def _attention(trace: Trace, args: dict[str, Any], *outs: Tensor) -> list[Dims]:
     query, key, value = (trace.dims(args[name]) for name in ("query", "key", "value"))
     if query[-3].size != key[-3].size:
-        return trace.unknown(args, out)
+        return trace.unknown(args, outs)
     for a, b, c in zip(query[:-2], key[:-2], value[:-2], strict=True):
         trace.unite(a, b)
         trace.unite(a, c)
@@ -198,16 +194,14 @@ def _attention(trace: Trace, args: dict[str, Any], out: Any) -> Any:
                 trace.unite(dim, own)
     trace.batches += query[:-2]
     trace.work += [[*query, key[-2]], [*query[:-1], key[-2], value[-1]]]
-    outs = out if isinstance(out, (list, tuple)) else [out]
-    rest = [trace.fresh(o.shape, "statistics") if isinstance(o, Tensor) else [] for o in outs[1:]]
-    return [[*query[:-1], value[-1]], *rest]
+    return [[*query[:-1], value[-1]]]
 
 
 @rule("flex_attention")
-def _flexible(trace: Trace, args: dict[str, Any], out: Any) -> Any:
+def _flexible(trace: Trace, args: dict[str, Any], *outs: Tensor) -> list[Dims]:
     """Attention with functions of positions; if these read tensors, or blocks differ by head, nothing is known."""
     query, key, value, *others = args["args"]
     tensors = [each for each in tree_leaves(others) if isinstance(each, Tensor)]
     if any(each.dim() < 3 or each.shape[1] != 1 for each in tensors):
-        return trace.unknown(args, out)
-    return _attention(trace, {"query": query, "key": key, "value": value}, out)
+        return trace.unknown(args, outs)
+    return _attention(trace, {"query": query, "key": key, "value": value}, *outs)

@@ -1,8 +1,9 @@
-"""What a trace has seen: the dimensions of tensors, products over them, and in which modules these happened."""
+"""What a trace has seen: dimensions of tensors, products over them, the modules at work, numbers that are lengths."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,8 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from ngn.checks import value_of
-from ngn.tracing.dims import ONE, Dim, Leaf, equal, fix, leaves, new, unite
+from ngn.cuts import is_conv1d
+from ngn.tracing.dims import ONE, Dim, Leaf, Product, equal, fix, leaves, new, resolved, unite
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,18 +37,40 @@ class Held:
     places: list[tuple[nn.Module, str]]
 
 
-@dataclass(frozen=True)
-class Contraction:
-    """A product that sums over ``dim``, computed in a call of ``site``, with entries of ``weight`` if that is known.
+class AttributeInt(int):
+    """An attribute, or a product of attributes.
 
     Attributes:
-        training: whether a pass in train mode computed it.
+        factors: (module, name, value) of each.
+        ratios: attributes that the program divides, such as numbers of query heads and key heads, which shrink
+            together.
     """
 
-    site: nn.Module
-    weight: Held | None
-    dim: Dim
-    training: bool
+    factors: tuple[tuple[nn.Module, str, int], ...]
+    ratios: list[tuple[AttributeInt, AttributeInt]]
+
+    @classmethod
+    def of(
+        cls, value: int, ratios: list[tuple[AttributeInt, AttributeInt]], *factors: tuple[nn.Module, str, int]
+    ) -> AttributeInt:
+        """``value`` with its ``factors``, and the ``ratios`` of the program."""
+        made = cls(value)
+        made.factors, made.ratios = factors, ratios
+        return made
+
+    def __mul__(self, other: Any) -> Any:
+        value = int(self) * other
+        if not isinstance(other, int):
+            return value
+        return AttributeInt.of(value, self.ratios, *self.factors, *getattr(other, "factors", ()))
+
+    def __floordiv__(self, other: Any) -> Any:
+        if isinstance(other, AttributeInt):
+            self.ratios.append((self, other))
+        return int(self) // other
+
+    def __rmul__(self, other: Any) -> Any:
+        return self * other
 
 
 def shape_of(tensor: Tensor) -> list[int]:
@@ -60,7 +84,8 @@ class Trace:
     Attributes:
         held: parameters and buffers, by the id of their tensor.
         parametrised: the tensors that parametrisations compute, by the ids of these.
-        contractions: the products over dimensions, in the order of the program.
+        contractions: the products over dimensions, in the order of the program: the module in whose call each is
+            computed, the weight with entries in it, if that is known, the dimension, and whether it is of train mode.
         work: for each product of the first pass, the dimensions whose lengths multiply to its multiply-adds.
         batches: batch dimensions of products of activations, such as the heads of attention.
         counted: integers that come from attributes of modules, with the dimensions whose lengths they are.
@@ -91,21 +116,18 @@ class Trace:
                     if value is None:
                         continue
                     if id(value) not in self.held:
-                        # No file holds such a buffer, so its entries could not be put in the order of a trained model.
-                        left_out = name in module._non_persistent_buffers_set
-                        why = "a buffer that no file holds" if left_out else None
-                        why = "a tensor of scripted code" if id(module) in scripted else why
-                        dims = [
-                            new(size, why and f"{why} in {self.paths[id(module)] or 'the model'}")
-                            for size in value.shape
-                        ]
+                        why = "a tensor of scripted code" if id(module) in scripted else None
+                        if why is None and name in module._non_persistent_buffers_set:
+                            why = "a buffer that no file holds"  # its entries could not be put in a learned order
+                        why = why and f"{why} in {self.paths[id(module)] or 'the model'}"
+                        dims = [new(size, why) for size in value.shape]
                         self.held[id(value)] = Held(module, name, dims, value.numel(), trained, [])
                     self.held[id(value)].places.append((module, name))
         self.stack: list[nn.Module] = [model]
-        self.contractions: list[Contraction] = []
+        self.contractions: list[tuple[nn.Module, Held | None, Dim, bool]] = []
         self.work: list[list[Dim]] = []
         self.batches: list[Dim] = []
-        self.counted: list[tuple[Any, Dim]] = []
+        self.counted: list[tuple[AttributeInt, Dim]] = []
         self.operation, self.training = "", False
         self.reached: set[Held] = set()
         self.activations: list[list[Dim]] = []
@@ -199,7 +221,7 @@ class Trace:
         """Unite two dimensions that a product of ``a`` and ``b`` sums over, and note the product."""
         self.unite(*dims)
         weight = self.source(b) or self.source(a)
-        self.contractions.append(Contraction(self.stack[-1], weight, dims[0], self.training))
+        self.contractions.append((self.stack[-1], weight, dims[0], self.training))
 
     def unknown(self, args: dict[str, Any], out: Any, why: str = "") -> list[list[Dim]]:
         """Fix the dimensions of all tensors of an operation without a rule."""
@@ -209,3 +231,48 @@ class Trace:
                 for dim in self.dims(value):
                     self.fix(dim, why)
         return [self.fresh(shape_of(value), why) for value in tree_leaves(out) if isinstance(value, Tensor)]
+
+
+@contextmanager
+def counting(model: nn.Module) -> Iterator[None]:
+    """Let the integer attributes of the modules of ``model`` that are not torch's remember what they are."""
+    changed: list[tuple[nn.Module, str, int]] = []
+    ratios: list[tuple[AttributeInt, AttributeInt]] = []
+    for module in model.modules():
+        if type(module).__module__.startswith("torch.") or is_conv1d(module):  # cutting sets their attributes
+            continue
+        bases = (kind for kind in type(module).__mro__ if kind.__module__.startswith("torch."))
+        of_torch = {name for kind in bases for name in getattr(kind, "__constants__", ())}  # these, too
+        for name, value in vars(module).items():
+            if type(value) is int and value > 1 and name not in of_torch:
+                changed.append((module, name, value))
+    for module, name, value in changed:
+        vars(module)[name] = AttributeInt.of(value, ratios, (module, name, value))
+    try:
+        yield
+    finally:
+        for module, name, value in changed:
+            if isinstance(vars(module).get(name), AttributeInt):
+                vars(module)[name] = value
+
+
+def attributes_of(leaf: Leaf, counted: list[tuple[AttributeInt, Dim]]) -> list[tuple[nn.Module, str]]:
+    """The attributes that the program takes for lengths with ``leaf``, and that so shrink with it."""
+    attributes: dict[tuple[int, str], tuple[nn.Module, str]] = {}
+    for size, dim in counted:
+        dim = resolved(dim)
+        parts = dim.factors if isinstance(dim, Product) else (dim,)
+        if leaf not in parts:
+            continue
+        fitting = [each for each in size.factors if each[2] % leaf.size == 0]
+        exact = [each for each in fitting if each[2] == leaf.size]
+        if len(size.factors) > 1 and len(exact) > 1:  # heads and entries of one number: the first are the outer ones
+            number = [part.size for part in parts].index(leaf.size)
+            exact = exact[min(number, len(exact) - 1) :][:1]
+        for module, name, _ in exact[:1] or fitting[:1]:
+            attributes[id(module), name] = module, name
+    for pair in counted[0][0].ratios if counted else ():
+        both = {(id(module), name): (module, name) for size in pair for module, name, value in size.factors}
+        if both.keys() & attributes.keys() and all(int(size) % leaf.size == 0 for size in pair):
+            attributes |= both
+    return [*attributes.values()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from types import MappingProxyType
 from typing import Any
 
@@ -20,13 +20,11 @@ from torch.utils._pytree import tree_leaves, tree_map
 from ngn.checks import Written, arguments, calls_of, copied, enter, outputs_on, uncompiled, untouched
 from ngn.comparison import varied
 from ngn.components.attention import use_cuttable_attention
-from ngn.tracing import mixing, movement, products
-from ngn.tracing.counted import AttributeInt, counting
+from ngn.tracing import movement, products  # noqa: F401 - their rules
 from ngn.tracing.dims import new
-from ngn.tracing.record import Trace, shape_of
-from ngn.tracing.rules import RULES, broadcast, elementwise
+from ngn.tracing.record import AttributeInt, Trace, counting, shape_of
+from ngn.tracing.rules import RULES, elementwise
 
-_RULES = RULES | mixing.RULES | movement.RULES | products.RULES
 _VIEWS = re.compile(
     "detach|alias|t|transpose|permute|_?(unsafe_)?view|reshape|_reshape_alias|select|slice|narrow|(unsafe_)?split|"
     "split_with_sizes|chunk|unbind|squeeze|unsqueeze|expand|_to_copy|clone|lift_fresh"
@@ -112,27 +110,18 @@ def _follow(seen: Trace, written: Written, method: str, example: Any) -> None:
         if isinstance(value, Tensor):
             seen.set(value, [new(size, "is that of an input") for size in value.shape])
     seen.stack = [model]
-    with ExitStack() as stack:
-        for context in (
-            uncompiled(),
-            sdpa_kernel(SDPBackend.MATH),
-            torch_attention(model),
-            _calls(seen),
-            counting(model),
-        ):
-            stack.enter_context(context)
-        stack.enter_context(_Operations(seen, written))
-        stack.enter_context(_Sizes(seen))
+    with uncompiled(), torch_attention(model), _calls(seen), counting(model), _Operations(seen, written), _Sizes(seen):
         outputs = (model if method == "forward" else getattr(model, method))(*args, **named)
     seen.finish(outputs)
 
 
 @contextmanager
 def torch_attention(model: nn.Module) -> Iterator[None]:
-    """Give torch's attention modules a forward pass whose heads need not add up to the embedding."""
+    """Give torch's attention modules a forward pass whose heads need not add up to the embedding, in plain products."""
     before = use_cuttable_attention(model.modules())
     try:
-        yield
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
     finally:
         for module, same in before:
             module.__class__, module._qkv_same_embed_dim = nn.MultiheadAttention, same
@@ -168,24 +157,23 @@ class _Operations(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.written.note(func, args, kwargs or {})
         out = func(*args, **(kwargs or {}))
-        if isinstance(func, OpOverload) and func._schema.name.startswith("aten::_foreach_"):
-            self._foreach([*args, *(kwargs or {}).values()])
         outs = [value for value in (out if isinstance(out, (list, tuple)) else [out]) if isinstance(value, Tensor)]
-        if not outs:
+        if not outs and not (isinstance(func, OpOverload) and func._schema.is_mutable):
             return out
         seen = self.seen
         name = seen.operation = func.__name__.partition(".")[0]
-        rule = _RULES.get(name)
+        rule = RULES.get(name)
         if isinstance(func, OpOverload):
             named = {arg.name: value for arg, value in zip(func._schema.arguments, args, strict=False)} | (kwargs or {})
-            if rule is None and torch.Tag.pointwise in func.tags:
+            if rule is None and outs and torch.Tag.pointwise in func.tags:
                 rule = elementwise
         else:  # with functions among its arguments, such as cond or flex_attention
             named = {"args": args, **(kwargs or {})}
         if any(isinstance(value, Tensor) and value.is_nested for value in tree_leaves((named, out))):
             seen.operation, rule = f"{name} of nested tensors", None
         with torch._C.DisableTorchFunction():
-            made = seen.unknown(named, out) if rule is None else rule(seen, named, out)
+            made = seen.unknown(named, out) if rule is None else rule(seen, named, *outs)
+            made = [*made, *(seen.fresh(shape_of(value), "statistics") for value in outs[len(made) :])]
             if any([dim.size for dim in dims] != shape_of(value) for dims, value in zip(made, outs, strict=False)):
                 made = seen.unknown(named, out)
             first = next((value for value in tree_leaves(args) if isinstance(value, Tensor)), None)
@@ -193,13 +181,6 @@ class _Operations(TorchDispatchMode):
             for dims, value in zip(made, outs, strict=False):
                 seen.set(value, dims, source)
         return out
-
-    def _foreach(self, args: list[Any]) -> None:
-        """Unite the tensors of each place in the lists of an operation that is elementwise on all of them."""
-        lists = [arg for arg in args if isinstance(arg, (list, tuple)) and all(isinstance(v, Tensor) for v in arg)]
-        with torch._C.DisableTorchFunction():
-            for together in zip(*lists, strict=False):
-                broadcast(self.seen, together, together[0].shape)
 
 
 class _Sizes(TorchFunctionMode):

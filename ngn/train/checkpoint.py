@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ngn.files import FileError, remove, remove_stale_files
@@ -48,23 +47,8 @@ def latest(folder: Path) -> Newest:
     for path in _checkpoints(folder):
         try:
             tensors, metadata = read_checked(path)
-            beside = path.with_suffix(".json")  # of version 0.1
-            facts = json.loads(metadata[_FACTS]) if _FACTS in metadata else json.loads(beside.read_bytes())["meta"]
-            return int(path.stem.removeprefix("step-")), tensors, facts
+            return int(path.stem.removeprefix("step-")), tensors, json.loads(metadata[_FACTS])
         except (FileError, FileNotFoundError, ValueError, KeyError, TypeError) as fault:
             log.warning("checkpoint %s cannot be used (%s); trying the one before", path, fault)
             remove(path)
     return None
-
-
-def random_state(device: torch.device) -> dict[str, Tensor]:
-    """Return the states of torch's global random generators, which dropout uses, for a checkpoint."""
-    state = {"random.cpu": torch.get_rng_state()}
-    return state if device.type != "cuda" else state | {"random.cuda": torch.cuda.get_rng_state(device)}
-
-
-def set_random_state(tensors: Mapping[str, Tensor], device: torch.device) -> None:
-    """Set torch's global random generators to the result of :func:`random_state`."""
-    torch.set_rng_state(tensors["random.cpu"])
-    if device.type == "cuda" and "random.cuda" in tensors:
-        torch.cuda.set_rng_state(tensors["random.cuda"], device)

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ngn.schedules import CONSTANT, Shape
-
-ClipScope = Literal["joint", "separate", "body"]
-OptimizerKind = Literal["adam", "adamw"]
-"""Weight decay as an L2 term of the gradient (adam), or decoupled from it (adamw)."""
+from ngn.train.plan import ClipScope, TrainPlan
 
 
 def groups_of(
-    body: Sequence[Tensor],
-    controllers: Sequence[Tensor],
-    lr: float | Tensor,
-    lr_boundary: float | Tensor,
-    weight_decay: float = 0.0,
-    shapes: tuple[Shape, Shape] = (CONSTANT, CONSTANT),
+    body: Sequence[Tensor], controllers: Sequence[Tensor], plan: TrainPlan
 ) -> tuple[list[dict[str, Any]], bool]:
-    """Return parameter groups of body and controllers, and whether all replicas share their learning rates.
+    """Return the parameter groups of a plan, and whether all replicas share their learning rates.
 
     In every step, the ``lr`` of a group is to be its ``rate`` times its schedule ``shape``. If replicas have rates of
     their own, these are ``rates``, float64 [R], and ``rate`` is 1. Controllers have no weight decay.
@@ -31,10 +22,11 @@ def groups_of(
     Raises:
         ValueError: if there is no parameter.
     """
-    each = [torch.as_tensor(rates, dtype=torch.float64).flatten() for rates in (lr, lr_boundary)]
-    shared = all(bool((rates == rates[0]).all()) for rates in each)
+    lr, lr_boundary = (torch.as_tensor(lr, dtype=torch.float64).flatten() for lr in (plan.lr, plan.lr_boundary))
+    shared = all(bool((rates == rates[0]).all()) for rates in (lr, lr_boundary))
+    each = (body, lr, plan.weight_decay, plan.lr_shape), (controllers, lr_boundary, 0.0, plan.lr_boundary_shape)
     groups: list[dict[str, Any]] = []
-    for params, rates, decay, shape in zip((body, controllers), each, (weight_decay, 0.0), shapes, strict=True):
+    for params, rates, decay, shape in each:
         if params:
             rate = float(rates[0]) if shared else 1.0
             settings = {"rate": rate, "lr": rate, "rates": rates, "shape": shape, "weight_decay": decay}
@@ -108,11 +100,6 @@ def _square_norm(parameters: Sequence[Tensor], replicas: int | None) -> Tensor:
     return torch.stack(list(whole.values())).sum(0)
 
 
-def _scale(parameters: Sequence[Tensor], factor: Tensor, replicas: int | None) -> None:
-    for grad, _ in _gradients(parameters):
-        grad.mul_(factor.to(grad.dtype).view([1] * grad.dim() if replicas is None else [-1, *[1] * (grad.dim() - 1)]))
-
-
 @torch.no_grad()
 def clip_gradients(
     body: Sequence[Tensor], controllers: Sequence[Tensor], limit: float, scope: ClipScope, replicas: int | None
@@ -131,5 +118,7 @@ def clip_gradients(
     sets = {"joint": [[*body, *controllers]], "separate": [list(body), list(controllers)], "body": [list(body)]}[scope]
     for parameters in sets:
         if any(p.grad is not None for p in parameters):
-            norm = _square_norm(parameters, replicas).sqrt()
-            _scale(parameters, (limit / (norm + 1e-6)).clamp(max=1.0), replicas)
+            factor = (limit / (_square_norm(parameters, replicas).sqrt() + 1e-6)).clamp(max=1.0)
+            for grad, _ in _gradients(parameters):
+                shape = [1] * grad.dim() if replicas is None else [-1, *[1] * (grad.dim() - 1)]
+                grad.mul_(factor.to(grad.dtype).view(shape))

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from ngn.schedules import CONSTANT, Shape, require_shapes
-from ngn.train.optim import ClipScope, OptimizerKind
 
 Autocast = Literal["none", "bf16"]
+ClipScope = Literal["joint", "separate", "body"]
+OptimizerKind = Literal["adam", "adamw"]
 
 
 @dataclass(frozen=True)

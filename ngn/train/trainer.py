@@ -129,8 +129,7 @@ class Trainer:
 
     def _groups(self) -> tuple[list[dict[str, Any]], bool]:
         """The parameter groups of the plan, and whether replicas share their learning rates."""
-        plan, shapes = self.plan, (self.plan.lr_shape, self.plan.lr_boundary_shape)
-        return groups_of(*self._trained, plan.lr, plan.lr_boundary, plan.weight_decay, shapes)
+        return groups_of(*self._trained, self.plan)
 
     def _optimizer(self) -> torch.optim.Optimizer:
         """Make the optimiser of body and controllers."""
@@ -248,7 +247,9 @@ class Trainer:
     def _save(self, step: int, optimizer: torch.optim.Optimizer, bad: Tensor, seconds: float, resumed: int) -> None:
         if self.folder is None:
             return
-        tensors = self.learner.state() | moments(optimizer) | checkpoint.random_state(bad.device)
+        tensors = self.learner.state() | moments(optimizer) | {"random.cpu": torch.get_rng_state()}
+        if bad.is_cuda:
+            tensors["random.cuda"] = torch.cuda.get_rng_state(bad.device)
         for name, value in self._curves().items():
             tensors[f"curve.{name}"] = torch.from_numpy(value)
         tensors["diverged_at"] = bad
@@ -278,7 +279,9 @@ class Trainer:
             return 0, 0.0, 0
         (step, tensors, meta), device = newest, bad.device
         load_moments(optimizer, tensors)
-        checkpoint.set_random_state(tensors, device)
+        torch.set_rng_state(tensors["random.cpu"])
+        if bad.is_cuda and "random.cuda" in tensors:
+            torch.cuda.set_rng_state(tensors["random.cuda"], device)
         bad.copy_(tensors["diverged_at"])
         if "curve.step" in tensors:
             rows = zip(*(tensors[f"curve.{name}"] for name in ("step", "loss", "task", "t")), strict=True)

@@ -84,11 +84,12 @@ def test_a_task_that_wants_more_has_the_largest_model_within_the_budget(widths, 
         ({"parameters": 900, "round_to": 0}, "round_to"),
         ({"parameters": "half"}, "'60%'"),
         ({"parameters": -5}, "positive"),
+        ({"parameters": 961, "K": None}, "without a preset K there is no largest model"),
     ],
 )
 def test_wrong_budgets_are_refused(budget, message):
     with pytest.raises(ValueError, match=message):
-        bank(ngn.Budget(**budget))
+        bank(ngn.Budget(**{name: value for name, value in budget.items() if name != "K"}), K=budget.get("K", 12))
 
 
 def test_sizes_under_one_budget_are_fixed_at_once():

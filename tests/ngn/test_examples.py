@@ -24,7 +24,7 @@ def test_examples_give_what_they_say(path):
     assert not results.failed
 
 
-@pytest.mark.parametrize("page", ["library", "budgets", "extending/library", "formats"])
+@pytest.mark.parametrize("page", ["library", "front", "budgets", "extending/library", "formats"])
 def test_the_examples_of_a_page_run(page):
     results = doctest.testfile(str(ROOT / "docs" / f"{page}.md"), module_relative=False)
     assert results.attempted

@@ -88,7 +88,7 @@ MISTAKES = {
     "capacity= returned one of 3 comp": lambda: ngn.learn_sizes(MLP, example=X, capacity=lambda _, K: ngn.CountGate(3)),
     "Give several arguments as a tuple": lambda: ngn.learn_sizes(MLP, example=[X]),
     "find_sizes takes a model": lambda: ngn.find_sizes(lambda x: x, X),
-    "1 is a Tanh; ngn.Rank takes an nn.Linear": lambda: ngn.learn_sizes(MLP, {"1": ngn.Rank(2)}),
+    "1 is a Tanh, not a linear map: name nn.Linear modules": lambda: ngn.learn_sizes(MLP, {"1": ngn.Rank(2)}),
     "no layer has a weight matrix": lambda: ngn.learn_sizes(nn.Sequential(nn.Tanh()), example=X),
     "call learner.step(progress) after each optimizer.step()": lambda: ngn.learn_sizes(
         mlp(), example=X, budget=ngn.Budget(parameters="50%")

@@ -177,25 +177,11 @@ def test_a_clean_environment_needs_the_wheel_alone(tmp_path):
     work.mkdir()
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
     assert max(len([line for line in block.splitlines() if line.strip()]) for block in blocks) <= 20
-    blocks = [block for block in blocks if "transformers" not in block]  # test_walkthroughs.py runs that one
     (work / "examples.py").write_text("\n".join([*blocks, "print(ngn.__file__)"]))
     ran = subprocess.run([python, "-I", "-W", "error", "examples.py"], cwd=work, capture_output=True, text=True,
                          check=False, env={"OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"})  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.splitlines()[-1] == str(site / "ngn" / "__init__.py")
-    _do_what_they_say(ran.stdout)
-    assert (work / "small.safetensors").exists()
-
-
-def _do_what_they_say(printed):
-    """The learned sizes of both examples are smaller than the candidates, and the deployed models as good."""
-    units, before, after = re.search(r"64 -> (\d+) units(?:.*\n)+?parameters: (\d+) -> (\d+)", printed).groups()
-    assert 1 <= int(units) < 0.95 * 64
-    assert int(after) <= 0.6 * int(before)
-    t, kept, soft, deployed = re.search(
-        r"t = ([\d.]+), kept (\d+) of 16 components\nsoft MSE (\S+), deployed MSE (\S+)", printed
-    ).groups()
-    assert int(kept) == int(float(t) + 0.5) + 1
-    assert 1 <= int(kept) < 0.95 * 16
-    assert float(soft) < 0.05
-    assert float(deployed) < 0.05
+    units, before, after = re.search(r"64 -> (\d+) units(?:.*\n)+?parameters: (\d+) -> (\d+)", ran.stdout).groups()
+    assert 1 <= int(units) < 0.4 * 64
+    assert 0 < int(after) <= 0.4 * int(before)

@@ -33,11 +33,8 @@ SHORT = {
 """How a command of CONTRIBUTING.md begins → what is typed in its place, as it would take long."""
 SMALL = {
     r"^(make \S+).*": r"\1 --dry-run",
-    r"^(python run.py (?!.*(?:smoke|--list|show=true))[^#]*)": r"\1 profile=smoke ",
+    r"^(python run.py (?!.*--list)[^#]*)": r"\1 profile=smoke train.epochs=null train.steps=2 ",
     r"seed=0\.\.9": "seed=0",
-    r"count=1,2,4,8": "count=1,2,4",
-    r"gate=conv(?!.*show=true)": "gate=conv train.epochs=null train.steps=2",
-    r"table.py runs": "table.py scratch/results",  # where smoke runs go
 }
 """What stands in a command of README.md → what is typed in its place."""
 
@@ -61,10 +58,9 @@ def test_the_commands_of_the_readme_run_in_a_fresh_clone(tmp_path):
 
 @pytest.mark.slow(seconds=10)
 def test_the_first_example_makes_a_model_of_transformers_smaller(tmp_path):
-    """test_extras.py runs the others, without transformers."""
     pytest.importorskip("transformers")
-    (example,) = [block for block in PYTHON.findall(README) if "transformers" in block]
-    before, after = _parameters(Reader(tmp_path).compute(example))
+    page = (ROOT / "docs" / "index.md").read_text()
+    before, after = _parameters(Reader(tmp_path).compute(*PYTHON.findall(page)))
     assert 0.5 * before < after <= 0.6 * before
     assert (tmp_path / "small.safetensors").exists()
 
@@ -172,7 +168,7 @@ def test_the_notebook_was_executed_in_order_to_its_end():
     assert "60,000 images to train on" in printed
     assert any("image/png" in out.get("data", {}) for out in CELLS[-1]["outputs"])
     drawn = Image.open(NOTEBOOK.with_suffix(".png")).text["Description"]
-    assert drawn in printed, "the picture of the README is of the report that the notebook prints"
+    assert drawn in printed, "the picture of docs/index.md is of the report that the notebook prints"
     sizes = [(int(whole), int(left)) for whole, left in re.findall(r"^\d +(\d+) -> +(\d+) channels", drawn, re.M)]
     assert [whole for whole, _ in sizes] == [24, 48]
     assert min(left / whole for whole, left in sizes) < 0.95

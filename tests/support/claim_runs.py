@@ -27,7 +27,7 @@ from experiments.studies.one_d import BASELINE, start
 from experiments.studies.orders import ORDERED
 from experiments.studies.prices import CONTINUED, SWEEP
 from experiments.studies.schedules import FOUR
-from experiments.studies.vision import EIGHT
+from experiments.studies.vision import EIGHT_FULL
 
 Phases = Mapping[str, Any]
 Made = list[tuple[Selection, Phases | Callable[[int], Phases]]]
@@ -102,7 +102,7 @@ def accuracies(lost, seeds):
         own = samples.grown([4.0], 90.0, 90.0 - lost * (seed < seeds), "accuracy")
         return {"grown": own, "fixed": samples.fixed(5, 90.0, "accuracy")}
 
-    return [(runs, phases) for runs in EIGHT.runs.values()]
+    return [(runs, phases) for runs in EIGHT_FULL.runs.values()]
 
 
 def layers(constant, both=6, error=3e-4):

@@ -149,6 +149,9 @@ def _panel(axes: Axes, panel: Panel, key: str, data: Data, looks: Mapping[str, L
         _points(axes, name, points.get(name, []), looks[name], data.fewest(key, panel))
     if points and not panel.ylog and all(float(point.y).is_integer() for point in data.of(key)):
         axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))  # integer ticks for ranks
+    if panel.labels:
+        axes.set_xticks(range(len(panel.labels)), panel.labels, rotation=45, ha="right", rotation_mode="anchor")
+        axes.set_xlim(-0.5, len(panel.labels) - 0.5)
     if panel.lanes:
         lanes(axes, [round(point.x) for point in data.of(key)])
     if not (points or data.curves_of(key)):

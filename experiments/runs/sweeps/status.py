@@ -125,12 +125,12 @@ class Speeds:
         return max((sample.peak for found in self.samples(config, 5) for sample in found), default=0.0) or None
 
     def seconds(self, config: Config) -> float | None:
-        """Return the seconds that a run takes, or None if no record tells."""
+        """Return the seconds that a run takes, by records or else by its task; None if neither tells."""
         for entries in range(7, 2, -1):
             if near := self.samples(config, entries):
                 steps = config.train.steps_on(config.task.usual_samples)
                 return median(map(self._typical, near)) * steps * config.trainings
-        return None
+        return config.task.seconds(config)
 
     def _typical(self, found: list[Sample]) -> float:
         alike = [((one.device != "cpu") == self.on_gpu, one.cpu == machine()["cpu"]) for one in found]

@@ -10,6 +10,17 @@ from experiments.core.config import Config
 from experiments.tasks.language.components import AdapterComponent, LoRAComponent, PruneComponent
 from experiments.tasks.settings import Benchmark
 
+TOKEN = {
+    ("llama3_8b", "lora"): 4.1e-4,
+    ("llama3_8b", "adapter"): 3.1e-4,
+    ("llama3_8b", "prune"): 7.5e-4,
+    ("pythia_410m", "prune"): 1e-3,
+}
+"""Model and component → seconds of one A100 for a training token. ``benchmarks/bench_llama.py`` on an H100, times two;
+all weights cost twice the frozen ones by arithmetic. Pythia: as SmolLM2's pruning on an H100 with other work."""
+ANSWER = 0.05
+"""Seconds for a token of all answers of a batch: as SmolLM2's scores on that H100 (0.04 to 0.08)."""
+
 
 class Adaptation(Benchmark):
     """Training on ``train_examples`` questions with answers; scores on ``eval_examples`` other questions.
@@ -21,6 +32,7 @@ class Adaptation(Benchmark):
         corpus: module in ``experiments.tasks.language.corpora``.
         subset: name of a part of the corpus; None for all.
         stops: strings that end an answer, in addition to the end-of-text token.
+        tokens: of a training question with its answer, by SmolLM2's tokenizer.
     """
 
     made_by = "task.AdaptationTask"
@@ -28,6 +40,7 @@ class Adaptation(Benchmark):
     corpus: ClassVar[str]
     subset: ClassVar[str | None] = None
     stops: ClassVar[tuple[str, ...]] = ("\n",)
+    tokens: ClassVar[int]
     usual_samples = 800
     usual_model = "smollm2_135m"
     packages = ("transformers", "tokenizers")
@@ -57,6 +70,15 @@ class Adaptation(Benchmark):
     def data_sets(self) -> Mapping[str, str]:
         return {"corpus": self.corpus, "general": self.general}
 
+    def seconds(self, config: Config) -> float | None:
+        train, asked, trains = config.train, self.eval_examples, config.method.name != "base"
+        each = TOKEN.get((config.model.name if config.model else "", config.gate.component), None if trains else 0.0)
+        if each is None or asked is None or train.batch is None or train.epochs is None or self.train_examples is None:
+            return None
+        trained = config.trainings * train.epochs * self.train_examples * (self.tokens + self.replay / train.batch)
+        scores = config.trainings + trains * (config.method.sizes(config.gate) is None)
+        return each * trained * trains + ANSWER * scores * -(-asked // self.eval_batch) * self.max_new_tokens
+
     def check(self, config: Config) -> None:
         if config.train.batch is None:
             raise ValueError(f"task={self.name} packs several questions into each step: set train.batch")
@@ -67,6 +89,7 @@ class WikiSQLEasy(Adaptation):
 
     corpus = "wikisql"
     subset = "easy"
+    tokens = 61
 
     name: Literal["wikisql_easy"]
 
@@ -76,6 +99,7 @@ class WikiSQLHard(Adaptation):
 
     corpus = "wikisql"
     subset = "hard"
+    tokens = 71
 
     name: Literal["wikisql_hard"]
 
@@ -84,6 +108,7 @@ class Spider(Adaptation):
     """Questions about many databases, answered in SQL."""
 
     corpus = "spider"
+    tokens = 165
 
     name: Literal["spider"]
 
@@ -92,6 +117,7 @@ class GSM8K(Adaptation):
     """Grade-school word problems, answered step by step."""
 
     corpus = "gsm8k"
+    tokens = 161
     stops = ("Question:",)
 
     name: Literal["gsm8k"]
@@ -101,5 +127,6 @@ class SQuAD(Adaptation):
     """Questions about a paragraph, answered by a span of it."""
 
     corpus = "squad"
+    tokens = 183
 
     name: Literal["squad"]

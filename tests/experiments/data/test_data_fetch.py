@@ -124,12 +124,12 @@ def test_cifar10_does_not_replace_what_is_in_the_way(server, tmp_path):
 def test_every_data_set_has_secure_addresses_and_digests():
     assert set(sets.ORIGINS) == set(sets.NAMES)
     for origin in sets.ORIGINS.values():
-        assert bool(origin.remotes or origin.install is tinystories.install_from_hub) == (origin.by_hand is None)
+        assert origin.remotes or origin.install.func is tinystories.install_from_hub
         for remote in origin.remotes:
             assert remote.urls
             urls = [url for url in remote.urls if not url.startswith("pip:")]
             assert all(url.startswith("https://") and url.endswith(f"/{remote.file}") for url in urls)
-            assert re.fullmatch(r"md5:[0-9a-f]{32}|sha256:[0-9a-f]{64}", remote.digest)
+            assert re.fullmatch(r"md5:[0-9a-f]{32}|sha256:[0-9a-f]{64}|git:[0-9a-f]{40}", remote.digest)
 
 
 def test_the_script_fetches_reports_and_fails_with_a_status(server, tmp_path, capsys, monkeypatch):

@@ -1,5 +1,6 @@
 """Text data sets: reading, fetching, and one message with file, line and key for what has not their form."""
 
+import hashlib
 import json
 import shutil
 import sys
@@ -12,14 +13,18 @@ from pathlib import Path
 import data_samples as samples
 import numpy as np
 import pytest
+import torch
 from data_server import CONTENT, origin_of, remotes_of, serving, silent
 
+from experiments.analysis.collect import unofficial_parts
+from experiments.config.compose import compose
 from experiments.data import DataError, sets, synthetic_texts, texts, tinystories
-from experiments.data.fetch import DataOrigin, fetch
+from experiments.data.fetch import DataOrigin, Remote, fetch
 from experiments.data.gguf import convert_to_safetensors
 from experiments.data.source import Folder
 from experiments.data.texts import SETS
 from experiments.data.tinystories import START, Characters
+from experiments.tasks import make_task
 
 
 def lines(*records):
@@ -43,16 +48,20 @@ def test_adopted_files_are_read_with_their_provenance_and_official_ones_come_fir
     assert set(SETS["wikisql"].load_data(tmp_path).parts) == set(whole)
 
 
-def test_what_has_no_address_says_where_it_is(tmp_path):
-    with pytest.raises(DataError, match="is not fetched by this command"):
-        fetch("spider", tmp_path, sets.ORIGINS["spider"], silent)
+def test_spider_comes_from_its_repository_by_the_digests_of_its_blobs(tmp_path):
+    files = {name: json.dumps(part).encode() for name, part in synthetic_texts.TEXTS["spider"].parts.items()}
+    blobs = {name: "git:" + hashlib.sha1(b"blob %d\0" % len(file) + file).hexdigest() for name, file in files.items()}
+    with serving() as server:
+        server.files |= files
+        remotes = tuple(Remote(name, blob, (server.url(name),)) for name, blob in blobs.items())
+        origin = DataOrigin(remotes, partial(sets.verify, "spider"), sets.install_spider)
+        assert not unofficial_parts(fetch("spider", tmp_path, origin, silent)[0].provenance)
 
 
-@pytest.mark.parametrize("kind", ["zip", "tar.bz2"])
-def test_archives_are_unpacked_with_a_manifest_that_names_them(tmp_path, kind):
+def test_an_archive_is_unpacked_with_a_manifest_that_names_it(tmp_path):
     samples.put(tmp_path / "packed" / "data", WIKISQL)
-    made = shutil.make_archive(str(tmp_path / "packed"), {"zip": "zip"}.get(kind, "bztar"), tmp_path / "packed", "data")
-    name = f"packed.{kind}"
+    made = shutil.make_archive(str(tmp_path / "packed"), "zip", tmp_path / "packed", "data")
+    name = "packed.zip"
     install = partial(sets.install_members, name, {f"data/{part}": part for part in WIKISQL}, "an archive")
     with serving() as server:
         server.files[name] = Path(made).read_bytes()
@@ -97,11 +106,6 @@ SUM = {"question": "1 + 1?", "answer": "#### 2"}
 QUERY = {"question": "?", "query": "SELECT a", "db_id": "d"}
 COLUMNS = "column_names_original"
 DATABASE = {"db_id": "d", "table_names_original": ["t"], "column_names_original": [[-1, "*"], [0, "a"]]}
-ASKED = {"id": "q", "question": "?", "answers": [{"text": "a"}]}
-
-
-def article(**change):
-    return {"paragraphs": [{"context": "a b", "qas": [ASKED | change]}]}
 
 
 def sql(**change):
@@ -121,10 +125,6 @@ def spider(questions=(QUERY,), tables=(DATABASE,)):
     return {name: json.dumps(content).encode() for name, content in whole.items()}
 
 
-def squad(*articles):
-    return {"xquad.en.json": json.dumps({"data": articles}).encode()}
-
-
 def read(root, name, files):
     samples.put(root / name, files)
     return SETS[name].read_folder(Folder(root, name, {}, adopting=True)).parts
@@ -132,21 +132,22 @@ def read(root, name, files):
 
 HOSTILE = {
     "a text for a column": ("wikisql", wikisql([sql(sel="0")]), r"sql\.sel: .* valid integer"),
-    "no sql": ("wikisql", wikisql([{"table_id": "t", "question": "?"}]), r"line 1: .*sql: Field required"),
     "column 2 of 2": ("wikisql", wikisql([sql(sel=2)]), r"record 1 names column 2 of a table with 2 columns"),
     "no such table": ("wikisql", wikisql([QUESTION | {"table_id": "u"}]), r"asks table 'u', which dev\.tables"),
     "a table twice": ("wikisql", wikisql(tables=[TABLE, TABLE]), r"tables\.jsonl: the id 't' stands there twice"),
     "a key twice": ("gsm8k", gsm8k('{"question": "", "answer": "#### 1", "answer": "#### 2"}'), r"'answer' stands"),
     "not a number": ("wikisql", wikisql([sql(conds=[[0, 0, float("nan")]])]), r"NaN is not a finite number"),
-    "a list for a line": ("gsm8k", gsm8k([SUM]), r"line 1: unreadable \(Input should be a valid dict"),
     "half a line": ("gsm8k", gsm8k(SUM, '{"question": "'), r"train\.jsonl, line 2: unreadable"),
     "no answer's mark": ("gsm8k", gsm8k(SUM | {"answer": "2"}), r"answer: .*match"),
     "half of a surrogate pair": ("gsm8k", gsm8k(SUM | {"question": "\ud800"}), r"line 1: unreadable .*surrogates"),
     "no object": ("spider", spider() | {"dev.json": b"3"}, r"must be a list of records"),
     "no such database": ("spider", spider([QUERY | {"db_id": "e"}]), r"asks database 'e', which tables\.json lacks"),
     "table 1 of 1": ("spider", spider(tables=[DATABASE | {COLUMNS: [[1, "a"]]}]), r"names table 1 of 1"),
-    "an id twice": ("squad", squad(article(), article()), r"the id 'q' stands there twice"),
-    "no questions": ("squad", squad({"paragraphs": []}), r"xquad\.en\.json: holds no question"),
+    "no questions": (
+        "squad",
+        {"xquad.en.json": b'{"data": [{"paragraphs": []}]}'},
+        r"xquad\.en\.json: holds no question",
+    ),
     "no text": ("wikitext2", {"test.txt": b" \n"}, r"test\.txt: holds no text"),
 }
 
@@ -165,11 +166,6 @@ def test_only_a_line_feed_ends_a_line(tmp_path, break_):
     assert read(tmp_path, "gsm8k", gsm8k(f"{record}\r", "", SUM))["train.jsonl"][1] == SUM
 
 
-def test_stories_are_split_and_stripped():
-    text = "\n A cat sat. <|endoftext|>\n<|endoftext|> Was it “fun”?\n"
-    assert list(tinystories.split_stories(text)) == ["A cat sat.", "Was it “fun”?"]
-
-
 def test_tokens_are_characters_and_rare_ones_share_one(tmp_path, monkeypatch):
     monkeypatch.setattr(tinystories, "SCRATCH", tmp_path / "scratch")
     characters = Characters(["a cat " * 10, "é"])
@@ -182,16 +178,24 @@ def test_tokens_are_characters_and_rare_ones_share_one(tmp_path, monkeypatch):
     assert not list((tmp_path / "scratch").iterdir()), "the file has no name"
 
 
-def test_the_official_set_comes_through_datasets(tmp_path, monkeypatch):
-    def load_dataset(name, cache_dir):
-        assert name == "roneneldan/TinyStories"
-        return {"train": {"text": [" A cat sat.\n", "Was it “fun”?"]}, "validation": {"text": ["A bat."]}}
+def test_official_sets_come_through_datasets_with_their_revision(tmp_path, monkeypatch):
+    def load_dataset(name, revision, cache_dir):
+        assert (name, revision) in (("roneneldan/TinyStories", "abc"), ("NeelNanda/pile-10k", "abc"))
+        return {"train": {"text": ["\n A cat sat. \n", " ", "Was it “fun”?"]}, "validation": {"text": ["A bat."]}}
 
+    hub = types.SimpleNamespace(dataset_info=lambda *_, timeout: types.SimpleNamespace(sha="abc"))
     monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load_dataset))
+    monkeypatch.setattr("huggingface_hub.HfApi", lambda: hub)
     monkeypatch.setattr(tinystories, "require_packages", lambda *names: None)
+    info, fetched = fetch("pile10k", tmp_path, sets.ORIGINS["pile10k"], silent)
+    assert not unofficial_parts(f"forgetting on {info.name}: {info.provenance}")
+    assert [each["text"] for each in texts.PILE10K.load_data(tmp_path).parts["pile-10k.jsonl"]][2] == "Was it “fun”?"
     info, fetched = fetch("tinystories", tmp_path, sets.ORIGINS["tinystories"], silent)
     assert fetched
-    assert info.provenance == "roneneldan/TinyStories, through datasets"
+    assert info.provenance == "roneneldan/TinyStories, revision abc"
+    part = compose({"task": "tinystories"}, {"task.corpus": "whole", "data_root": str(tmp_path)})
+    with pytest.raises(DataError, match="has 2 stories, the whole 2,000,000 or more"):
+        make_task(part, torch.device("cpu"))
     parts = texts.TINYSTORIES.load_data(tmp_path).parts
     assert list(tinystories.split_stories(parts["train.txt"])) == ["A cat sat.", "Was it “fun”?"]
     assert fetch("tinystories", tmp_path, sets.ORIGINS["tinystories"], silent) == (info, False)

@@ -3,7 +3,10 @@
 import re
 import shutil
 
+import explorer
 import pytest
+
+from experiments.core.paths import ROOT
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -33,8 +36,7 @@ def browser():
 @pytest.fixture
 def page(browser, address):
     """The page in its own window. It must log no error or warning, and request nothing else."""
-    context = browser.new_context(viewport={"width": 1200, "height": 900}, color_scheme="light")
-    made = context.new_page()
+    made = browser.new_page(viewport={"width": 1200, "height": 900}, color_scheme="light")
     made.set_default_timeout(PATIENCE)
     faults = []
     made.on("console", lambda message: faults.append(message.text) if message.type in ("error", "warning") else None)
@@ -44,14 +46,13 @@ def page(browser, address):
     yield made
     assert faults == []
     assert made.evaluate("window.hurt") is None
-    context.close()
+    made.close()
 
 
 def shown(page):
     """The visible cells."""
     script = "rows => rows.filter(row => row.checkVisibility()).map(row => row.dataset.cell)"
-    found = page.eval_on_selector_all("tr[data-cell]", script)
-    return found
+    return page.eval_on_selector_all("tr[data-cell]", script)
 
 
 def paper(page):
@@ -85,8 +86,7 @@ def test_the_page_works_by_keyboard(page):
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.closest('#answer') !== null"), "what follows the skip link"
-    style = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
-    assert style == "solid", "the focus is visible"
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid", "the focus is visible"
     order = page.evaluate("[...document.querySelectorAll('[tabindex]')].map(one => one.tabIndex)")
     assert set(order) <= {0, -1}, "focus follows the order of the text"
 
@@ -99,17 +99,15 @@ def test_colours_follow_the_choice_and_the_system(browser, page, address):
     assert page.inner_text("#theme") == "Light colours"
     page.reload()
     assert paper(page) == dark, "the choice is kept"
-    context = browser.new_context(color_scheme="dark")
-    asked = context.new_page()
+    asked = browser.new_page(color_scheme="dark")
     asked.set_default_timeout(PATIENCE)
     asked.goto(address)
     assert paper(asked) == dark, "the system's setting is followed"
-    context.close()
+    asked.close()
 
 
 def test_without_scripts_texts_and_tables_can_be_read(browser, address):
-    context = browser.new_context(java_script_enabled=False)
-    page = context.new_page()
+    page = browser.new_page(java_script_enabled=False)
     page.set_default_timeout(PATIENCE)
     page.goto(address)
     assert page.locator("tr[data-cell]").count() == 519
@@ -117,4 +115,25 @@ def test_without_scripts_texts_and_tables_can_be_read(browser, address):
     page.locator(f"tbody:has(tr[data-cell='{CELL}']) summary").click()
     assert "mean of grown.t: (" in page.inner_text(f"tbody:has(tr[data-cell='{CELL}'])")
     assert page.locator("noscript").count() > 0
-    context.close()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (1400, "light")])
+def test_the_slider_moves_along_the_front_of_the_records(browser, tmp_path, width, scheme):
+    (tmp_path / "page.html").write_text(f"<!doctype html><meta charset=utf-8>{explorer.page()}")
+    page, steps = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme), {}
+    page.goto((tmp_path / "page.html").as_uri())
+    benchmarks = (ROOT / "docs" / "benchmarks.md").read_text()
+    trainings = page.locator("label:has([type=radio])").all_inner_texts()
+    for number, training in enumerate(trainings):
+        for pressed in ("ArrowDown" if number else "Tab", "Tab", "Home"):
+            page.keyboard.press(pressed)
+        while (budget := (training, page.inner_text("#budget-is"))) not in steps:
+            steps[budget] = [float(text.split()[0]) for text in page.locator("td.count").all_inner_texts()]
+            assert f"| {page.inner_text('#score').split(': ')[1]} |" in benchmarks
+            page.keyboard.press("ArrowRight")
+        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+        page.keyboard.press("Shift+Tab")
+    assert len(steps) == 6 * len(trainings) >= 12
+    assert steps[trainings[0], "25 % of the multiply-adds"] < steps[trainings[0], "50 % of the multiply-adds"]
+    assert steps[trainings[-1], "100 % of the parameters"] == [256, 4, 256, 4]
+    assert page.evaluate("document.documentElement.scrollWidth") <= width

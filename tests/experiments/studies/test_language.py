@@ -30,6 +30,7 @@ def test_rivals_follow_what_was_learned_and_base_scores_come_first(store):
     assert {name.split("-")[0] for name in named} == set(TASKS.values())
     followed = [(run.id, run.config) for run in study("lora_smollm2").runs(store) if run.id not in named]
     assert len(followed) == 10  # five rivals of two learned models
+    assert len({run.id for run in study("lora_smollm2").runs(store, foreseen=True)}) == 12 + 5 * 5
     for _, config in followed:
         assert config.method.target == 20
         assert store.get(config.method.like) is not None

@@ -3,9 +3,12 @@
 import pytest
 from record_samples import fill
 
-from experiments.config.identity import identity_keys, run_id
+from experiments.analysis.published import value_of
+from experiments.analysis.selection import keys_of
+from experiments.config.identity import canonical, identity_keys, run_id
+from experiments.data.texts import SETS as TEXTS
 from experiments.store.records import Store
-from experiments.studies import NUMBERED, figure_of, macros, study, tables_of
+from experiments.studies import NUMBERED, STUDIES, figure_of, macros, study, tables_of
 from experiments.studies.one_d import SENSITIVITY
 from experiments.studies.schedules import FOUR
 from scripts import build_paper_data
@@ -36,12 +39,37 @@ def test_a_variant_of_the_sensitivity_study_changes_one_setting():
 
 def test_what_the_tables_name_is_what_their_study_runs(tmp_path):
     named = {run.id for run in study("tables").runs()}
-    assert {run_id(row.runs.config(s)) for row in FOUR.rows if row.runs for s in row.runs.seeds} <= named
+    assert {run_id(row.runs.config(s)) for row in FOUR.rows for s in row.runs.seeds} <= named
     store = Store(tmp_path)
     fill(store)
     followed = {run.id for run in study("tables").runs(store)}
     assert named < followed
     assert all("fixed" in run for run in followed - named)
+
+
+QUESTIONS = {"wikisql_easy": 1000, "wikisql_hard": 1000, "spider": 1034, "gsm8k": 500, "squad": 1000}
+"""Of a score of table 11, by the digits of its scores."""
+
+
+def test_each_of_the_519_cells_has_a_study_of_the_papers_own_runs():
+    studied = {canonical(keys_of(runs, 0)) for each in STUDIES.values() for runs in each.make()}
+    cells, minutes = 0, {}
+    for table, row in ((each, row) for each in macros() for row in each.rows):
+        cells += sum(value_of(table, row, column.key) is not None for column in table.columns)
+        config, task = row.runs.config(0), row.runs.config(0).task
+        assert canonical(keys_of(row.runs, 0)) in studied, f"{table.name}.{row.key}"
+        assert (config.profile, config.budget, getattr(task, "split", "test")) == ("full", "paper", "test")
+        assert getattr(task, "corpus", "whole") in ("whole", *TEXTS)
+        if config.model is not None:
+            gate, prunes = config.gate.component, config.gate.component == "prune"
+            assert config.model.name == ("pythia_410m" if table.name == "datathirteenbody" else "llama3_8b")
+            assert (task.general, task.train_examples, task.train_tokens) == ("pile10k", 2000, None)
+            assert (task.eval_examples, config.gate.t0) == ((200, 15.0) if prunes else (QUESTIONS[task.name], 1e-4))
+            assert config.train.epochs == (20 if gate == "adapter" and task.subset in ("easy", "hard") else 10)
+            unscored = task.model_copy(update={"eval_examples": 0}).seconds(config)
+            minutes[table.name, row.key] = unscored / 60 / config.trainings
+    assert cells == 519
+    assert 8 < min(minutes.values()) < max(minutes.values()) < 27, "the paper: 9 to 27 minutes on an A100"
 
 
 def test_every_number_of_a_table_and_a_figure_answers(capsys):

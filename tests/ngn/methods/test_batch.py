@@ -42,7 +42,7 @@ def alone(each):
     """Return a copy whose gates compute their own coefficients, which go on the activations."""
     twin = copy.deepcopy(each)
     for axis in twin.axes:
-        axis.capacity.results, axis.in_weights = None, False
+        axis.capacity.batch, axis.in_weights = None, False
     return twin
 
 
@@ -72,7 +72,7 @@ def test_outputs_gradients_sizes_and_penalty_are_those_of_single_gates(progress,
 
 def test_closed_gates_are_exactly_zero_and_slopes_those_of_autograd():
     gates = [ngn.CountGate(K, t0=t, r=1.0, beta=(15.0, 15.0)) for K, t in ((64, 0.5), (32, 20.0), (64, 63.0))]
-    for gate, (values, slopes, _) in zip(gates, values_and_slopes(gates), strict=True):
+    for gate, (values, slopes) in zip(gates, values_and_slopes(gates), strict=True):
         wanted = gate.coefficients("soft")
         assert len(values) == gate.K
         assert int((values > 0).sum()) == len(wanted)
@@ -145,7 +145,7 @@ def test_gradients_are_those_of_single_gates_however_the_model_is_called(way):
     same_gradients(one, other)
 
 
-def test_functions_of_torch_func_use_single_gates():
+def test_functions_of_torch_func_take_such_gates():
     one = learner()
     torch.testing.assert_close(torch.func.vmap(one)(X), one(X))
 
@@ -164,5 +164,5 @@ def test_boundaries_are_placed_together(replicas):
     torch.testing.assert_close(boundary_slopes(gates), torch.stack(slopes, -1))
     wanted = penalty(gates)  # one by one
     for gate in gates:
-        gate.results = {}
+        gate.batch = gates
     torch.testing.assert_close(penalty(gates), wanted)

@@ -8,8 +8,6 @@ from sizable import Layers, chain
 from torch import Tensor, nn
 
 import ngn
-from ngn.checks import outputs_on
-from ngn.comparison import rounding_bounds
 from ngn.methods.fixed import Retained
 
 
@@ -84,44 +82,3 @@ def test_float64_tells_a_wrong_cut_from_rounding_that_is_larger() -> None:
     assert learner.names == ["layers.0.mlp", "layers.2.mlp"]
     after = learner.model.state_dict(keep_vars=True)
     assert all(after[name] is value and value.dtype == torch.float32 for name, value in before.items())
-
-
-def test_bounds_are_of_the_size_of_rounding_and_no_decision_makes_them_large() -> None:
-    def bound(made: nn.Module) -> float:
-        return rounding_bounds(made, lambda: outputs_on(made, X))[0]
-
-    eps = torch.finfo(torch.float32).eps
-    assert 10 * eps < bound(model()) < 100 * eps
-    near = float(model()(X).detach().flatten()[7])
-    assert bound(model(Jump(near))) == pytest.approx(20 * 5.87e-5, rel=0.01)
-    half = model().bfloat16()
-    assert rounding_bounds(half, lambda: outputs_on(half, X.bfloat16()))[0] <= 0.3
-
-
-class Jump(nn.Module):
-    """A decision at a threshold."""
-
-    def __init__(self, at: float) -> None:
-        super().__init__()
-        self.at = at
-
-    def forward(self, x: Tensor) -> Tensor:
-        return (x > self.at).float()
-
-
-class Listed(nn.Module):
-    """Returns the numbers above a threshold that one of them has in an exact run: how many depends on rounding."""
-
-    def __init__(self, at: float) -> None:
-        super().__init__()
-        self.at = at
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x[x >= self.at]
-
-
-def test_where_rounding_changes_a_length_nothing_more_is_allowed() -> None:
-    made = model(Coarse())
-    at = float(made(X).detach().median())
-    listed = nn.Sequential(made, Listed(at))
-    assert rounding_bounds(listed, lambda: outputs_on(listed, X)) == [0.0]

@@ -21,7 +21,6 @@ X = torch.linspace(-1, 1, 48).reshape(6, 8).sin()
 
 REACHED = {
     "weak reference": weakref.ref,
-    "cache": lambda mlp: functools.lru_cache(maxsize=1)(lambda: mlp),
     "function": lambda mlp: lambda: mlp,
     "object": lambda mlp: type("Strategy", (), {"call": staticmethod(lambda: mlp)})().call,
     "closure": lambda mlp: mlp,
@@ -112,6 +111,23 @@ CUT = {
 def test_a_model_is_cut_exactly(model, tmp_path):
     make, x, wanted, sizes = CUT[model]
     cut_exactly(make, x, tmp_path, wanted, sizes)
+
+
+UNCOPIED = {
+    "cache": (lambda mlp: functools.lru_cache(maxsize=1)(lambda: mlp), "the deployed model calls a Sequential of the"),
+    "weak method": (lambda mlp: weakref.WeakMethod(mlp.get_submodule), "reached holds what cannot be copied"),
+}
+
+
+@pytest.mark.parametrize("way", UNCOPIED)
+def test_what_a_copy_would_share_is_refused(way):
+    model = Forward(lambda own, x: own.mlp(x) + own.out(x), mlp=chain(8, 16, 8), out=nn.Linear(8, 8))
+    make, message = UNCOPIED[way]
+    model.reached = make(model.mlp)
+    if way == "cache":
+        model.out = Forward(lambda own, x: model.reached()(x))
+    with pytest.raises(ValueError, match=message):
+        ngn.learn_sizes(model, {"mlp": ngn.Width(16)}, example=X)
 
 
 @pytest.mark.parametrize("budget", [None, ngn.Budget(parameters="60%")])

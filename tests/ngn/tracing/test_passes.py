@@ -166,7 +166,13 @@ class Teacher(nn.Module):
         return self.student(x) + self.teacher(x) if self.way == "both" else self.student(x)
 
 
-@pytest.mark.parametrize("way", ["data", "lists", "both"])
+def test_what_is_written_in_lists_is_fixed():
+    found = ngn.find_sizes(Teacher("lists"), X)
+    assert not found.groups
+    assert "the operation _foreach_lerp_ in the model" in reasons(found, "teacher.0")
+
+
+@pytest.mark.parametrize("way", ["data", "both"])
 def test_a_teacher_is_cut_with_its_student(way):
     model = Teacher(way)
     before = [value.clone() for value in model.parameters()]

@@ -1,7 +1,6 @@
 """Training of any model: modes, hooks, warm-up, resuming, batches, evaluations."""
 
 import itertools
-import json
 
 import pytest
 import torch
@@ -11,12 +10,10 @@ from torch import nn
 
 from experiments.models.mlp import MLPBank
 from ngn.components.base import OrderedSum
-from ngn.files import write_tensors
 from ngn.learner import Learner
 from ngn.losses import Supervised, mean_squared_error
 from ngn.methods.ngn import CountGate
 from ngn.schedules import COSINE
-from ngn.tensor_files import read_checked
 from ngn.train.batches import FullBatches, Split
 from ngn.train.fit import fit
 from ngn.train.plan import TrainPlan
@@ -127,18 +124,13 @@ def test_a_resumed_training_with_dropout_and_normalisation_is_bit_equal(tmp_path
         assert torch.equal(value, learners[2].state_dict()[name]), name
 
 
-@pytest.mark.parametrize("harm", ["none", "flip", "old"])
+@pytest.mark.parametrize("harm", ["none", "flip"])
 def test_a_training_resumes_from_its_newest_usable_checkpoint(tmp_path, harm, caplog):
     with pytest.raises(Stop):
         trained(noisy(), folder=tmp_path, checkpoint_seconds=0.0, on_step=stop_after(11))
     newest = max(tmp_path.iterdir())
     if harm == "flip":
         newest.write_bytes(newest.read_bytes()[:-1] + bytes([newest.read_bytes()[-1] ^ 1]))
-    if harm == "old":  # version 0.1 had two files, and learners without moments
-        tensors, said = read_checked(newest)
-        del tensors["moments"]
-        write_tensors(newest, tensors)
-        newest.with_suffix(".json").write_text(json.dumps({"step": 11, "meta": json.loads(said["training"])}))
     steps = []
     trained(noisy(), folder=tmp_path, on_step=steps.append)
     assert (steps[0], "cannot be used" in caplog.text) == ((11, True) if harm == "flip" else (12, False))

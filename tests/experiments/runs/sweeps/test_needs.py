@@ -88,14 +88,6 @@ def test_workers_limits_the_sweep_and_not_each_array(
     assert asked(tmp_path).get("dependency") == dependency
 
 
-def test_a_machine_without_a_gpu_refuses_before_it_plans(submitted, tmp_path, capsys):
-    assert submitted("run") == 2
-    assert "tiny needs a GPU of 40 GB and 8 GiB of memory, but finds none here" in capsys.readouterr().err
-    assert not (tmp_path / "results").exists()
-    assert submitted("plan", "--device=cpu") == 0
-    assert "each needs" not in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("cards", "said"), [([], "finds none here"), ([23_000_000_000], "the one here has 23 GB"), ([42_000_000_000], None)]
 )

@@ -145,11 +145,28 @@ def test_several_studies_run_one_after_the_other(tiny, capsys, monkeypatch):
 
 def test_planning_a_study_fetches_its_models_and_texts(tmp_path, monkeypatch):
     fetched = []
-    monkeypatch.setattr("experiments.data.fetch.fetch", lambda name, root, *_: fetched.append((root, name)))
+    monkeypatch.setattr(sweep, "fetch", lambda name, root, *_: fetched.append((root, name)))
     language = {"task": "wikisql_easy", "gate": "lora", "model": "smollm2_135m"}
     configs = [compose(choices) for choices in (language, {"task": "mnist"}, {"task": "cora", "profile": "smoke"}, {})]
-    sweep._fetch_data(SimpleNamespace(data_root=tmp_path), runs_of(configs))
-    assert fetched == [(tmp_path, name) for name in ("mnist", "smollm2", "wikisql", "wikitext2")]
+    sweep._provide(SimpleNamespace(data_root=tmp_path), runs_of(configs), local=False, fetches=True)
+    assert fetched == [(tmp_path, name) for name in ("mnist", "pile10k", "smollm2", "wikisql")]
+
+
+def test_what_a_study_lacks_is_named_at_once_and_nothing_is_fetched(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr(sweep, "check_packages", lambda config: compose({}, {"task.name": "x"}))
+    words = ("lora_llama3", "adapter_llama3", f"--data-root={tmp_path}", f"--results={tmp_path}", "model.path=/none")
+    assert sweep.main(["run", *words]) == 2
+    told = capsys.readouterr().err
+    assert told.count("needs a GPU of 40 GB and 32 GiB of memory and 20 GB of disk, but finds none here") == 2
+    for name in ("wikisql", "spider", "gsm8k", "squad", "pile10k"):
+        assert told.count(f"`python scripts/fetch_data.py {name} --data-root") == 2
+    assert told.count("no config.json in /none") == 2
+    assert not list(tmp_path.iterdir())
+    assert sweep.main(["plan", "lora_llama3", *words[2:], "--device=cpu"]) == 0
+    assert "each needs" not in capsys.readouterr().out
+    assert sweep.main(["run", "schedules", *words[2:]]) == 2
+    assert "model.path= is for a study of one named language model" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

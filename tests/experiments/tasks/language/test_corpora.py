@@ -61,7 +61,6 @@ GOLD = "SELECT Town FROM table WHERE No. = '3' AND School/Club Team = 'Butler CC
 def test_the_canonical_text():
     assert sql().target == GOLD
     assert wikisql.score(GOLD, sql()) == {"exact_match": 1, "string_match": 1}
-    assert Query(0, "COUNT", (), HEADER).text() == "SELECT COUNT(No.) FROM table"
 
 
 SAME = [
@@ -73,10 +72,8 @@ SAME = [
 ]
 OTHER = [
     "",
-    "SELECT Town FROM table WHERE",
     "SELECT Town FROM table WHERE No. = '3'",
     "SELECT Town FROM table WHERE No. > '3' AND School/Club Team = 'Butler CC (KS)'",
-    "SELECT Town FROM table WHERE No. = '4' AND School/Club Team = 'Butler CC (KS)'",
     "SELECT Year and Town FROM table WHERE No. = '3' AND School/Club Team = 'Butler CC (KS)'",
     "SELECT Town FROM other WHERE No. = '3' AND School/Club Team = 'Butler CC (KS)'",
     "SELECT Town FROM table WHERE Unknown = '3' AND School/Club Team = 'Butler CC (KS)'",
@@ -113,10 +110,8 @@ def test_spider_is_a_normalised_text():
         ("The answer is 4.", "4", 1, 0, 1),  # the point at the end is part of the number, and is dropped
         ("#### 18.00", "18", 0, 0, 1),  # equal as numbers, not as texts
         ("#### $1,234", "1234", 1, 0, 1),  # the strict rule allows no dollar sign
-        ("#### 1,234", "1234", 1, 1, 1),
         ("#### 5\nno, it is 7", "5", 0, 1, 0),  # last number, first ####
         ("it is 5 ...", "5", 0, 0, 0),  # a trailing "..." counts as the last number
-        ("-3", "-3", 1, 0, 1),
         ("", "3", 0, 0, 0),
     ],
 )
@@ -131,7 +126,6 @@ def test_gsm8k(prediction, gold, flexible, strict, decimal):
         ("The Broncos!", ("Broncos", "Denver Broncos"), 1, 1),
         ("the Denver team", ("Broncos", "Denver Broncos"), 0, 0.5),  # the best over the references
         ("an answer\nand more", ("answer",), 1, 1),
-        ("", ("x",), 0, 0),
         ("a", ("the",), 1, 1),  # both empty once normalised
         ("x x y", ("x y y",), 0, 2 / 3),  # multisets
     ],

@@ -1,0 +1,72 @@
+"""The data of the page with the slider: one training of every size, from the records of the comparison with rivals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.analysis.selection import selected_runs
+from experiments.store.records import Store
+from experiments.studies import rivals
+from experiments.studies.rivals import FRONTS, LIMITS, WORKS
+
+LAYERS = {
+    "front20": [f"block {number}: channels" for number in range(1, 10)],
+    "front_stories": [f"layer {number}: {what}" for number in (1, 2) for what in ("hidden units", "heads")],
+}
+"""Work → what its sizes are, in the order of a record's counts."""
+
+
+def trainings() -> Iterator[dict[str, Any]]:
+    """Yield what the page shows of each training with the time of all separate ones: sizes, costs and scores by share,
+    and the separate trainings beside."""
+    results, store = rivals.read(rivals.FOLDER), Store(rivals.FOLDER)
+    fronts = [(name, made, runs) for name, made, _, _, runs in rivals._planned() if made in FRONTS[1:]]
+    fronts.sort(key=lambda front: ([*LAYERS].index(front[0]), "teacher" not in front[1]))
+    for name, made, planned in fronts:
+        records = [record for run in selected_runs(planned) if (record := store.get(run.id)) is not None]
+        if not records:
+            continue
+        work, seeds = WORKS[name], [record["phases"]["grown"]["members"] for record in records]
+        digits = f".{work.digits}f"
+        own = results[(results.work == name) & (results.equal == "steps")]
+        steps = []
+        for share in sorted(seeds[0], key=int):
+            there = own[own.share == int(share)]
+            beside = {
+                method: {"at": float(of.part.mean()), "score": float(of.score.mean()), "seeds": len(of),
+                         "text": rivals.mean(of.score, digits)}
+                for method, of in there.groupby("method", sort=False)
+                if method not in (*FRONTS, "as given")
+            }  # fmt: skip
+            of_made = there[there.method == made]
+            steps.append(
+                {
+                    "share": int(share),
+                    "part": float(of_made.part.mean()),
+                    "cost": float(np.mean([members[share]["cost"] for members in seeds])),
+                    "sizes": np.mean([members[share]["count"] for members in seeds], axis=0).tolist(),
+                    "score": float(of_made.score.mean()),
+                    "text": rivals.mean(of_made.score, digits),
+                    "beside": beside,
+                }
+            )
+        yield {
+            "title": work.title + (", with a teacher" if "teacher" in made else ""),
+            "unit": work.unit.replace(", %", " in %").capitalize(),
+            "better": work.better,
+            "cost": LIMITS[work.limited],
+            "layers": LAYERS[name],
+            "seeds": len(seeds),
+            "steps": steps,
+        }
+
+
+def page() -> str:
+    """Return the HTML of the slider, with its data in it."""
+    text = json.dumps([*trainings()]).replace("<", r"\u003c")
+    return Path(__file__).with_name("explorer.html").read_text().replace("DATA", text, 1)
