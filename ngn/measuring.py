@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any
 
 import torch
@@ -94,10 +94,12 @@ def multiply_adds(forward: Callable[[], Any]) -> int:
 
 
 @torch.no_grad()
-def in_turns(forwards: Sequence[Callable[[], Any]], device: torch.device) -> list[list[float]]:
-    """Measure the wall times of calls, ms, with torch's number of threads: for each of the N calls, its T passes.
+def in_turns(
+    forwards: Sequence[Callable[[], Any]], device: torch.device, clock: Callable[[], float] = perf_counter
+) -> list[list[float]]:
+    """Measure the times of calls, ms, with torch's number of threads: for each of the N calls, its T passes.
 
-    The calls take turns, so that other load on the machine meets all of them alike.
+    The calls take turns, so that other load on the machine meets all of them alike. ``clock`` gives seconds.
     """
 
     for forward in forwards:
@@ -105,15 +107,14 @@ def in_turns(forwards: Sequence[Callable[[], Any]], device: torch.device) -> lis
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     times: list[list[float]] = [[] for _ in forwards]
-    total, rounds = 0.0, 0
-    while rounds < PASSES[0] or (total < 1e3 * SECONDS * len(forwards) and rounds < PASSES[1]):
+    end, rounds = perf_counter() + SECONDS * len(forwards), 0
+    while rounds < PASSES[0] or (perf_counter() < end and rounds < PASSES[1]):
         for taken, forward in zip(times, forwards, strict=True):
-            began = perf_counter()
+            began = clock()
             forward()
             if device.type == "cuda":
                 torch.cuda.synchronize(device)
-            taken.append((perf_counter() - began) * 1e3)
-            total += taken[-1]
+            taken.append((clock() - began) * 1e3)
         rounds += 1
     return times
 
@@ -121,15 +122,19 @@ def in_turns(forwards: Sequence[Callable[[], Any]], device: torch.device) -> lis
 def shortest(forwards: Sequence[Callable[[], Any]], device: torch.device) -> tuple[list[float], float]:
     """The shortest time of each call, ms, and how far times relative to the first call's differ between two halves.
 
-    Other load only adds time, so the shortest of many passes is the steadiest measure. While the halves differ by more
-    than AGREED, passes are added, up to MORE times as many.
+    On a CPU it is the processor time of the calling thread: on a busy machine no pass of more than some milliseconds is
+    left in peace, and wall times of long calls grow by a larger factor than those of short ones. Other load only adds
+    time, so the shortest of many passes is the steadiest measure. While the halves differ by more than AGREED, passes
+    are added, up to MORE times as many, and no longer than that takes at leisure.
     """
+    end = perf_counter() + MORE * SECONDS * len(forwards)
+    clock = thread_time if device.type == "cpu" else perf_counter
     times: list[list[float]] = [[] for _ in forwards]
     for _ in range(MORE):
-        times = [[*taken, *more] for taken, more in zip(times, in_turns(forwards, device), strict=True)]
+        times = [[*taken, *more] for taken, more in zip(times, in_turns(forwards, device, clock), strict=True)]
         half = len(times[0]) // 2
         early, late = [min(taken[:half]) for taken in times], [min(taken[half:]) for taken in times]
         apart = [(a / early[0]) / (b / late[0]) for a, b in zip(early, late, strict=True)]
-        if (spread := max(apart) / min(apart) - 1) <= AGREED:
+        if (spread := max(apart) / min(apart) - 1) <= AGREED or perf_counter() > end:
             break
     return [min(taken) for taken in times], spread

@@ -83,13 +83,15 @@ def _summary(rows: list[Row]) -> str:
         right = sum(judged(row) == RIGHT for row in these)
         text.append(f"{holds} of {len(these)} models of {collection} (Torch-Pruning: {right} of {compared})")
     wrong = sum(any(row["ngn"].get(check, "yes") != "yes" for check in COMPARED) for row in rows)
-    others = sum(judged(row) == WRONG for row in rows)
     spent = [_passes(row["ngn"]) for row in rows if row["ngn"].get("pass_seconds")]
     most = max(row["ngn"]["find_seconds"] - 10 * row["ngn"]["pass_seconds"] for row in rows if _passes(row["ngn"]))
+    made = Counter((row["collection"], row["commit"][:8]) for row in rows if "commit" in row)
+    others = sum(judged(row) == WRONG for row in rows)
     return textwrap.fill(
         f"**All checks hold for {', '.join(text)}.** NGN cuts {wrong} of all {len(rows)} models so that they compute "
         f"something else, Torch-Pruning {others}. Finding takes {statistics.median(spent):.1f} forward passes in the "
-        f"median, and never more than ten passes and {max(0.0, most):.1f} seconds.",
+        f"median, and never more than ten passes and {max(0.0, most):.1f} seconds. Rows by commit: "
+        f"{', '.join(f'{collection} {commit} {n}' for (collection, commit), n in made.items())}.",
         120,
     )
 
@@ -126,7 +128,7 @@ def _line(row: Row) -> str:
 
 def _reasons(rows: list[Row]) -> list[str]:
     """Why NGN fails, or leaves a size that it found; and why Torch-Pruning fails."""
-    lines = []
+    lines, plain = [], str.maketrans("|`\n", "/' ")
     for row in rows:
         own, other = row["ngn"], row["torch_pruning"]
         said = [("all checks", own["fault"])] if "fault" in own else []
@@ -140,9 +142,5 @@ def _reasons(rows: list[Row]) -> list[str]:
         if judged(row) == FAILS:
             checks = (other.get(check, "yes") for check in ("fault", "cut", "runs", "step"))
             said.append(("Torch-Pruning", next(found for found in checks if found != "yes")))
-        lines += [f"| {row['name']} | {what} | `{_cell(why)}` |" for what, why in said]
+        lines += [f"| {row['name']} | {what} | `{why.translate(plain)}` |" for what, why in said]
     return lines
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "/").replace("`", "'").replace("\n", " ")

@@ -79,7 +79,7 @@ class Budget(Limits):
     Attributes:
         parameters: parameters of the deployed model.
         macs: multiply-adds in the matrix products and convolutions of one forward pass on ``example``.
-        milliseconds: shortest wall time of that pass on this machine, as busy as it is now.
+        milliseconds: shortest time of that pass on this machine; on a CPU, processor time of the calling thread.
         example: an input of one model; a tuple for several arguments, a dictionary for named ones. Default: that of
             ``learn_sizes``.
         round_to: counts are multiples of it, or all components.

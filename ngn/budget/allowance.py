@@ -19,6 +19,8 @@ TRIALS = 8
 """Largest number of sizes, and number of held-out parts, for trials of roundings."""
 STEP = 0.98
 """Factor by which the limit of the formula falls at least, where the model is slower than the formula says."""
+TIMINGS, NEAR = 6, 0.97
+"""How many counts are timed to find some within the limit and near to it; the fraction of it that is near enough."""
 
 
 class Allowance:
@@ -99,17 +101,32 @@ class Allowance:
         """
         allowed = [self.allowed(g, before_cuts) for g in range(len(self.gates))]
         timed = not before_cuts and self.budget.kind == "milliseconds"
-        measured = self.cost.estimate if before_cuts or timed else self.cost.measured
-        least, found = tuple(counts[0] for counts in allowed), []
+        measured = self.cost.estimate if before_cuts else self.cost.measured
         each = zip(sizes.reshape(-1, len(self.gates)).tolist(), self.limit.reshape(-1).tolist(), strict=True)
-        for size, limit in each:
-            counts = largest(size, allowed, self.cost.estimate, measured, bound := limit)
-            # Time is measured where the formula ends: of many measurements on the way, a lucky one would win.
-            while timed and (took := self.cost.measured(counts)) > limit and counts != least:
-                bound *= min(STEP, limit / took)
-                counts = largest(size, allowed, self.cost.estimate, measured, bound)
-            found.append(counts)
-        return found
+        if timed:
+            return [self._within_time(size, allowed, limit) for size, limit in each]
+        return [largest(size, allowed, self.cost.estimate, measured, limit) for size, limit in each]
+
+    def _within_time(self, sizes: Sequence[float], allowed: Sequence[Sequence[int]], limit: float) -> tuple[int, ...]:
+        """The slowest counts within a limit on the time, of those that the formula gives for limits around it.
+
+        Time is measured where the formula ends: of many measurements on the way, a lucky one would win.
+        """
+        least = best = tuple(counts[0] for counts in allowed)
+        bound, inside, outside, longest, tried = limit, 0.0, math.inf, 0.0, 0
+        while True:
+            counts = largest(sizes, allowed, self.cost.estimate, self.cost.estimate, bound)
+            took, tried = self.cost.measured(counts), tried + 1
+            if longest < took <= limit:
+                best, longest = counts, took
+            if NEAR * limit <= took <= limit or counts == least or (longest and tried >= TIMINGS):
+                return best
+            nearer = bound * limit / took
+            if took > limit:
+                outside, nearer = bound, min(STEP * bound, nearer)
+            else:
+                inside = bound
+            bound = nearer if inside < nearer < outside else math.sqrt(inside * outside)
 
     def best_roundings(self, sizes: Tensor, few: Tensor, losses: Callable[[Tensor], Tensor]) -> Tensor:
         """The counts, [R, G], at which held-out losses are lowest: one of the ``few`` sizes after the other is tried.

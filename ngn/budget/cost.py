@@ -12,7 +12,9 @@ the layer that stays, n_d - k in [0, 1], since an axis in a removed layer saves 
 
 Where all sizes are of terms beside a frozen base, as with LoRA, parameters are those that are trained.
 
-For parameters and multiply-adds this is exact if at most two axes share a tensor or lie within one layer.
+For parameters and multiply-adds this is exact if at most two axes share a tensor or lie within one layer. Times of
+parts do not add up to the time of the whole, and their noise does. So times are measured on the way from the smallest
+to the largest model, too, with all sizes alike. C is then the time on this way where the formula is as large.
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ from ngn.tracing.found import Polynomial
 
 BLOCK = 16
 """Models that are timed in turns, each time together with the largest one."""
+ON_THE_WAY = 9
+"""Equal steps from no component to all, with all sizes alike, at whose ends times are measured, too."""
 NOISY = 0.1
 """Relative difference from which times are called uncertain."""
 
@@ -56,6 +60,8 @@ class Cost:
     """Relative difference between two measurements of one time, at least AGREED; 0 for what is counted."""
     exact: Polynomial | None = None
     """The cost as a function of all counts; None if the axes were not found by a trace."""
+    way: tuple[Tensor, Tensor] | None = None
+    """The formula and the times measured on the way from the smallest to the largest model, ascending, ms."""
 
     def __init__(self, model: nn.Module, axes: Sequence[OrderedAxis], kind: str, example: Any = None) -> None:
         self.model, self.axes, self.kind, self.example = model, axes, kind, example
@@ -92,8 +98,8 @@ class Cost:
             for (_, K), counts, each in zip(ends, places, alone, strict=True)
         ]
         self.steps = torch.tensor([len(counts) - 1 for counts, _ in tables])
-        each = ([torch.tensor(values, dtype=torch.float64) for values in held] for held in zip(*tables, strict=True))
-        self.counts, self.saved = (pad_sequence(values, batch_first=True, padding_value=inf) for values in each)
+        padded = ([torch.tensor(values, dtype=torch.float64) for values in held] for held in zip(*tables, strict=True))
+        self.counts, self.saved = (pad_sequence(values, batch_first=True, padding_value=inf) for values in padded)
         together = [
             self._measured(corner) - full - tables[g][1][0] - tables[h][1][0]
             for corner, (g, h) in zip(corners, pairs, strict=True)
@@ -101,9 +107,15 @@ class Cost:
         self.pairs = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)
         self.of_pair = torch.tensor([g if self.layer[g] >= 0 else h for g, h in pairs], dtype=torch.int64)
         self.together = torch.tensor(together, dtype=torch.float64)
-        if kind == "milliseconds" and (saved := full - self.estimate(self.smallest)) > 0:
-            scale = (full - self._measured(self._smallest)) / saved  # else the noise of all tables would add up
-            self.saved, self.together = self.saved * scale, self.together * scale
+        if kind == "milliseconds":
+            sizes = [*zip(self.smallest, self.largest, strict=True)]
+            alike = [tuple(max(low, round(K * n / ON_THE_WAY)) for low, K in sizes) for n in range(ON_THE_WAY + 1)]
+            each = [tuple(counts[size] for size in self.size_of.tolist()) for counts in alike]
+            self._measure(each)
+            way = sorted((self.estimate(n), self._measured(whole)) for n, whole in zip(alike, each, strict=True))
+            steps = [0, *(i for i in range(1, len(way)) if way[i][0] > way[i - 1][0])]
+            formula, took = torch.tensor([way[i] for i in steps], dtype=torch.float64).T.contiguous()
+            self.way = (formula, took.cummax(0).values) if len(steps) > 1 else None
 
     def _traced(self) -> bool:
         """Take the cost from the trace that found all axes, if it agrees with both ends measured."""
@@ -147,6 +159,11 @@ class Cost:
             for one, other in ((g, h), (h, g)):
                 slope = slope.index_add(-1, one, -within * self.together * left[..., other] / span[one])
             slope = slope.index_add(-1, self.stack[self.of_pair], parting[..., self.of_pair] * both)
+        if self.way is not None:
+            formula, took = self.way
+            at = torch.bucketize(total, formula).clamp(1, len(took) - 1)
+            rise = (took[at] - took[at - 1]) / (formula[at] - formula[at - 1])
+            total, slope = took[at] + rise * (total - formula[at]), rise.unsqueeze(-1) * slope
         return total, slope
 
     def estimate(self, counts: tuple[int, ...]) -> float:
@@ -194,7 +211,7 @@ class Cost:
             return ""
         return (
             f"Times on this machine differ by up to {self.spread:.0%} now: stop other programs and try again, or give "
-            "macs= instead of milliseconds="
+            "macs= instead of milliseconds=" + ", or call torch.set_num_threads(1)" * (torch.get_num_threads() > 1)
         )
 
     def of(self, small: nn.Module) -> float:

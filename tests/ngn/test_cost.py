@@ -1,7 +1,7 @@
 """Costs at any counts, against models that are actually cut."""
 
 import random
-from itertools import product
+from itertools import count, product
 
 import pytest
 import torch
@@ -140,14 +140,15 @@ class Timed(nn.Module):
     def forward(self, x):
         for block in self.blocks:
             x = x + block(x)
-        self.clock.passes(1e-4 + 2e-6 * sum(block[0].out_features for block in self.blocks))
+        self.clock.passes(1e-4 + 1e-7 * self.blocks[0][0].out_features * self.blocks[1][0].out_features)  # no sum
         return x
 
 
 def chosen(monkeypatch, clock, **limit):
     """The counts of the even allocation within a budget, by this clock."""
-    monkeypatch.setattr("ngn.measuring.perf_counter", clock)
-    monkeypatch.setattr("ngn.measuring.PASSES", (9, 12))
+    monkeypatch.setattr("ngn.measuring.perf_counter", count(step=0.05).__next__)  # on the wall: other programs move it
+    monkeypatch.setattr("ngn.measuring.thread_time", clock)
+    monkeypatch.setattr("ngn.measuring.PASSES", (9, 20))
     sizes = {"blocks.*": ngn.Width(16)}
     learner = ngn.learn_sizes(Timed(clock), sizes, example=torch.ones(1, 4), budget=ngn.Budget(**limit))
     learner.sizes.copy_(learner.scaled(learner.limit))
@@ -156,14 +157,14 @@ def chosen(monkeypatch, clock, **limit):
 
 def test_what_other_programs_do_does_not_choose_the_sizes(monkeypatch):
     quiet, wanted = chosen(monkeypatch, Clock(), milliseconds="60%")
-    assert quiet.cost.full == pytest.approx(0.1 + 0.002 * 80)
+    assert quiet.cost.full == pytest.approx(0.1 + 1e-4 * 48 * 32)
+    assert 0.58 < quiet.cost.measured(wanted[0]) / quiet.cost.full <= 0.6
     for seed in range(2):
         clock = Clock(seed, delayed=0.7, busy=(1.0, 1.0, 1.7, 2.5))
         busy, counts = chosen(monkeypatch, clock, milliseconds="60%")
         assert counts == wanted
         tables = busy.cost.saved.where(busy.cost.saved.isfinite(), torch.zeros(()))
         assert bool((tables.diff(dim=-1) >= 0).all() and (tables <= 0).all()), "a smaller model is never slower"
-        monkeypatch.undo()
 
 
 def test_a_time_is_compared_no_closer_than_it_was_measured(monkeypatch):
@@ -171,7 +172,6 @@ def test_a_time_is_compared_no_closer_than_it_was_measured(monkeypatch):
     learner, _ = chosen(monkeypatch, Clock(), milliseconds="60%")
     learner.set_progress(1.0)
     spent = learner.cost.measured(tuple(learner.count().tolist()))
-    assert spent <= learner.limit
     learner.limit.fill_(0.985 * spent)
     learner.deploy(unsettled="allow")
     learner.limit.fill_(0.9 * spent)
