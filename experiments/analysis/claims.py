@@ -18,7 +18,7 @@ from experiments.analysis.estimates import Estimator
 from experiments.analysis.evidence import Evidence, Untested
 from experiments.analysis.statistics import count_interval
 from experiments.analysis.tables import StandIn
-from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL, WIDEST_SHARE, overall
+from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL, overall, shares_are_near
 from experiments.core.plugins import LAST
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Published:
-    """A count that the paper states, beside ours, judged as cells are: two samples of one distribution or not."""
+    """A count that the paper states, beside ours, judged as the rates of cells are."""
 
     what: str
     ours: int
@@ -115,10 +115,8 @@ class Published:
         (low, high), (least, most) = (
             count_interval(self.ours, self.seeds, self.published_seeds, level) for level in (agree, disagree)
         )
-        narrow = (high - low) / 2 <= WIDEST_SHARE * self.published_seeds
-        word = AGREES if narrow and low <= self.published <= high else CANNOT_TELL
-        if not least <= self.published <= most:
-            word = DISAGREES
+        near = shares_are_near(self.ours, self.seeds, self.published, self.published_seeds)
+        word = (AGREES if near else CANNOT_TELL) if least <= self.published <= most else DISAGREES
         ends = low / self.published_seeds, high / self.published_seeds
         wanted = f"{self.published} of {self.published_seeds}, as published"
         inside = self.ours * self.published_seeds == self.published * self.seeds

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from experiments.analysis import statistics
+from experiments.analysis.estimates import difference_of_shares
 from experiments.analysis.reduce import Cell, RunSample
 from experiments.analysis.statistics import NO, PARTIAL, YES, Array
 from experiments.analysis.tables import Format, Number, Slot, Value, half_unit
@@ -25,11 +26,11 @@ SETTING, NOT_RUN, NOT_PUBLISHED = "setting", "not run", "not published"
 LEAST_SEEDS = 3
 """Least number of runs on either side that a mean is tested with."""
 
-WIDEST: Mapping[str, float] = {"t": 1.0, "count": 1.0, "depth": 1.0, "accuracy": 0.5, "r": 0.05}
-"""Last part of a quantity → greatest half-width of an informative interval, in the unit of the quantity."""
-WIDEST_FACTOR = 3.0
-"""The same for errors (names that end with ``mse``): half-width of the interval's logarithm, as a factor."""
-WIDEST_SHARE = 0.3
+LIMITS: Mapping[str, float] = {"t": 1.0, "count": 1.0, "depth": 1.0, "accuracy": 0.5, "r": 0.05}
+"""Last part of a quantity → a difference that would matter, in the unit of the quantity: numbers nearer are equal."""
+FACTOR = 3.0
+"""The same for errors (names that end with ``mse``), as a ratio."""
+SHARE = 0.3
 """The same for rates and outcomes."""
 
 _OUTCOMES = {"yes": YES, "partial": PARTIAL, "no": NO}
@@ -50,7 +51,8 @@ class TestedNumber:
     Attributes:
         spec: format of its numbers.
         inside: whether the published number, or one that rounds to it, lies in the interval.
-        narrow: whether the interval is within the limits above, and holds the printed number itself.
+        near: whether both one-sided tests reject that ours is as far from it as the limit above, or further.
+        enough: how many seeds of ours would tell; infinite if none, as the published ones are too few.
     """
 
     name: str
@@ -59,14 +61,15 @@ class TestedNumber:
     low: float
     high: float
     inside: bool
-    narrow: bool
+    near: bool = False
+    enough: float = math.inf
 
     @property
     def word(self) -> str:
         """The verdict on this number alone."""
         if not self.inside:
             return DISAGREES
-        return AGREES if self.narrow else CANNOT_TELL
+        return AGREES if self.near else CANNOT_TELL
 
 
 @dataclass(frozen=True)
@@ -93,35 +96,94 @@ class Verdict:
         judged = self.word in (AGREES, DISAGREES, CANNOT_TELL)
         return f"{self.word} (calibrated)" if self.calibrated and judged else self.word
 
+    @property
+    def enough(self) -> float | None:
+        """About how many seeds of ours would tell, infinite for none; None if they do, or there is no test."""
+        open_ = [part.enough for part in self.parts if part.word == CANNOT_TELL]
+        return max(*open_, self.seeds + 1) if self.word == CANNOT_TELL and open_ else None
 
-def _narrow(quantity: str, low: float, high: float) -> bool:
-    unit = quantity.rsplit(".", 1)[-1]
+    @property
+    def advice(self) -> str:
+        """How many seeds would tell, in words; empty if there is nothing to say."""
+        if self.enough is None:
+            return ""
+        return f"{'no number of' if math.isinf(self.enough) else f'about {self.enough:.2g}'} our seeds would tell"
+
+
+def seeds_that_tell(spread: float, apart: float, limit: float, published_seeds: int) -> float:
+    """Return how many seeds of ours would tell, if spread and difference stay as they are.
+
+    The standard error of the difference, spread (1/n + 1/m)^½, then is a third of its distance from the limit or from
+    none. Nearly three, z(0.95) + z(0.9), gives two one-sided tests at 5 % a power of 80 % if nothing differs.
+    """
+    if not spread:
+        return 0
+    left = (max(limit - apart, apart) / (3 * spread)) ** 2 - 1 / published_seeds
+    return math.ceil(1 / left) if left > 0 else math.inf
+
+
+def shares_are_near(ours: int, seeds: int, published: int, published_seeds: int) -> bool:
+    """Whether two rates differ by less than the limit. Newcombe's interval has 95 %: that of 90 % errs in up to 8 %."""
+    apart = difference_of_shares((ours / seeds, seeds), (published / published_seeds, published_seeds)).at(LEVEL)
+    return -SHARE < apart.low and apart.high < SHARE
+
+
+def _count(slot: Slot, ours: Array, published: float, seeds: int, level: float, unit: float = 1.0) -> TestedNumber:
+    """Test a count of seeds, or with ``unit`` a rate; ``ours`` is 1 where it holds, shape [seeds]."""
+    own, of, known = int(ours.sum()), len(ours), round(published / unit)
+    low, high = statistics.count_interval(own, of, seeds, level)
+    share = (own + known) / (of + seeds)
+    enough = seeds_that_tell(math.sqrt(share * (1 - share)), abs(own / of - known / seeds), SHARE, seeds)
+    near = shares_are_near(own, of, known, seeds)
+    return TestedNumber(
+        slot.name, slot.spec, published, low * unit, high * unit, low <= known <= high, near, enough
+    )
+
+
+def _within(slot: Slot, published: float, low: float, high: float) -> bool:
+    """Whether the interval holds a number that is printed as ``published``, up to the rounding of sums."""
+    slack = half_unit(published, slot.spec) + 1e-9 * abs(published)
+    return low - slack <= published <= high + slack
+
+
+def _average(
+    slot: Slot, quantity: str, ours: Array, published: float, sd: float, seeds: int, level: float
+) -> TestedNumber | None:
+    """Test a mean, or a median, whose ``sd`` counts for the power alone; None if there are too few runs."""
+
+    def interval(sd: float, level: float) -> tuple[float, float] | None:
+        if slot.statistic == "median":
+            return statistics.median_interval(ours, seeds, level)
+        return statistics.mean_interval(ours, sd, seeds, level)
+
+    shown = interval(sd, level)
+    if shown is None:
+        return None
+    unit, own = quantity.rsplit(".", 1)[-1], float(statistics.statistic(slot.statistic, ours))
+    spreads = np.array([ours.std(), sd])
     if unit.endswith("mse"):
-        return low > 0 and math.log(high / low) <= 2 * math.log(WIDEST_FACTOR)
-    return (high - low) / 2 <= WIDEST[unit]
-
-
-def _part(slot: Slot, published: float, ours: float, interval: tuple[float, float], narrow: bool) -> TestedNumber:
-    low, high = interval
-    # one part in 1e9 covers the rounding of floating-point sums
-    tiny = 1e-9 * abs(published)
-    slack = half_unit(published, slot.spec) + tiny
-    inside = low - slack <= published <= high + slack
-    # rounding may keep a test from rejecting, but alone it is no agreement, unless both are printed alike
-    held = low - tiny <= published <= high + tiny or abs(ours - published) <= slack
-    return TestedNumber(slot.name, slot.spec, published, low, high, inside, narrow and held)
+        (most, wide), (least, narrow) = ((published * by, sd * by) for by in (FACTOR, 1 / FACTOR))
+        limit, apart = math.log(FACTOR), abs(math.log(own / published))
+        spreads = np.log(ours).std() * np.ones(2) if slot.statistic == "median" else spreads / (own, published)
+    else:
+        limit, apart, wide, narrow = LIMITS[unit], abs(own - published), sd, sd
+        most, least = published + limit, published - limit
+    # the test above, of the published runs as they would be at either limit; equal spreads are a part of it
+    above, below = interval(wide, 2 * LEVEL), interval(narrow, 2 * LEVEL)
+    near = above is not None and below is not None and above[1] < most and least < below[0]
+    spread = math.sqrt(np.average(spreads**2, weights=(len(ours), seeds)))
+    if slot.statistic == "median":
+        spread *= math.sqrt(math.pi / 2)
+    enough = seeds_that_tell(spread, apart, limit, seeds)
+    return TestedNumber(slot.name, slot.spec, published, *shown, _within(slot, published, *shown), near, enough)
 
 
 def _outcomes(ours: Array, known: Mapping[str, int], seeds: int, level: float) -> list[TestedNumber]:
     """Test the three counts of pruning back together."""
-    counts = {name: int((ours == code).sum()) for name, code in _OUTCOMES.items()}
-    published = [known[name] for name in counts]
-    inside = statistics.exact_test(list(counts.values()), published) > level
-    parts = []
-    for name, count in counts.items():
-        low, high = statistics.count_interval(count, len(ours), seeds, level)
-        parts.append(TestedNumber(name, "d", known[name], low, high, inside, (high - low) / 2 <= WIDEST_SHARE * seeds))
-    return parts
+    counts = {name: ours == _OUTCOMES[name] for name in known}
+    inside = statistics.exact_test([int(each.sum()) for each in counts.values()], [*known.values()]) > level
+    parts = (_count(Slot(name, "d"), each, known[name], seeds, level) for name, each in counts.items())
+    return [replace(part, inside=inside) for part in parts]
 
 
 def _tested(slots: Sequence[Slot]) -> list[Slot]:
@@ -162,21 +224,12 @@ def _parts_of(slot: Slot, quantity: str, ours: Array, known: Value, seeds: int, 
     if published is None:
         return []
     if slot.statistic == "rate":
-        least, most = statistics.count_interval(round(float(ours.sum())), len(ours), seeds, level)
-        narrow = (most - least) / 2 <= WIDEST_SHARE * seeds
-        rates = 100 * least / seeds, 100 * most / seeds
-        return [_part(slot, published, 100 * float(ours.mean()), rates, narrow)]
-    interval: tuple[float, float] | None = None
-    if slot.statistic == "median":
-        interval = statistics.median_interval(ours, seeds, level)
-    else:
-        sd = _first(known.get(f"{slot.name.removesuffix('mean')}sd", ()))
-        if sd is not None and len(ours) >= LEAST_SEEDS and seeds >= LEAST_SEEDS:
-            interval = statistics.mean_interval(ours, sd, seeds, level)
-    if interval is None:
+        return [_count(slot, ours, published, seeds, level, 100 / seeds)]
+    sd = _first(known.get(f"{slot.name.removesuffix('mean')}sd", ()))
+    if slot.statistic != "median" and (sd is None or min(len(ours), seeds) < LEAST_SEEDS):
         return []
-    own = float(np.median(ours) if slot.statistic == "median" else ours.mean())
-    return [_part(slot, published, own, interval, _narrow(quantity, *interval))]
+    part = _average(slot, quantity, ours, published, float(ours.std()) if sd is None else sd, seeds, level)
+    return [] if part is None else [part]
 
 
 def _placed(form: Format, value: Value, quantity: str, seeds: RunSample) -> tuple[list[TestedNumber], bool]:
@@ -189,8 +242,11 @@ def _placed(form: Format, value: Value, quantity: str, seeds: RunSample) -> tupl
         published, ours = _first(value[slot.name]), _one_gate(seeds, slot.quantity(quantity))
         # one run has no range
         if slot.statistic == "value" and published is not None and ours is not None and len(ours) > 1:
-            low, high, decisive = statistics.rank_interval(ours, LEVEL / len(form.slots))
-            parts.append(_part(slot, published, published, (low, high), False))
+            level = LEVEL / len(form.slots)
+            low, high, decisive = statistics.rank_interval(ours, level)
+            inside = _within(slot, published, low, high)
+            enough = math.inf if inside else 2 / level - 1
+            parts.append(TestedNumber(slot.name, slot.spec, published, low, high, inside, enough=enough))
     return parts, decisive
 
 

@@ -99,7 +99,7 @@ class ReportContent:
             the code, ``hardware`` and ``packages``; None if there are no records.
         used: the runs behind cells, claims, alternatives and figures.
         data_notes: run ids → how their data differ from the published files.
-        kernel_notes: ``macro.row`` → which seeds a kernel of which commit trained, for rows of several commits.
+        origin_notes: ``macro.row`` → which kernels that are gone, or several kinds of processors, trained it.
     """
 
     sections: Sequence[Mapping[str, Any]]
@@ -116,7 +116,7 @@ class ReportContent:
     origin: Mapping[str, Any] | None
     used: tuple[str, ...]
     data_notes: Callable[[Iterable[str]], tuple[str, ...]]
-    kernel_notes: Mapping[str, str]
+    origin_notes: Mapping[str, str]
 
     @property
     def items(self) -> tuple[Comparison, ...]:
@@ -208,7 +208,7 @@ def build_content(reader: Reader) -> ReportContent:
         origin=_origin([*used.values()]),
         used=tuple(used),
         data_notes=reader.data_notes,
-        kernel_notes={name: note for name, runs in rows.items() if runs and (note := reader.kernel_note(runs))},
+        origin_notes={name: note for name, runs in rows.items() if runs and (note := reader.origin_note(runs))},
     )
 
 
