@@ -107,7 +107,7 @@ class Verdict:
         """How many seeds would tell, in words; empty if there is nothing to say."""
         if self.enough is None:
             return ""
-        return f"{'no number of' if math.isinf(self.enough) else f'about {self.enough:.2g}'} our seeds would tell"
+        return f"{'no number' if math.isinf(self.enough) else f'about {self.enough:.3g}'} of our seeds would tell"
 
 
 def seeds_that_tell(spread: float, apart: float, limit: float, published_seeds: int) -> float:
