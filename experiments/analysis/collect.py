@@ -138,9 +138,10 @@ class Reader:
     def origin_note(self, selection: Selection) -> str:
         """Say which of the kernels that trained a row are gone, and which processors did if there are several."""
         records = [run.record for run in self.collect(selection.with_seeds(range(MOST_SEEDS))).runs]
-        gone = {(engine, one["code"]["commit"]) for one in records if "fused-" in (engine := one["execution"]["engine"])}
-        notes = [f"kernel that is gone ({', '.join(sorted({name for name, _ in gone}))})"] if gone else []
-        notes += [f"kernels of {len(gone)} commits"] if len(gone) > 1 else []
+        gone = {(one["execution"]["engine"], one["code"]["commit"]) for one in records}
+        gone = {(engine, commit) for engine, commit in gone if "fused-" in engine}
+        kernels = " and ".join(sorted({engine for engine, _ in gone}))
+        notes = [f"kernel that is gone ({kernels} of {len(gone)} commit{'s'[: len(gone) - 1]})"] if gone else []
         processors = Counter(one["hardware"].get("cpu", "unknown processor") for one in records)
         if len(processors) > 1:
             notes += [" and ".join(f"{seeds} seeds on {name}" for name, seeds in processors.most_common())]

@@ -170,10 +170,8 @@ class Totals:
             ", ".join(f"{counted[word]} {said}" for word, said in zip(WORDS, SAID, strict=True))
             for counted in (self.facts, self.calibrated)
         )
-        return (
-            f"Of {self.facts.total()} facts, each counted once, {whole}."
-            + (f" {self.calibrated.total()} more chose settings (calibrated): {apart}." if self.calibrated else "")
-        )
+        more = f" {self.calibrated.total()} more chose settings (calibrated): {apart}." if self.calibrated else ""
+        return f"Of {self.facts.total()} facts, each counted once, {whole}.{more}"
 
     def __str__(self) -> str:
         if not self.facts + self.calibrated:
@@ -184,7 +182,7 @@ class Totals:
         )
         if self.enough:
             told = sum(map(math.isfinite, self.enough))
-            text += f" More seeds of ours would tell {told} of these {len(self.enough)}; else the published ones are too few."
+            text += f" More seeds of ours would tell {told} of the {len(self.enough)}; else the paper's are too few."
         if self.placed:
             text += (
                 f" Of {self.placed} numbers of single published runs {self.outside} lie outside the range of our "

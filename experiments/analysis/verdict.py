@@ -53,6 +53,7 @@ class TestedNumber:
         inside: whether the published number, or one that rounds to it, lies in the interval.
         near: whether both one-sided tests reject that ours is as far from it as the limit above, or further.
         enough: how many seeds of ours would tell; infinite if none, as the published ones are too few.
+        decisive: whether the test could reject at all. Ranks among few seeds cannot.
     """
 
     name: str
@@ -63,11 +64,12 @@ class TestedNumber:
     inside: bool
     near: bool = False
     enough: float = math.inf
+    decisive: bool = True
 
     @property
     def word(self) -> str:
         """The verdict on this number alone."""
-        if not self.inside:
+        if self.decisive and not self.inside:
             return DISAGREES
         return AGREES if self.near else CANNOT_TELL
 
@@ -86,7 +88,6 @@ class Verdict:
     word: str
     parts: tuple[TestedNumber, ...] = ()
     seeds: int = 0
-    published_seeds: int = 0
     calibrated: bool = False
     decisive: bool = False
 
@@ -125,7 +126,7 @@ def seeds_that_tell(spread: float, apart: float, limit: float, published_seeds: 
 def shares_are_near(ours: int, seeds: int, published: int, published_seeds: int) -> bool:
     """Whether two rates differ by less than the limit. Newcombe's interval has 95 %: that of 90 % errs in up to 8 %."""
     apart = difference_of_shares((ours / seeds, seeds), (published / published_seeds, published_seeds)).at(LEVEL)
-    return -SHARE < apart.low and apart.high < SHARE
+    return apart.low > -SHARE and apart.high < SHARE
 
 
 def _count(slot: Slot, ours: Array, published: float, seeds: int, level: float, unit: float = 1.0) -> TestedNumber:
@@ -135,9 +136,7 @@ def _count(slot: Slot, ours: Array, published: float, seeds: int, level: float, 
     share = (own + known) / (of + seeds)
     enough = seeds_that_tell(math.sqrt(share * (1 - share)), abs(own / of - known / seeds), SHARE, seeds)
     near = shares_are_near(own, of, known, seeds)
-    return TestedNumber(
-        slot.name, slot.spec, published, low * unit, high * unit, low <= known <= high, near, enough
-    )
+    return TestedNumber(slot.name, slot.spec, published, low * unit, high * unit, low <= known <= high, near, enough)
 
 
 def _within(slot: Slot, published: float, low: float, high: float) -> bool:
@@ -148,42 +147,31 @@ def _within(slot: Slot, published: float, low: float, high: float) -> bool:
 
 def _average(
     slot: Slot, quantity: str, ours: Array, published: float, sd: float, seeds: int, level: float
-) -> TestedNumber | None:
-    """Test a mean, or a median, whose ``sd`` counts for the power alone; None if there are too few runs."""
+) -> list[TestedNumber]:
+    """Test a mean, or a median, whose ``sd`` counts for the power alone; return nothing if there are too few runs."""
+    median, unit = slot.statistic == "median", quantity.rsplit(".", 1)[-1]
 
-    def interval(sd: float, level: float) -> tuple[float, float] | None:
-        if slot.statistic == "median":
-            return statistics.median_interval(ours, seeds, level)
+    def interval(sd: float, level: float) -> tuple[float, float]:
+        if median:
+            return statistics.median_interval(ours, seeds, level) or (-math.inf, math.inf)
         return statistics.mean_interval(ours, sd, seeds, level)
 
-    shown = interval(sd, level)
-    if shown is None:
-        return None
-    unit, own = quantity.rsplit(".", 1)[-1], float(statistics.statistic(slot.statistic, ours))
-    spreads = np.array([ours.std(), sd])
+    low, high = interval(sd, level)
+    if low == -math.inf:
+        return []
+    own, spreads = float(statistics.statistic(slot.statistic, ours)), np.array([ours.std(), sd])
     if unit.endswith("mse"):
         (most, wide), (least, narrow) = ((published * by, sd * by) for by in (FACTOR, 1 / FACTOR))
         limit, apart = math.log(FACTOR), abs(math.log(own / published))
-        spreads = np.log(ours).std() * np.ones(2) if slot.statistic == "median" else spreads / (own, published)
+        spreads = np.log(ours).std() * np.ones(2) if median else spreads / (own, published)
     else:
         limit, apart, wide, narrow = LIMITS[unit], abs(own - published), sd, sd
         most, least = published + limit, published - limit
-    # the test above, of the published runs as they would be at either limit; equal spreads are a part of it
-    above, below = interval(wide, 2 * LEVEL), interval(narrow, 2 * LEVEL)
-    near = above is not None and below is not None and above[1] < most and least < below[0]
-    spread = math.sqrt(np.average(spreads**2, weights=(len(ours), seeds)))
-    if slot.statistic == "median":
-        spread *= math.sqrt(math.pi / 2)
+    # the test above, of the published runs as they would be at either limit
+    near = interval(wide, 2 * LEVEL)[1] < most and least < interval(narrow, 2 * LEVEL)[0]
+    spread = math.sqrt(np.average(spreads**2, weights=(len(ours), seeds)) * (math.pi / 2 if median else 1))
     enough = seeds_that_tell(spread, apart, limit, seeds)
-    return TestedNumber(slot.name, slot.spec, published, *shown, _within(slot, published, *shown), near, enough)
-
-
-def _outcomes(ours: Array, known: Mapping[str, int], seeds: int, level: float) -> list[TestedNumber]:
-    """Test the three counts of pruning back together."""
-    counts = {name: ours == _OUTCOMES[name] for name in known}
-    inside = statistics.exact_test([int(each.sum()) for each in counts.values()], [*known.values()]) > level
-    parts = (_count(Slot(name, "d"), each, known[name], seeds, level) for name, each in counts.items())
-    return [replace(part, inside=inside) for part in parts]
+    return [TestedNumber(slot.name, slot.spec, published, low, high, _within(slot, published, low, high), near, enough)]
 
 
 def _tested(slots: Sequence[Slot]) -> list[Slot]:
@@ -217,37 +205,28 @@ def published_numbers(form: Format, value: Value) -> dict[str, Number | Sequence
 
 def _parts_of(slot: Slot, quantity: str, ours: Array, known: Value, seeds: int, level: float) -> list[TestedNumber]:
     """Test one slot with ``ours``, shape [seeds]; return an empty list if it cannot be tested."""
-    if slot.statistic in ("aggregate", *_OUTCOMES):
+    if slot.statistic in ("aggregate", *_OUTCOMES):  # the three counts of pruning back together
         counts = {name: int(_first(known[name]) or 0) for name in _OUTCOMES if name in known}
-        return _outcomes(ours, counts, seeds, level) if counts else []
+        own = {name: ours == _OUTCOMES[name] for name in counts}
+        seen = [int(each.sum()) for each in own.values()]
+        inside = not seen or statistics.exact_test(seen, [*counts.values()]) > level
+        parts = (_count(Slot(name, "d"), own[name], number, seeds, level) for name, number in counts.items())
+        return [replace(part, inside=inside) for part in parts]
     published = _first(known[slot.name])
-    if published is None:
+    if published is None or (slot.statistic == "value") != (seeds == 1):
         return []
+    if seeds == 1:  # a single run is placed among ours; one of ours has no range
+        low, high, decisive = statistics.rank_interval(ours, level)
+        inside = _within(slot, published, low, high)
+        enough = math.inf if inside else 2 / level - 1
+        part = TestedNumber(slot.name, slot.spec, published, low, high, inside, enough=enough, decisive=decisive)
+        return [part] if len(ours) > 1 else []
     if slot.statistic == "rate":
         return [_count(slot, ours, published, seeds, level, 100 / seeds)]
     sd = _first(known.get(f"{slot.name.removesuffix('mean')}sd", ()))
     if slot.statistic != "median" and (sd is None or min(len(ours), seeds) < LEAST_SEEDS):
         return []
-    part = _average(slot, quantity, ours, published, float(ours.std()) if sd is None else sd, seeds, level)
-    return [] if part is None else [part]
-
-
-def _placed(form: Format, value: Value, quantity: str, seeds: RunSample) -> tuple[list[TestedNumber], bool]:
-    """Place a single published run among our seeds; return parts, and whether it could reject.
-
-    Values with several gates are not placed.
-    """
-    parts, decisive = [], False
-    for slot in _tested(form.slots):
-        published, ours = _first(value[slot.name]), _one_gate(seeds, slot.quantity(quantity))
-        # one run has no range
-        if slot.statistic == "value" and published is not None and ours is not None and len(ours) > 1:
-            level = LEVEL / len(form.slots)
-            low, high, decisive = statistics.rank_interval(ours, level)
-            inside = _within(slot, published, low, high)
-            enough = math.inf if inside else 2 / level - 1
-            parts.append(TestedNumber(slot.name, slot.spec, published, low, high, inside, enough=enough))
-    return parts, decisive
+    return _average(slot, quantity, ours, published, float(ours.std()) if sd is None else sd, seeds, level)
 
 
 def judge_cell(
@@ -269,21 +248,17 @@ def judge_cell(
         calibrated: whether this value was used to choose settings of the runs.
     """
     if published is None:
-        return Verdict(NOT_PUBLISHED, (), cell.n, seeds)
+        return Verdict(NOT_PUBLISHED, (), cell.n)
     diverged = sum(problem.kind == "diverged" for problem in cell.problems)
     if cell.n + diverged == 0:
-        return Verdict(NOT_RUN, (), 0, seeds)
+        return Verdict(NOT_RUN)
     form, value = published
     if all(slot.quantity(quantity).startswith("config.") for slot in form.slots):
-        return Verdict(SETTING, (), cell.n, seeds)
+        return Verdict(SETTING, (), cell.n)
     if diverged:
         # all published seeds converged, so our converged seeds alone are not a fair sample
         word = DISAGREES if statistics.exact_test((cell.n, diverged), (seeds, 0)) <= LEVEL else CANNOT_TELL
-        return Verdict(word, (), cell.n, seeds, calibrated, decisive=True)
-    if seeds == 1:
-        parts, decisive = _placed(form, value, quantity, cell)
-        word = DISAGREES if decisive and not all(part.inside for part in parts) else CANNOT_TELL
-        return Verdict(word, tuple(parts), cell.n, seeds, calibrated, decisive)
+        return Verdict(word, (), cell.n, calibrated, True)
     known = {**(others or {}), **published_numbers(form, value)}
     tested = _tested(form.slots)
     found: list[list[TestedNumber]] = []
@@ -294,4 +269,4 @@ def judge_cell(
     parts = [part for some in found for part in some]
     # a number without a test leaves the cell open
     word = overall([part.word for part in parts] + [CANNOT_TELL for some in found if not some])
-    return Verdict(word, tuple(parts), cell.n, seeds, calibrated, decisive=bool(parts))
+    return Verdict(word, tuple(parts), cell.n, calibrated, any(part.decisive for part in parts))

@@ -29,7 +29,7 @@ from experiments.analysis.terminal import interval_text, tex_to_text
 from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_PUBLISHED, NOT_RUN, SETTING
 from experiments.core.source import Source
 from experiments.methods import METHODS
-from experiments.report.alternatives import BEYOND, evidence, judged_words, of_the_paper
+from experiments.report.alternatives import BEYOND, evidence, of_the_paper
 from experiments.report.content import TEXTS, ReportContent, reasons
 from experiments.report.drawing import style
 from experiments.store.records import RecordError, read_record
@@ -239,6 +239,7 @@ def render(report: ReportContent, reader: Reader) -> str:
         ordered=ordered,
         behind=partial(all_behind, reader=reader),
     )
+    beside = [pair for both in report.alternatives for pair in both.counts.values()]
     body = made.get_template("body.html").render(
         of_the_paper=of_the_paper(report.claims),
         stand_ins=[
@@ -251,7 +252,7 @@ def render(report: ReportContent, reader: Reader) -> str:
         pictures={name: f"data:image/svg+xml;base64,{encoded(picture.encode())}" for name, picture in drawn.items()},
         studies=STUDIES,
         evidence=evidence(report.truncation),
-        judged=judged_words(report.alternatives),
+        judged=[word for word in SIGNS if any(pair[0][word] + pair[1][word] for pair in beside)],
     )
     return made.get_template("page.html").render(
         digest=Markup(encoded(hashlib.sha256(script().encode()).digest())),

@@ -14,7 +14,7 @@ from experiments.analysis.reduce import Cell
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.analysis.statistics import NO, PARTIAL, YES
 from experiments.analysis.tables import DASH
-from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN, Verdict
+from experiments.analysis.verdict import AGREES, CANNOT_TELL, NOT_RUN, Verdict
 from experiments.config.schema import branch_phase
 from experiments.store.records import Store
 from experiments.studies import macro

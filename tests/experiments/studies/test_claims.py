@@ -71,9 +71,9 @@ def test_a_claim_on_curves():
 def test_a_claim_on_two_curves_of_a_run():
     made = [*accuracies(0.0, 0), *layers(10), *chain(0)]
     slow, quick = ([[4.0], [3.0], [2.0], [1.0]], [[4.0], [1.0], [1.0], [1.0]])
-    for grown, fixed, word in ((slow, quick, AGREES), (quick, slow, DISAGREES)):
+    for first, other, word in ((slow, quick, AGREES), (quick, slow, DISAGREES)):
         steps = {f"{phase}.step": [0, 1, 2, 3] for phase in ("grown", "fixed")}
-        found = judged("steps", Memory(made, {**steps, "grown.task": grown, "fixed.task": fixed}))
+        found = judged("steps", Memory(made, {**steps, "grown.task": first, "fixed.task": other}))
         assert found.word == word, found.interval
         assert "of 45 runs" in found.interval
 
