@@ -141,7 +141,7 @@ class Reader:
         gone = {(one["execution"]["engine"], one["code"]["commit"]) for one in records}
         gone = {(engine, commit) for engine, commit in gone if "fused-" in engine}
         kernels = " and ".join(sorted({engine for engine, _ in gone}))
-        notes = [f"kernel that is gone ({kernels} of {len(gone)} commit{'s'[: len(gone) - 1]})"] if gone else []
+        notes = [f"kernel that is gone ({kernels}{f', {len(gone)} commits' if len(gone) > 1 else ''})"] if gone else []
         processors = Counter(one["hardware"].get("cpu", "unknown processor") for one in records)
         if len(processors) > 1:
             notes += [" and ".join(f"{seeds} seeds on {name}" for name, seeds in processors.most_common())]

@@ -183,11 +183,6 @@ class Totals:
         if self.enough:
             told = sum(map(math.isfinite, self.enough))
             text += f" More seeds of ours would tell {told} of the {len(self.enough)}; else the paper's are too few."
-        if self.placed:
-            text += (
-                f" Of {self.placed} numbers of single published runs {self.outside} lie outside the range of our "
-                f"seeds, where chance alone puts {self.expected_outside:.1f}."
-            )
         return text
 
 
