@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
 from record_samples import grown, record  # noqa: E402
+from timing import seconds  # noqa: E402
 
 from experiments.analysis.selection import Selection  # noqa: E402
 from experiments.runs.host import peak_mib  # noqa: E402
@@ -43,13 +44,9 @@ def write_records(results: Path, records: int, runs: int) -> None:
         (folder / f"regression1d-mlp-ngn-s{n}-other{n:06d}.json").write_text(text)
 
 
-def timed(title: str, work: Callable[[], object]) -> float:
+def timed(title: str, work: Callable[[], object]) -> None:
     """Run it; print the time and the peak memory."""
-    began = time.perf_counter()
-    work()
-    took = time.perf_counter() - began
-    print(f"{title}: {took:.1f} s, {peak_mib():.0f} MiB at the peak", flush=True)
-    return took
+    print(f"{title}: {seconds(work, time.perf_counter):.1f} s, {peak_mib():.0f} MiB at the peak", flush=True)
 
 
 def main() -> int:

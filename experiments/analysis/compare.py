@@ -145,18 +145,12 @@ class Totals:
         calibrated: the others. Their agreement is no evidence.
         enough: how many seeds of ours would tell, of each fact in ``facts`` that cannot be told; infinite for none.
         tests: distinct tests that could reject.
-        placed: single published runs that were placed among our seeds.
-        outside: those of them that lie outside the range of our seeds.
-        expected_outside: how many of them chance alone puts there.
     """
 
     facts: Counter[str]
     calibrated: Counter[str]
     enough: tuple[float, ...]
     tests: int
-    placed: int
-    outside: int
-    expected_outside: float
 
     def shown(self, word: str) -> str:
         """The facts with a verdict: ``24``, with calibrated ones ``24 + 8``; empty if there are none."""
@@ -207,14 +201,9 @@ def totals(comparisons: Sequence[Comparison]) -> Totals:
     calibrated = {fact for fact, items in by_fact.items() if any(item.verdict.calibrated for item in items)}
     open_ = [items for fact, items in by_fact.items() if words[fact] == CANNOT_TELL and fact not in calibrated]
     decisive = ((fact, item.verdict) for fact, items in by_fact.items() for item in items if item.verdict.decisive)
-    firsts = [items[0].verdict for items in by_fact.values() if items[0].row.seeds == 1]
-    placed = [(part.inside, verdict.seeds) for verdict in firsts for part in verdict.parts]
     return Totals(
         Counter(word for fact, word in words.items() if fact not in calibrated),
         Counter(words[fact] for fact in calibrated),
         tuple(min(item.verdict.enough or math.inf for item in items) for items in open_),
         len({(fact, *(part.name for part in verdict.parts)) for fact, verdict in decisive}),
-        len(placed),
-        sum(not inside for inside, _ in placed),
-        sum(2 / (seeds + 1) for _, seeds in placed),
     )

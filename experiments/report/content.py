@@ -88,8 +88,7 @@ class ReportContent:
 
     Attributes:
         sections: the entries of the file of sections, each with its ``tables`` (one comparison per number; stand-ins
-            follow the rows that they stand for), all their ``comparisons``, the names of its ``figures``, and its
-            cells by verdict without stand-ins (``counts``).
+            follow the rows that they stand for), all their ``comparisons``, and the names of its ``figures``.
         alternatives: the alternative settings beside the stated one.
         problems: the records that were skipped and the runs that diverged, each with the cells that it concerns. Runs
             that do not exist yet are not among them.
@@ -146,7 +145,6 @@ def _sections(items: Sequence[Comparison]) -> list[dict[str, Any]]:
     for section in sections.values():
         section["tables"] = [of[name] for name in section["macros"]]
         section["comparisons"] = [item for _, own in section["tables"] for item in own]
-        section["counts"] = verdict_counts(section["comparisons"])
     return [section for section in sections.values() if section["macros"] or section["figures"]]
 
 
@@ -223,17 +221,15 @@ def groups(items: Sequence[Comparison]) -> list[dict[str, Any]]:
         items: every comparison of the paper's tables.
     """
     by_name = {item.name: item for item in items if not item.stand_in}
-    found = totals(items)
-    numbers = {"outside": found.outside, "placed": found.placed, "expected": f"{found.expected_outside:.1f}"}
-    apart = {
-        item.fact: item
-        for item in by_name.values()
-        if item.row.seeds == 1 and not all(part.inside for part in item.verdict.parts)
-    }
+    single = {item.fact: item for item in by_name.values() if item.row.seeds == 1 and item.verdict.parts}
+    apart = [item for item in single.values() if not all(part.inside for part in item.verdict.parts)]
+    # of n + 1 exchangeable runs one lies outside the range of the others with probability 2 / (n + 1)
+    expected = f"{sum(2 / (item.verdict.seeds + 1) for item in single.values()):.1f}"
+    numbers = {"outside": len(apart), "placed": len(single), "expected": expected}
 
     def cells(entry: Mapping[str, Any]) -> list[Comparison]:
         names = entry.get("cells", ())
-        return [*apart.values()] if names == "outside" else [by_name[name] for name in names]
+        return apart if names == "outside" else [by_name[name] for name in names]
 
     def explained(entry: Mapping[str, Any]) -> dict[str, Any]:
         own = cells(entry)

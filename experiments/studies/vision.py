@@ -12,14 +12,12 @@ import numpy as np
 from experiments.analysis.claims import ABOVE, Claims, Estimate, Outcome
 from experiments.analysis.collect import Reader
 from experiments.analysis.estimates import median, share
-from experiments.analysis.evidence import Evidence, Untested
+from experiments.analysis.evidence import Evidence
 from experiments.analysis.figures import Data, Line, Panel, Point, Spec
 from experiments.analysis.gather import gather, points_of, spread
 from experiments.analysis.selection import Selection
 from experiments.analysis.statistics import YES, Array
 from experiments.analysis.tables import MEAN_T, PM, OwnTable, Row, StandIn, Table, column, mean_sd, row
-from experiments.store.records import NO_CURVES
-from experiments.studies.depth import NINE, TEN
 from experiments.studies.model import Study, study_of
 
 _T = r"\texttt{[<median:.2f*, >]}"
@@ -273,22 +271,3 @@ def _not_universal(evidence: Evidence) -> Outcome:
     because = f"every seed prunes back in {len(back)} of {len(words)} rows: {', '.join(back) or 'none'}"
     other = len(words) - len(back)
     return Outcome([Estimate("share of other rows", share(other, len(words)), ABOVE, spec=".0%")], because)
-
-
-@claim("steps", "limitations", "after results, 2026-11-28")
-def _steps(evidence: Evidence) -> Outcome:
-    """NGN takes more steps than a fixed model of its size to the same performance, the higher of both final training
-    losses: in most runs of tables 8 and 9 with curves, same seed."""
-    later = []
-    for key, runs in {**{key: EIGHT.runs[key] for key in _ROWS}, **NINE.runs, **TEN.runs}.items():
-        for run in evidence.runs(runs, key):
-            curves = evidence.reader.store.curves(run.run_id) or {}
-            if not {"grown.task", "fixed.task"} <= curves.keys():
-                continue
-            both = [(curves[f"{phase}.step"], curves[f"{phase}.task"].ravel()) for phase in ("grown", "fixed")]
-            loss = max(course[-max(1, len(course) // 100) :].mean() for _, course in both)
-            grown, fixed = (step[course <= loss][0] for step, course in both)
-            later.append(grown > fixed)
-    if not later:
-        raise Untested(f"tables 8 and 9: {NO_CURVES}")
-    return Outcome([Estimate(f"of {len(later)} runs", share(sum(later), len(later)), 0.5, spec=".0%")])

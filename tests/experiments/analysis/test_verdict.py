@@ -282,8 +282,6 @@ def test_comparison_of_all_cells(tmp_path):
     # t, integer, soft and truncated error of table 4's baseline, of table 7's, and of the standard run, each once
     assert (found.facts.total(), found.calibrated.total()) == (0, 4 + 3 + 3)
     assert found.said.startswith("Of 0 facts, each counted once, 0 agree, 0 disagree, 0 cannot be told. 10 more chose")
-    assert found.placed == 3, "the standard run is in two places"
-    assert found.expected_outside == pytest.approx(3 * 2 / 11)
     assert found.tests == 4 + 3 + 3, "medians and means can reject; a rank among ten cannot"
     assert "facts" in str(found)
 
