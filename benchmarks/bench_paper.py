@@ -5,7 +5,6 @@ python benchmarks/bench_paper.py
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import os
@@ -50,7 +49,6 @@ def timed(title: str, work: Callable[[], object], floor: float | None = None) ->
 
 def main() -> int:
     """Run the benchmark."""
-    argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]).parse_args()
     here = machine()
     print(f"{here['cpu']}, {here['cores']} cores, {here['system']}")
     with tempfile.TemporaryDirectory() as folder:

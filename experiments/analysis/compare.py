@@ -133,7 +133,6 @@ def verdict_counts(comparisons: Iterable[Comparison]) -> Counter[str]:
 
 
 WORDS = (AGREES, DISAGREES, CANNOT_TELL)
-SAID = ("agree", "disagree", "cannot be told")
 
 
 @dataclass(frozen=True)
@@ -161,7 +160,7 @@ class Totals:
     def said(self) -> str:
         """The facts by verdict in a sentence, calibrated ones apart."""
         whole, apart = (
-            ", ".join(f"{counted[word]} {said}" for word, said in zip(WORDS, SAID, strict=True))
+            f"{counted[AGREES]} agree, {counted[DISAGREES]} disagree, {counted[CANNOT_TELL]} cannot be told"
             for counted in (self.facts, self.calibrated)
         )
         more = f" {self.calibrated.total()} more chose settings (calibrated): {apart}." if self.calibrated else ""

@@ -14,7 +14,7 @@ import numpy as np
 
 from experiments.analysis import statistics
 from experiments.analysis.estimates import difference_of_shares
-from experiments.analysis.reduce import Cell, RunSample
+from experiments.analysis.reduce import Cell
 from experiments.analysis.statistics import NO, PARTIAL, YES, Array
 from experiments.analysis.tables import Format, Number, Slot, Value, half_unit
 
@@ -187,12 +187,6 @@ def _first(entry: Number | Sequence[Number]) -> float | None:
     return float(entry)
 
 
-def _one_gate(ours: RunSample, quantity: str) -> Array | None:
-    """Return the numbers of a quantity, shape [seeds]; None if the runs have several gates."""
-    gates = ours.numbers.get(quantity)
-    return gates[0] if gates is not None and len(gates) == 1 else None
-
-
 def published_numbers(form: Format, value: Value) -> dict[str, Number | Sequence[Number]]:
     """Return a published value with each deviation at the upper end of its rounding."""
     numbers = dict(value)
@@ -203,8 +197,12 @@ def published_numbers(form: Format, value: Value) -> dict[str, Number | Sequence
     return numbers
 
 
-def _parts_of(slot: Slot, quantity: str, ours: Array, known: Value, seeds: int, level: float) -> list[TestedNumber]:
-    """Test one slot with ``ours``, shape [seeds]; return an empty list if it cannot be tested."""
+def _parts_of(slot: Slot, quantity: str, cell: Cell, known: Value, seeds: int, level: float) -> list[TestedNumber]:
+    """Test one slot; return an empty list if it cannot be tested, as with several gates."""
+    gates = cell.numbers.get(quantity, ())
+    if len(gates) != 1:
+        return []
+    (ours,) = gates
     if slot.statistic in ("aggregate", *_OUTCOMES):  # the three counts of pruning back together
         counts = {name: int(_first(known[name]) or 0) for name in _OUTCOMES if name in known}
         own = {name: ours == _OUTCOMES[name] for name in counts}
@@ -261,11 +259,7 @@ def judge_cell(
         return Verdict(word, (), cell.n, calibrated, True)
     known = {**(others or {}), **published_numbers(form, value)}
     tested = _tested(form.slots)
-    found: list[list[TestedNumber]] = []
-    for slot in tested:
-        of_slot = slot.quantity(quantity)
-        ours = _one_gate(cell, of_slot)
-        found.append([] if ours is None else _parts_of(slot, of_slot, ours, known, seeds, LEVEL / len(tested)))
+    found = [_parts_of(slot, slot.quantity(quantity), cell, known, seeds, LEVEL / len(tested)) for slot in tested]
     parts = [part for some in found for part in some]
     # a number without a test leaves the cell open
     word = overall([part.word for part in parts] + [CANNOT_TELL for some in found if not some])
