@@ -144,7 +144,7 @@ class Reader:
         notes = [f"kernel that is gone ({kernels}{f', {len(gone)} commits' if len(gone) > 1 else ''})"] if gone else []
         processors = Counter(one["hardware"].get("cpu", "unknown processor") for one in records)
         if len(processors) > 1:
-            notes += [" and ".join(f"{seeds} seeds on {name}" for name, seeds in processors.most_common())]
+            notes += [f"seeds by processor: {', '.join(f'{n} {name}' for name, n in processors.most_common())}"]
         return ", ".join(notes)
 
     def _read(self, selection: Selection, run: Run) -> RecordedRun | Problem:

@@ -106,10 +106,8 @@ def accuracies(lost, seeds):
     return [(runs, phases) for runs in EIGHT.runs.values()]
 
 
-def layers(constant, both=6, error=3e-4, falling=7, count=(1, 1, 3, 5)):
-    rows = {"const-const": constant, "const-inc": 10, "dec-inc": both, "dec-const": falling}
-    errors = {"const-const": 2e-2, "const-inc": 1e-3, "dec-inc": error, "dec-const": 2e-2}
-    rows = {key: (depth, errors[key]) for key, depth in rows.items()}
+def layers(constant, both=6, error=3e-4, count=(1, 1, 3, 5)):
+    rows = {"const-const": (constant, 2e-2), "const-inc": (10, 1e-3), "dec-inc": (both, error), "dec-const": (7, 2e-2)}
     return [
         (NINE.runs[key].with_seeds(range(SEEDS_OF_DEPTH)), grown(1.0, mse, depth=depth, count=count))
         for key, (depth, mse) in rows.items()

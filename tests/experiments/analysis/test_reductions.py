@@ -55,8 +55,6 @@ def test_the_staircase_has_the_prices_that_have_a_record(store):
 
 def test_our_own_tables_hold_what_seeds_there_are(store):
     even, depth = SENSITIVITY.row("even"), DEPTH.row("const-inc")
-    assert even.runs is not None
-    assert depth.runs is not None
     for seed, (t, soft) in enumerate(((4.0, 1e-5), (5.5, 4e-5), (7.0, 3e-5))):
         samples.put(store, even.runs, seed, {"grown": samples.grown([t], soft, 2 * soft)})
         samples.put(store, depth.runs, seed, {"grown": samples.grown([t, t], soft, soft) | {"depth": 8 + seed % 2}})
@@ -107,6 +105,13 @@ def test_what_was_spent(store):
         ("", cpu, 4, 350, 2.0),
         ("", "Some GPU", 1, 100, 0.5),
     ]
+
+
+def test_a_row_names_kernels_that_are_gone_and_several_processors(store):
+    by = {"device": "cpu", "engine": "fused-step", "replicas": 1, "threads": 1}
+    for seed, cpu in enumerate(("A", "B", "A")):
+        samples.put_grown(store, BASELINE, seed, 6.0, 1e-5, hardware={"cpu": cpu}, execution=by)
+    assert Reader(store).origin_note(BASELINE) == "kernel that is gone (fused-step), seeds by processor: 2 A, 1 B"
 
 
 def _with_curves(store):

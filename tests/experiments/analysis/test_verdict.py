@@ -109,9 +109,8 @@ def said(statistic, sizes, shape, trials, apart=0.0):
     turns = apart * np.where(np.arange(trials) % 2, 1.0, -1.0)[:, None]
     second = second + LIMITS["t"] * turns if quantity == "t" else second * FACTOR**turns
     form, printed = parse_format(FORMS[statistic]), PRINTED[statistic]
-    cells = (of_quantity(quantity, each[None]) for each in first)
-    pairs = zip(cells, second, strict=True)
-    words = Counter(judge_cell(cell, (form, printed(other)), quantity, theirs).word for cell, other in pairs)
+    pairs = ((of_quantity(quantity, x[None]), (form, printed(y))) for x, y in zip(first, second, strict=True))
+    words = Counter(judge_cell(cell, published, quantity, theirs).word for cell, published in pairs)
     return {word: words[word] / trials for word in ("agrees", "disagrees")}
 
 
@@ -128,7 +127,6 @@ def test_so_many_seeds_would_tell():
     assert enough == 11
     assert 0.7 < said("mean", (enough, 50), "wide", TRIALS)["agrees"] < 0.9
     assert seeds_that_tell(1.0, 0.0, LIMITS["t"], 9) == np.inf, "the published seeds alone leave too much open"
-    assert seeds_that_tell(1.0, 2.0, LIMITS["t"], 50) < enough
     unsure = verdict(np.resize((4.0, 8.0), 10), PM, {"mean": 6.3, "sd": 1.0}, 50)
     assert (unsure.word, unsure.advice) == ("cannot tell", "about 63 of our seeds would tell")
     assert "no number of our seeds" in verdict([0.0, 1.0] * 5, r"<rate:.0f>\%", {"rate": 50.0}).advice
@@ -136,7 +134,7 @@ def test_so_many_seeds_would_tell():
 
 @pytest.mark.parametrize("rate", [0.05, 0.5, 0.9])
 @pytest.mark.parametrize(("mine", "theirs"), [(10, 10), (50, 50), (10, 50)])
-def test_false_rates_of_rates_and_outcomes(rate, mine, theirs):
+def test_false_rates_of_rates(rate, mine, theirs):
     """Exact over all samples, not simulated."""
     of_mine, of_theirs = (stats.binom.pmf(np.arange(n + 1), n, rate) for n in (mine, theirs))
     rejected = 0.0
@@ -144,12 +142,6 @@ def test_false_rates_of_rates_and_outcomes(rate, mine, theirs):
         low, high = statistics.count_interval(count, mine, theirs, 0.05)
         rejected += weight * (of_theirs[:low].sum() + of_theirs[high + 1 :].sum())
     assert rejected <= 0.05
-    draw = np.random.default_rng(2)
-    pairs = zip(*(draw.multinomial(n, [rate, 0.7 * (1 - rate), 0.3 * (1 - rate)], 150) for n in (10, 10)), strict=True)
-    assert (
-        np.mean([statistics.exact_test(list(map(int, a)), list(map(int, b))) <= 0.05 for a, b in pairs])
-        <= 0.05 + 3 * 0.018
-    )
     near = [[shares_are_near(a, mine, b, theirs) for b in range(theirs + 1)] for a in range(mine + 1)]
     for apart in (SHARE, -SHARE):
         if 0 <= rate + apart <= 1:
@@ -220,11 +212,6 @@ def test_what_is_not_judged():
     assert judge_cell(setting, (parse_format("<value:.2f>"), {"value": 0.5}), "config.gate.r", 10).word == "setting"
     two = of_quantity("t", np.ones((2, 10)))
     assert judge_cell(two, (parse_format("<median:.2f*, >"), {"median": [1.0]}), "t", 10).word == "cannot tell"
-
-
-def test_calibrated_cells_are_judged_and_marked():
-    assert verdict(TEN, PM, {"mean": 7.5, "sd": 0.5}, calibrated=True).text == "disagrees (calibrated)"
-    assert verdict([], PM, {"mean": 7.5, "sd": 0.5}, calibrated=True).text == "not run"
 
 
 def test_diverged_seeds_are_compared_with_none():
