@@ -199,10 +199,10 @@ def published_numbers(form: Format, value: Value) -> dict[str, Number | Sequence
 
 def _parts_of(slot: Slot, quantity: str, cell: Cell, known: Value, seeds: int, level: float) -> list[TestedNumber]:
     """Test one slot; return an empty list if it cannot be tested, as with several gates."""
-    gates = cell.numbers.get(quantity, ())
-    if len(gates) != 1:
+    gates = cell.numbers.get(quantity)
+    if gates is None or len(gates) != 1:
         return []
-    (ours,) = gates
+    ours = gates[0]
     if slot.statistic in ("aggregate", *_OUTCOMES):  # the three counts of pruning back together
         counts = {name: int(_first(known[name]) or 0) for name in _OUTCOMES if name in known}
         own = {name: ours == _OUTCOMES[name] for name in counts}
