@@ -14,11 +14,11 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from experiments.analysis.collect import Reader
-from experiments.analysis.estimates import Estimator
+from experiments.analysis.estimates import Estimator, exact
 from experiments.analysis.evidence import Evidence, Untested
 from experiments.analysis.statistics import count_interval
 from experiments.analysis.tables import StandIn
-from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL, WIDEST_SHARE, overall
+from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL, overall, shares_are_near
 from experiments.core.plugins import LAST
 
 if TYPE_CHECKING:
@@ -100,9 +100,14 @@ class Estimate:
         return Finding(self.what, *found, wanted, self.estimator.how, word, inside, self.spec)
 
 
+def none(what: str, breaking: int) -> Estimate:
+    """Want that nothing breaks a claim: a single run that does is a counterexample."""
+    return Estimate(what, exact(breaking), most=0, spec=".0f")
+
+
 @dataclass(frozen=True)
 class Published:
-    """A count that the paper states, beside ours, judged as cells are: two samples of one distribution or not."""
+    """A count that the paper states, beside ours, judged as the rates of cells are."""
 
     what: str
     ours: int
@@ -115,10 +120,8 @@ class Published:
         (low, high), (least, most) = (
             count_interval(self.ours, self.seeds, self.published_seeds, level) for level in (agree, disagree)
         )
-        narrow = (high - low) / 2 <= WIDEST_SHARE * self.published_seeds
-        word = AGREES if narrow and low <= self.published <= high else CANNOT_TELL
-        if not least <= self.published <= most:
-            word = DISAGREES
+        near = shares_are_near(self.ours, self.seeds, self.published, self.published_seeds)
+        word = (AGREES if near else CANNOT_TELL) if least <= self.published <= most else DISAGREES
         ends = low / self.published_seeds, high / self.published_seeds
         wanted = f"{self.published} of {self.published_seeds}, as published"
         inside = self.ours * self.published_seeds == self.published * self.seeds
@@ -153,20 +156,7 @@ class Tally:
         return Finding(self.what, inside, sure, possible, wanted, "tally", word, inside >= self.least, ".0f")
 
 
-@dataclass(frozen=True)
-class Exact:
-    """Something that has to hold in every run exactly; one run that breaks it is a counterexample."""
-
-    what: str
-    breaking: int
-
-    def judge(self, agree: float, disagree: float) -> Finding:
-        """Return how many runs break it; there is nothing to estimate."""
-        n, word = self.breaking, DISAGREES if self.breaking else AGREES
-        return Finding(self.what, n, n, n, "0", "every run", word, not n, ".0f")
-
-
-Part = Estimate | Published | Tally | Exact
+Part = Estimate | Published | Tally
 """One number that a claim is about. ``judge(agree, disagree)`` says at level ``agree`` whether it agrees, and at level
 ``disagree`` whether it disagrees. The interval that is shown has confidence 1 - ``agree``."""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from experiments.analysis.selection import Selection, keys_of, selected_runs
+from experiments.analysis.selection import MOST_SEEDS, Selection, keys_of, selected_runs
 from experiments.config.run_files import Run
 from experiments.runs.same import fault_of
 from experiments.store.records import RecordError, Store
@@ -139,16 +139,17 @@ class Reader:
         """Say how the data and pretrained weights of these runs differ from the published files, a sentence each."""
         return tuple(f"{DIFFER}{', '.join(sets)}, {how}" for how, sets in self.data_differences(run_ids).items())
 
-    def kernel_note(self, selection: Selection) -> str:
-        """Say which seeds were trained by which commit, if a compiled kernel of several commits trained them."""
-        seeds: dict[str, list[str]] = {}
-        for run in self.collect(selection).runs:
-            if run.record["execution"]["engine"] != "torch":
-                seeds.setdefault((run.record["code"]["commit"] or "unknown")[:8], []).append(str(run.seed))
-        if len(seeds) < 2:
-            return ""
-        listed = "; ".join(f"{commit} (seeds {', '.join(of)})" for commit, of in seeds.items())
-        return f"trained by the kernel of {len(seeds)} commits: {listed}"
+    def origin_note(self, selection: Selection) -> str:
+        """Say which of the kernels that trained a row are gone, and which processors did if there are several."""
+        records = [run.record for run in self.collect(selection.with_seeds(range(MOST_SEEDS))).runs]
+        gone = {(one["execution"]["engine"], one["code"]["commit"]) for one in records}
+        gone = {(engine, commit) for engine, commit in gone if "fused-" in engine}
+        kernels = " and ".join(sorted({engine for engine, _ in gone}))
+        notes = [f"kernel that is gone ({kernels}{f', {len(gone)} commits' if len(gone) > 1 else ''})"] if gone else []
+        processors = Counter(one["hardware"].get("cpu", "unknown processor") for one in records)
+        if len(processors) > 1:
+            notes += [f"seeds by processor: {', '.join(f'{n} {name}' for name, n in processors.most_common())}"]
+        return ", ".join(notes)
 
     def _read(self, selection: Selection, run: Run) -> RecordedRun | Problem:
         seed = run.config.seed.value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -125,39 +126,50 @@ def verdict_counts(comparisons: Iterable[Comparison]) -> Counter[str]:
     return Counter(item.verdict.word for item in comparisons if not item.stand_in)
 
 
+WORDS = (AGREES, DISAGREES, CANNOT_TELL)
+
+
 @dataclass(frozen=True)
 class Totals:
     """Facts by verdict, each counted once, and what to expect by chance.
 
     Attributes:
-        agreeing_calibrated: facts that agree and are calibrated.
+        facts: those by which no setting was chosen.
+        calibrated: the others. Their agreement is no evidence.
+        enough: how many seeds of ours would tell, of each fact in ``facts`` that cannot be told; infinite for none.
         tests: distinct tests that could reject.
-        placed: single published runs that were placed among our seeds.
-        outside: those of them that lie outside the range of our seeds.
-        expected_outside: how many of them chance alone puts there.
     """
 
     facts: Counter[str]
-    agreeing_calibrated: int
+    calibrated: Counter[str]
+    enough: tuple[float, ...]
     tests: int
-    placed: int
-    outside: int
-    expected_outside: float
+
+    def shown(self, word: str) -> str:
+        """The facts with a verdict: ``24``, with calibrated ones ``24 + 8``; empty if there are none."""
+        more = f" + {self.calibrated[word]}" if self.calibrated[word] else ""
+        return f"{self.facts[word]}{more}" if self.facts[word] or more else ""
+
+    @property
+    def said(self) -> str:
+        """The facts by verdict in a sentence, calibrated ones apart."""
+        whole, apart = (
+            f"{counted[AGREES]} agree, {counted[DISAGREES]} disagree, {counted[CANNOT_TELL]} cannot be told"
+            for counted in (self.facts, self.calibrated)
+        )
+        more = f" {self.calibrated.total()} more chose settings (calibrated): {apart}." if self.calibrated else ""
+        return f"Of {self.facts.total()} facts, each counted once, {whole}.{more}"
 
     def __str__(self) -> str:
-        if not self.facts:
+        if not self.facts + self.calibrated:
             return "No cell has runs that could be judged yet."
         text = (
-            f"Of {self.facts.total()} facts, repeated cells counted once, {self.facts[AGREES]} agree "
-            f"({self.agreeing_calibrated} of them calibrated), {self.facts[DISAGREES]} disagree, and "
-            f"{self.facts[CANNOT_TELL]} cannot be told. There are {self.tests} distinct tests; by chance alone at most "
-            f"{LEVEL * self.tests:.1f} would reject."
+            f"{self.said} There are {self.tests} distinct tests; by chance alone at most {LEVEL * self.tests:.1f} "
+            "would reject."
         )
-        if self.placed:
-            text += (
-                f" Of {self.placed} numbers of single published runs {self.outside} lie outside the range of our "
-                f"seeds, where chance alone puts {self.expected_outside:.1f}."
-            )
+        if self.enough:
+            told = sum(map(math.isfinite, self.enough))
+            text += f" More seeds of ours would tell {told} of the {len(self.enough)}; else the paper's are too few."
         return text
 
 
@@ -165,33 +177,26 @@ def _by_fact(comparisons: Iterable[Comparison]) -> dict[Hashable, list[Compariso
     """Return the judged cells of each fact, without stand-ins."""
     facts: dict[Hashable, list[Comparison]] = {}
     for item in comparisons:
-        if not item.stand_in and item.verdict.word in (AGREES, DISAGREES, CANNOT_TELL):
+        if not item.stand_in and item.verdict.word in WORDS:
             facts.setdefault(item.fact, []).append(item)
     return facts
 
 
-def _word(items: Iterable[Comparison]) -> str:
-    words = {item.verdict.word for item in items}
-    return next(word for word in (DISAGREES, AGREES, CANNOT_TELL) if word in words)
-
-
 def words_of_facts(comparisons: Iterable[Comparison]) -> dict[Hashable, str]:
     """Return the verdict on each fact. It disagrees if any of its cells does, and agrees if one does."""
-    return {fact: _word(items) for fact, items in _by_fact(comparisons).items()}
+    words = {fact: {item.verdict.word for item in items} for fact, items in _by_fact(comparisons).items()}
+    return {fact: next(word for word in (DISAGREES, AGREES, CANNOT_TELL) if word in of) for fact, of in words.items()}
 
 
-def totals(comparisons: Iterable[Comparison]) -> Totals:
-    """Count facts and tests; stand-ins are left out. A fact disagrees if any of its cells does."""
-    by_fact = _by_fact(comparisons)
-    agreeing = [items for items in by_fact.values() if _word(items) == AGREES]
+def totals(comparisons: Sequence[Comparison]) -> Totals:
+    """Count facts and tests; stand-ins are left out. A fact is calibrated if any of its cells is."""
+    by_fact, words = _by_fact(comparisons), words_of_facts(comparisons)
+    calibrated = {fact for fact, items in by_fact.items() if any(item.verdict.calibrated for item in items)}
+    open_ = [items for fact, items in by_fact.items() if words[fact] == CANNOT_TELL and fact not in calibrated]
     decisive = ((fact, item.verdict) for fact, items in by_fact.items() for item in items if item.verdict.decisive)
-    firsts = [items[0].verdict for items in by_fact.values() if items[0].row.seeds == 1]
-    placed = [(part.inside, verdict.seeds) for verdict in firsts for part in verdict.parts]
     return Totals(
-        Counter(map(_word, by_fact.values())),
-        sum(any(item.verdict.calibrated for item in items) for items in agreeing),
+        Counter(word for fact, word in words.items() if fact not in calibrated),
+        Counter(words[fact] for fact in calibrated),
+        tuple(min(item.verdict.enough or math.inf for item in items) for items in open_),
         len({(fact, *(part.name for part in verdict.parts)) for fact, verdict in decisive}),
-        len(placed),
-        sum(not inside for inside, _ in placed),
-        sum(2 / (seeds + 1) for _, seeds in placed),
     )

@@ -108,16 +108,9 @@ class Evidence:
         return round(self.published(name) / 100 * seeds), seeds
 
     def samples(
-        self,
-        selections: Selection | Sequence[Selection],
-        quantities: Sequence[str],
-        what: str,
-        wanted: int | None = None,
+        self, selections: Selection | Sequence[Selection], quantities: Sequence[str], what: str
     ) -> dict[str, Array]:
         """Quantity → one number per run, shape [runs], over at least half of the runs of selections together.
-
-        Args:
-            wanted: number of runs of which half are enough, if not all of the selections.
 
         Raises:
             Untested: if there are fewer; ``what`` names them.
@@ -125,17 +118,12 @@ class Evidence:
         selections = [selections] if isinstance(selections, Selection) else selections
         parts = [sample(self._collect(selection), quantities) for selection in selections]
         runs = [run_id for part in parts for run_id in part.run_ids]
-        require(len(runs), wanted or sum(len(selection.seeds) for selection in selections), what)
+        require(len(runs), sum(len(selection.seeds) for selection in selections), what)
         self.used += runs
         return {quantity: np.concatenate([part.of(quantity) for part in parts]) for quantity in quantities}
 
-    def pairs(
-        self, first: Selection, second: Selection, quantity: str, what: str, wanted: int | None = None
-    ) -> tuple[Array, Array]:
+    def pairs(self, first: Selection, second: Selection, quantity: str, what: str) -> tuple[Array, Array]:
         """One quantity of two selections at the seeds that both have, each of shape [seeds].
-
-        Args:
-            wanted: number of pairs of which half are enough, if not all of the selections.
 
         Raises:
             Untested: if fewer than half of the pairs are there.
@@ -143,13 +131,13 @@ class Evidence:
         samples = [sample(self._collect(selection), [quantity]) for selection in (first, second)]
         both = [dict(zip([run.seed for run in each.runs], each.of(quantity), strict=True)) for each in samples]
         shared = sorted(both[0].keys() & both[1].keys())
-        require(len(shared), wanted or len({*first.seeds} & {*second.seeds}), what, "pairs of seeds")
+        require(len(shared), len({*first.seeds} & {*second.seeds}), what, "pairs of seeds")
         self.used += [run.run_id for each in samples for run in each.runs if run.seed in shared]
         return np.array([both[0][seed] for seed in shared]), np.array([both[1][seed] for seed in shared])
 
-    def ratios(self, first: Selection, second: Selection, quantity: str, what: str, wanted: int | None = None) -> Array:
+    def ratios(self, first: Selection, second: Selection, quantity: str, what: str) -> Array:
         """The first over the second at the seeds that both have, shape [seeds]; as :meth:`pairs`."""
-        one, other = self.pairs(first, second, quantity, what, wanted)
+        one, other = self.pairs(first, second, quantity, what)
         return one / other
 
     def runs(self, selection: Selection, what: str) -> tuple[RecordedRun, ...]:

@@ -7,8 +7,9 @@ reject. If the samples share a distribution, it rejects with probability ``level
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -154,21 +155,11 @@ def exact_test(first: Sequence[int], second: Sequence[int]) -> float:
     Returns:
         p, the total probability of all tables with these margins that are no more probable than this one.
     """
-    columns = [a + b for a, b in zip(first, second, strict=True)]
-
-    def weight(row: Sequence[int]) -> int:
-        return math.prod(math.comb(column, number) for column, number in zip(columns, row, strict=True))
-
-    def rows(total: int, at: int = 0) -> Iterator[tuple[int, ...]]:
-        if at == len(columns) - 1:
-            if total <= columns[at]:
-                yield (total,)
-            return
-        for number in range(min(columns[at], total) + 1):
-            yield from ((number, *rest) for rest in rows(total - number, at + 1))
-
-    observed = weight(first)
-    return sum(w for w in map(weight, rows(sum(first))) if w <= observed) / math.comb(sum(columns), sum(first))
+    columns, total = [a + b for a, b in zip(first, second, strict=True)], sum(first)
+    heads = product(*(range(column + 1) for column in columns[:-1]))
+    rows = ((*head, total - sum(head)) for head in heads if sum(head) <= total)
+    observed, *weights = (math.prod(map(math.comb, columns, row)) for row in (first, *rows))
+    return sum(weight for weight in weights if weight <= observed) / math.comb(sum(columns), total)
 
 
 def count_interval(ours: int, seeds: int, published_seeds: int, level: float) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from rich.table import Table as RichTable
 from experiments.analysis.collect import Problem
 from experiments.analysis.compare import Comparison, totals, verdict_counts
 from experiments.analysis.tables import print_number
-from experiments.analysis.verdict import AGREES, DISAGREES
+from experiments.analysis.verdict import AGREES, DISAGREES, NOT_RUN
 from experiments.core.blocks import printable
 
 _STYLES = {AGREES: "green", DISAGREES: "red"}
@@ -64,7 +64,7 @@ def rich_table(items: Sequence[Comparison], title: str) -> RichTable:
             f"{item.cell.n}/{item.cell.wanted}" if item.cell.wanted else "",
             tex_to_text(item.published_text),
             interval_text(item),
-            item.verdict.text,
+            ": ".join(filter(None, (item.verdict.text, item.verdict.advice))),
         )
         style = "" if item.stand_in else _STYLES.get(item.verdict.word, "")
         table.add_row(*(escape(printable(cell)) for cell in cells), style=style)
@@ -72,9 +72,9 @@ def rich_table(items: Sequence[Comparison], title: str) -> RichTable:
 
 
 def summary(items: Sequence[Comparison]) -> str:
-    """Summarise cells by verdict, facts by verdict, and the expectation by chance."""
-    counts = ", ".join(f"{word} {number}" for word, number in sorted(verdict_counts(items).items()))
-    return f"{counts}\n{totals(items)}"
+    """Summarise how many cells have runs, facts by verdict, and the expectation by chance."""
+    counts = verdict_counts(items)
+    return f"{counts.total() - counts[NOT_RUN]} of {counts.total()} cells have runs. {totals(items)}"
 
 
 def print_problems(problems: Iterable[Problem]) -> None:

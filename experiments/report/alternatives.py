@@ -21,7 +21,7 @@ from experiments.analysis.reduce import Cell, reduce_row, sample
 from experiments.analysis.selection import MOST_SEEDS, Selection, selected_runs
 from experiments.analysis.statistics import Array, statistic
 from experiments.analysis.tables import OwnTable, Row, parse_format
-from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN, SETTING
+from experiments.analysis.verdict import SETTING
 from experiments.studies import OWN, STUDIES, judge_all, macros
 from experiments.studies.model import Study
 
@@ -73,9 +73,8 @@ class BothSettings:
 
     @property
     def counts(self) -> Mapping[str, Pair[Counter[str]]]:
-        """By verdict, the numbers of cells, of facts that both settings can judge, and of statements."""
-        cells = _counted(Pair(pair.stated.verdict.word, pair.other.verdict.word) for pair in self.cells)
-        return {"cells": cells, "facts": self.fact_counts(), "statements": _counted(map(_words, self.claims))}
+        """By verdict, the numbers of facts that both settings can judge, and of statements."""
+        return {"facts": self.fact_counts(), "statements": _counted(map(_words, self.claims))}
 
     @cached_property
     def _test(self) -> tuple[list[tuple[str, Pair[str], bool]], int]:
@@ -106,13 +105,6 @@ class BothSettings:
         """
         judged = [(name, words) for name, words, moved in self._test[0] if every or moved]
         return [name for name, (a, b) in judged if stated in ("", a) and other in ("", b)]
-
-
-def judged_words(alternatives: Iterable[BothSettings]) -> list[str]:
-    """Return every verdict that cells or statements have: agreement first, then the words of statements."""
-    words = {word for both in alternatives for pair in both.counts.values() for counter in pair for word in counter}
-    first = [word for word in (AGREES, DISAGREES, CANNOT_TELL, SETTING, NOT_RUN) if word in words]
-    return [*first, *sorted(words - set(first))]
 
 
 BEYOND = "study "
@@ -198,13 +190,6 @@ class TwoWays(NamedTuple):
         apart = [abs(math.log(ratio.value / self.published)) for ratio in (self.equation, self.kept)]
         return "equation" if apart[0] <= apart[1] else "gates kept"
 
-    @property
-    def allowed(self) -> tuple[bool, ...]:
-        """Whether the published ratio lies in the range over seeds, each way."""
-        return tuple(
-            ratio.low * (1 - SAME) <= self.published <= ratio.high * (1 + SAME) for ratio in (self.equation, self.kept)
-        )
-
 
 def _ratio(name: str, truncated: Array, soft: Array) -> Interval:
     each = truncated / soft
@@ -243,11 +228,7 @@ def evidence(ways: Sequence[TwoWays]) -> str:
     """Say what the ratios show."""
     apart = [way for way in ways if way.nearer != "same"]
     kept = sum(way.nearer == "gates kept" for way in apart)
-    allowed = [way.allowed for way in ways]
     return (
         f"In {len(apart)} of {len(ways)} rows the two ways differ by more than a hundredth. There the published ratio "
-        f"is nearer to the one with gates kept in {kept}, to the equation's in {len(apart) - kept}. In "
-        f"{allowed.count((False, True))} rows the published ratio lies outside the range of our seeds by the equation, "
-        f"and inside with gates kept; in {allowed.count((True, False))} it is the other way round; and in "
-        f"{allowed.count((False, False))} it lies outside both, so something else differs there."
+        f"is nearer to the one with gates kept in {kept}, to the equation's in {len(apart) - kept}."
     )

@@ -88,8 +88,7 @@ class ReportContent:
 
     Attributes:
         sections: the entries of the file of sections, each with its ``tables`` (one comparison per number; stand-ins
-            follow the rows that they stand for), all their ``comparisons``, the names of its ``figures``, and its
-            cells by verdict without stand-ins (``counts``).
+            follow the rows that they stand for), all their ``comparisons``, and the names of its ``figures``.
         alternatives: the alternative settings beside the stated one.
         problems: the records that were skipped and the runs that diverged, each with the cells that it concerns. Runs
             that do not exist yet are not among them.
@@ -99,7 +98,7 @@ class ReportContent:
             the code, ``hardware`` and ``packages``; None if there are no records.
         used: the runs behind cells, claims, alternatives and figures.
         data_notes: run ids → how their data differ from the published files.
-        kernel_notes: ``macro.row`` → which seeds a kernel of which commit trained, for rows of several commits.
+        origin_notes: ``macro.row`` → which kernels that are gone, or several kinds of processors, trained it.
     """
 
     sections: Sequence[Mapping[str, Any]]
@@ -116,7 +115,7 @@ class ReportContent:
     origin: Mapping[str, Any] | None
     used: tuple[str, ...]
     data_notes: Callable[[Iterable[str]], tuple[str, ...]]
-    kernel_notes: Mapping[str, str]
+    origin_notes: Mapping[str, str]
 
     @property
     def items(self) -> tuple[Comparison, ...]:
@@ -146,7 +145,6 @@ def _sections(items: Sequence[Comparison]) -> list[dict[str, Any]]:
     for section in sections.values():
         section["tables"] = [of[name] for name in section["macros"]]
         section["comparisons"] = [item for _, own in section["tables"] for item in own]
-        section["counts"] = verdict_counts(section["comparisons"])
     return [section for section in sections.values() if section["macros"] or section["figures"]]
 
 
@@ -208,7 +206,7 @@ def build_content(reader: Reader) -> ReportContent:
         origin=_origin([*used.values()]),
         used=tuple(used),
         data_notes=reader.data_notes,
-        kernel_notes={name: note for name, runs in rows.items() if (note := reader.kernel_note(runs))},
+        origin_notes={name: note for name, runs in rows.items() if runs and (note := reader.origin_note(runs))},
     )
 
 
@@ -223,17 +221,15 @@ def groups(items: Sequence[Comparison]) -> list[dict[str, Any]]:
         items: every comparison of the paper's tables.
     """
     by_name = {item.name: item for item in items if not item.stand_in}
-    found = totals(items)
-    numbers = {"outside": found.outside, "placed": found.placed, "expected": f"{found.expected_outside:.1f}"}
-    apart = {
-        item.fact: item
-        for item in by_name.values()
-        if item.row.seeds == 1 and not all(part.inside for part in item.verdict.parts)
-    }
+    single = {item.fact: item for item in by_name.values() if item.row.seeds == 1 and item.verdict.parts}
+    apart = [item for item in single.values() if not all(part.inside for part in item.verdict.parts)]
+    # of n + 1 exchangeable runs one lies outside the range of the others with probability 2 / (n + 1)
+    expected = f"{sum(2 / (item.verdict.seeds + 1) for item in single.values()):.1f}"
+    numbers = {"outside": len(apart), "placed": len(single), "expected": expected}
 
     def cells(entry: Mapping[str, Any]) -> list[Comparison]:
         names = entry.get("cells", ())
-        return [*apart.values()] if names == "outside" else [by_name[name] for name in names]
+        return apart if names == "outside" else [by_name[name] for name in names]
 
     def explained(entry: Mapping[str, Any]) -> dict[str, Any]:
         own = cells(entry)

@@ -22,14 +22,14 @@ from markupsafe import Markup, escape
 from experiments.analysis.build import behind
 from experiments.analysis.claims import BY_CONSTRUCTION, UNTESTED, Judged
 from experiments.analysis.collect import Reader
-from experiments.analysis.compare import Comparison, verdict_counts
+from experiments.analysis.compare import WORDS, Comparison, totals, verdict_counts
 from experiments.analysis.figures import sentence
 from experiments.analysis.tables import Row, Table
 from experiments.analysis.terminal import interval_text, tex_to_text
-from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, LEVEL, NOT_PUBLISHED, NOT_RUN, SETTING
+from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_PUBLISHED, NOT_RUN, SETTING
 from experiments.core.source import Source
 from experiments.methods import METHODS
-from experiments.report.alternatives import BEYOND, evidence, judged_words, of_the_paper
+from experiments.report.alternatives import BEYOND, evidence, of_the_paper
 from experiments.report.content import TEXTS, ReportContent, reasons
 from experiments.report.drawing import style
 from experiments.store.records import RecordError, read_record
@@ -48,7 +48,6 @@ SIGNS = {
     UNTESTED: "–",
 }
 """Verdict → its sign, shown in addition to its colour; in the order of the bars."""
-VERDICTS = [AGREES, DISAGREES, CANNOT_TELL, SETTING, NOT_RUN]
 
 
 def _said(which: str, claims: Iterable[Judged]) -> str:
@@ -63,28 +62,27 @@ def _said(which: str, claims: Iterable[Judged]) -> str:
 
 def headline(report: ReportContent) -> tuple[str, ...]:
     """Say how the paper's numbers, its statements and those of studies beyond it come out, a sentence each."""
-    counts, total = report.counts, report.counts.total()
-    run = total - counts[NOT_RUN]
+    total = report.counts.total()
+    run = total - report.counts[NOT_RUN]
     if not run:
         return f"None of the paper's {total} numbers has been run yet.", "None of its statements has been tested yet."
     beyond = [claim for claim in report.claims if claim.where.startswith(BEYOND)]
     given = sum(claim.word == BY_CONSTRUCTION for claim in report.claims)
     return (
-        f"We ran {run} of the paper's {total} numbers again: {counts[AGREES]} agree, {counts[DISAGREES]} disagree, and "
-        f"for {counts[CANNOT_TELL]} the runs cannot tell.",
+        f"We ran {run} of the paper's {total} numbers again. {report.totals.said}",
         f"{_said('its {} statements', of_the_paper(report.claims))}.",
         f"{_said('{} statements of studies beyond the paper', beyond)}; {given} more hold by construction.",
     )
 
 
-def methods(report: ReportContent) -> list[tuple[str, Source, Counter[str]]]:
-    """Return every method that has a source, with the cells of its rows by verdict, in the order of their ranks."""
+def methods(report: ReportContent) -> list[tuple[str, Source, list[Comparison]]]:
+    """Return every method that has a source, with the cells of its rows, in the order of their ranks."""
     rows = [
         (dict(item.row.runs.choices).get("method", "ngn"), item) for item in report.items if item.row.runs is not None
     ]
     sources = {name: method.source for name, method in METHODS.items() if method.source is not None}
     return [
-        (name, source, verdict_counts(item for method, item in rows if method == name))
+        (name, source, [item for method, item in rows if method == name])
         for name, source in sorted(sources.items(), key=lambda pair: (pair[1].rank, pair[0]))
     ]
 
@@ -98,6 +96,8 @@ def _environment(report: ReportContent, **options: Any) -> Environment:
         report=report,
         headline=headline(report),
         methods=methods(report),
+        by_verdict=by_verdict,
+        verdicts=[*WORDS, "cells not run", "cells"],
         reasons=reasons(report.claims),
         texts=TEXTS,
         titles={name: FIGURES[name].title for name in report.figures},
@@ -121,23 +121,26 @@ def _table(heads: Iterable[Any], rows: Iterable[Iterable[Any]]) -> _Markdown:
     return _Markdown("\n".join(f"| {' | '.join(line)} |" for line in (lines[0], rule, *lines[1:])))
 
 
-def _by_verdict(first: Iterable[Any], counts: Mapping[str, int], last: Iterable[Any] = ()) -> list[Any]:
-    """Return a row of a table with the numbers by verdict between its other cells."""
-    return [*first, *(counts[word] or "" for word in VERDICTS), *last]
+def by_verdict(items: Sequence[Comparison]) -> list[Any]:
+    """Return the facts of cells by verdict, calibrated ones behind a plus; then how many cells are not run, and all."""
+    counts, found = verdict_counts(items), totals(items)
+    return [*map(found.shown, WORDS), counts[NOT_RUN] or "", counts.total() or ""]
 
 
 def _markdown(page: str, report: ReportContent) -> str:
     made = _environment(report, finalize=_safe)
     wrapped = partial(textwrap.fill, width=120, break_long_words=False, break_on_hyphens=False)
     made.filters.update(para=wrapped, item=partial(wrapped, initial_indent="- ", subsequent_indent="  "), zip=zip)
-    made.globals.update(table=_table, by_verdict=_by_verdict, verdicts=VERDICTS)
+    made.globals.update(table=_table)
+    origins: dict[str, list[str]] = {}
+    for name, note in report.origin_notes.items():
+        if "fullbody" not in name:  # its row is printed twice
+            origins.setdefault(note, []).append(f"`{name}`")
     return made.get_template(f"{page}.j2").render(
-        # several tables print the same row
-        kernels={name.partition(".")[2]: note for name, note in report.kernel_notes.items()},
+        origins=origins,
         told=(AGREES, DISAGREES, CANNOT_TELL, BY_CONSTRUCTION),
         untested=UNTESTED,
         totals=report.totals,
-        by_chance=LEVEL * report.totals.tests,
         words={claim.key: claim.word for claim in report.claims},
         beside={both.study.name: both for both in report.alternatives},
     )
@@ -236,19 +239,21 @@ def render(report: ReportContent, reader: Reader) -> str:
         ordered=ordered,
         behind=partial(all_behind, reader=reader),
     )
+    beside = [pair for both in report.alternatives for pair in both.counts.values()]
     body = made.get_template("body.html").render(
         of_the_paper=of_the_paper(report.claims),
         stand_ins=[
             section["title"]
             for section in report.sections
-            if {*section["counts"]} <= {NOT_RUN} and any(item.stand_in for item in section["comparisons"])
+            if {*verdict_counts(section["comparisons"])} == {NOT_RUN}
+            and any(item.stand_in for item in section["comparisons"])
         ],
         damaged=damaged(reader),
         dirty=reader.allow_dirty,
         pictures={name: f"data:image/svg+xml;base64,{encoded(picture.encode())}" for name, picture in drawn.items()},
         studies=STUDIES,
         evidence=evidence(report.truncation),
-        judged=judged_words(report.alternatives),
+        judged=[word for word in SIGNS if any(pair[0][word] + pair[1][word] for pair in beside)],
     )
     return made.get_template("page.html").render(
         digest=Markup(encoded(hashlib.sha256(script().encode()).digest())),

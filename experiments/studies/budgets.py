@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.analysis.claims import ABOVE, Claims, Estimate, Exact, Outcome, Tally
+from experiments.analysis.claims import ABOVE, Claims, Estimate, Outcome, Tally, none
 from experiments.analysis.collect import Reader
 from experiments.analysis.estimates import mean, median, share
 from experiments.analysis.evidence import Evidence
@@ -132,7 +132,7 @@ def _spent(evidence: Evidence) -> tuple[Array, Array]:
 def _met(evidence: Evidence) -> Outcome:
     """No model of the 1D study is above its budget."""
     cost, limit = _spent(evidence)
-    return Outcome([Exact("models above their budget", int((cost > limit).sum()))], f"{len(cost)} models")
+    return Outcome([none("models above their budget", int((cost > limit).sum()))], f"{len(cost)} models")
 
 
 @claim("budget_used", "study budget", _AGAIN, by_construction=True)

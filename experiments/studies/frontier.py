@@ -10,14 +10,17 @@ import numpy as np
 
 from experiments.analysis.claims import Claims, Estimate, Outcome, Tally
 from experiments.analysis.collect import Reader
-from experiments.analysis.estimates import bootstrap, ratio_of_geometric_means
+from experiments.analysis.estimates import bootstrap, ratio_of_geometric_means, share
 from experiments.analysis.evidence import Evidence, Untested, geometric_mean
 from experiments.analysis.figures import EACH, Data, Panel, Point, Spec
 from experiments.analysis.gather import gather, points_of, spread
 from experiments.analysis.selection import Selection
 from experiments.analysis.statistics import Array
+from experiments.store.records import NO_CURVES
+from experiments.studies.depth import NINE, TEN
 from experiments.studies.model import Study
 from experiments.studies.one_d import BASELINE, FIFTY
+from experiments.studies.vision import EIGHT_FULL
 
 
 def _fixed_frontier() -> list[Selection]:
@@ -135,3 +138,22 @@ def _frontier(evidence: Evidence) -> Outcome:
         ],
         because,
     )
+
+
+@claim("steps", "limitations", "after results, 2026-11-28")
+def _steps(evidence: Evidence) -> Outcome:
+    """NGN takes more steps than a fixed model of its size to the same performance, the higher of both final training
+    losses: in most runs of tables 8 and 9 with curves, same seed."""
+    later = []
+    for key, runs in {**EIGHT_FULL.runs, **NINE.runs, **TEN.runs}.items():
+        for run in evidence.runs(runs.with_seeds(runs.seeds[:3]), key):  # those that keep their curves
+            curves = evidence.reader.store.curves(run.run_id) or {}
+            if not {"grown.task", "fixed.task"} <= curves.keys():
+                continue
+            both = [(curves[f"{phase}.step"], curves[f"{phase}.task"].ravel()) for phase in ("grown", "fixed")]
+            loss = max(course[-max(1, len(course) // 100) :].mean() for _, course in both)
+            grown, fixed = (step[course <= loss][0] for step, course in both)
+            later.append(grown > fixed)
+    if not later:
+        raise Untested(f"tables 8 and 9: {NO_CURVES}")
+    return Outcome([Estimate(f"of {len(later)} runs", share(sum(later), len(later)), 0.5, spec=".0%")])

@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments.analysis.claims import ABOVE, Claims, Estimate, Outcome
 from experiments.analysis.collect import Reader
-from experiments.analysis.estimates import mean, rank_correlation, share
+from experiments.analysis.estimates import difference_of_means, mean, rank_correlation, share
 from experiments.analysis.evidence import Evidence, Untested, require
 from experiments.analysis.figures import Curve, Data, Line, Panel, Point, Spec
 from experiments.analysis.gather import gather
@@ -232,3 +232,13 @@ def _sweep_integers(evidence: Evidence) -> Outcome:
     samples = _sweep(evidence, ["integer"])["integer"]
     integers = share(int(samples.sum()), len(samples))
     return Outcome([Estimate("integers", integers, 0.9, spec=".1%")], f"over {len(samples)} prices")
+
+
+@claim("growth_ends", "limitations", "after results, 2026-11-28")
+def _growth_ends(evidence: Evidence) -> Outcome:
+    """Weights of ½^k are too small for high components: at a tenth of the price, a λ of 1e-6 to 2e-6 in place of 1e-5
+    to 2e-5, less than one component is added."""
+    samples = _sweep(evidence, ["config.schedule.lambda0", _COUNT])
+    decades = [np.abs(samples["config.schedule.lambda0"] / low - 1.5) <= 0.5 for low in (1e-6, 1e-5)]
+    apart = difference_of_means(*(samples[_COUNT][among] for among in decades))
+    return Outcome([Estimate("components added", apart, most=1, spec=".2f")])

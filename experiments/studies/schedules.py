@@ -6,7 +6,7 @@ from itertools import chain
 
 from experiments.analysis.claims import ABOVE, Claims, Estimate, Outcome, Published
 from experiments.analysis.collect import Reader
-from experiments.analysis.estimates import median, share
+from experiments.analysis.estimates import difference_of_shares, median, share
 from experiments.analysis.evidence import Evidence, Untested
 from experiments.analysis.figures import Data, Panel, Spec
 from experiments.analysis.gather import boundaries, gather
@@ -178,6 +178,14 @@ def _sharp_start(evidence: Evidence) -> Outcome:
             Estimate("truncated MSE over the baseline's", median(_over_baseline(evidence, "beta15", _MSE)), 1),
         ]
     )
+
+
+@claim("snapping", "limitations", "after results, 2026-11-28")
+def _snapping(evidence: Evidence) -> Outcome:
+    """Too little snapping leaves boundaries between integers: without α fewer end at one than in the baseline."""
+    ended = [evidence.samples(FOUR.runs[key], ["integer"], key)["integer"] for key in ("no_alpha", "baseline")]
+    apart = difference_of_shares(*((float(each.mean()), len(each)) for each in ended))
+    return Outcome([Estimate("integers without α, less the baseline's", apart, most=-ABOVE, spec=".0%")])
 
 
 @claim("overshoot", "figure 1", _AFTER)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.analysis.claims import Claims, Estimate, Exact, Outcome, Tally
+from experiments.analysis.claims import Claims, Estimate, Outcome, Tally, none
 from experiments.analysis.estimates import difference_of_shares, exact, share
 from experiments.analysis.evidence import Evidence
 from experiments.analysis.selection import PRUNED, RIVALS, Selection, base_of
@@ -214,7 +214,7 @@ def _frozen(evidence: Evidence) -> Outcome:
             more += pair[0] > pair[1]
             listed.append(f"{target} 1e-{power} {pair[0]:.2f}/{pair[1]:.2f}")
     because = f"perplexity over the base's, frozen/updated: {', '.join(listed)}"
-    part = Exact("pairs in which the frozen one forgets more", more)
+    part = none("pairs in which the frozen one forgets more", more)
     return Outcome([part], because, [_standing(evidence, models)])
 
 
@@ -230,7 +230,7 @@ def _snapped(evidence: Evidence) -> Outcome:
             t = [number for run in evidence.runs(which, task) for number in run.record["phases"]["grown"]["t"]]
             between[place] += sum(0.1 < number < 0.9 for number in t)
     return Outcome(
-        [*parts, Exact("tasks together with no fewer such boundaries", int(between[0] >= between[1]))],
+        [*parts, none("tasks together with no fewer such boundaries", int(between[0] >= between[1]))],
         f"boundaries between 0.1 and 0.9: {between[0]}, with 0.05 {between[1]}",
     )
 

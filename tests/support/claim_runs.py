@@ -14,7 +14,7 @@ from experiments.analysis.reduce import Cell
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.analysis.statistics import NO, PARTIAL, YES
 from experiments.analysis.tables import DASH
-from experiments.analysis.verdict import AGREES, CANNOT_TELL, DISAGREES, NOT_RUN, Verdict
+from experiments.analysis.verdict import AGREES, CANNOT_TELL, NOT_RUN, Verdict
 from experiments.config.schema import branch_phase
 from experiments.store.records import Store
 from experiments.studies import macro
@@ -23,6 +23,7 @@ from experiments.studies.commit import COMMITTED, TIED
 from experiments.studies.depth import NINE, SEEDS_OF_DEPTH, TEN
 from experiments.studies.frontier import FIXED_FRONTIER
 from experiments.studies.learners import DECAY, SEVEN
+from experiments.studies.manifold import FIFTEEN
 from experiments.studies.one_d import BASELINE, start
 from experiments.studies.orders import ORDERED
 from experiments.studies.prices import CONTINUED, SWEEP
@@ -35,12 +36,12 @@ Made = list[tuple[Selection, Phases | Callable[[int], Phases]]]
 
 
 class Memory(Store):
-    """A store in memory. ``highest``: up to where the boundary of each run rose on its way to 6, as a curve."""
+    """A store in memory. ``curves``: those of each run, by name."""
 
-    def __init__(self, made=(), highest=None):
+    def __init__(self, made=(), curves=None):
         super().__init__(Path("nowhere"))
         self.records = {}
-        self.highest = highest
+        self.kept = curves and {name: np.array(course) for name, course in curves.items()}
         for selection, phases in made:
             for run in selected_runs(selection):
                 of_seed = phases(run.config.seed.value) if callable(phases) else phases
@@ -50,7 +51,7 @@ class Memory(Store):
         return self.records.get(run_id)
 
     def curves(self, run_id):
-        return None if self.highest is None else {"grown.t": np.array([[0.0], [self.highest], [6.0]])}
+        return self.kept
 
 
 def grown(t, soft, truncated=None, **more):
@@ -105,17 +106,25 @@ def accuracies(lost, seeds):
     return [(runs, phases) for runs in EIGHT_FULL.runs.values()]
 
 
-def layers(constant, both=6, error=3e-4):
+def layers(constant, both=6, error=3e-4, count=(1, 1, 3, 5)):
     rows = {"const-const": (constant, 2e-2), "const-inc": (10, 1e-3), "dec-inc": (both, error), "dec-const": (7, 2e-2)}
     return [
-        (NINE.runs[key].with_seeds(range(SEEDS_OF_DEPTH)), grown(1.0, mse, depth=depth))
+        (NINE.runs[key].with_seeds(range(SEEDS_OF_DEPTH)), grown(1.0, mse, depth=depth, count=count))
         for key, (depth, mse) in rows.items()
     ]
+
+
+def manifolds(off):
+    return [(runs, grown(int(D) - 1.0 + off, 1e-6, rank=int(D) + off)) for D, runs in FIFTEEN.runs.items()]
 
 
 def chain(bad):
     runs = TEN.runs["recursive"].with_seeds(range(SEEDS_OF_DEPTH))
     return [(runs, lambda seed: grown(7.0, 2e-5, 3e-2 if seed < bad else 3e-5, depth=8))]
+
+
+CHECKED = [*accuracies(0.0, 0), *layers(10), *chain(0)]
+"""Runs of every row of tables 8 and 9."""
 
 
 def two_learners(key, ours, our_error, theirs, error):
@@ -198,6 +207,12 @@ OF_RUNS = {
     "vision_truncation": (accuracies(2.0, 1), accuracies(2.0, 10)),
     "vision_fixed": (accuracies(2.0, 1), accuracies(2.0, 10)),
     "depth": (layers(10), layers(8)),
+    "depths": (layers(10), layers(10, both=7)),
+    "identity_first": (layers(10), layers(10, count=(1, 3, 1, 5))),
+    "dimension": (manifolds(0), manifolds(1)),
+    "rank": (manifolds(0), manifolds(1)),
+    "growth_ends": (sweep(200), sweep(20)),
+    "snapping": tuple(schedules(no_alpha=(t, 1e-5, 1e-5), baseline=(u, 1e-5, 1e-5)) for t, u in ((4.5, 6), (5, 6.5))),
     "recursive": (chain(0), chain(20)),
     "frontier": (frontier(1.5), frontier(0.5)),
     "l0": (two_learners("l0", WIDE, 1e-5, WIDE, 1e-4), two_learners("l0", WIDE, 1e-5, WIDE, 1e-6)),
@@ -244,14 +259,8 @@ def truncated_stories(ratio):
     return [cell(f"dataeightbody.stories-{row}.{key}", value=bits) for row in rows for key, bits in scores.items()]
 
 
-def dimensions(last):
-    rates = {1: 100.0, 2: 100.0, 4: 100.0, 6: 100.0, 8: last}
-    return [cell(f"datafifteenbody.{d}.exact", rate=rate) for d, rate in rates.items()]
-
-
 Case = tuple[list[Comparison], str]
 OF_CELLS = {
-    "dimension": ((dimensions(90.0), AGREES), (dimensions(20.0), DISAGREES)),
     # one row is proof that there is some; four rows without one do not prove that there is none
     "vision_prune": (
         (eight("prunes_back", [YES, PARTIAL, NO, YES]), AGREES),
@@ -265,4 +274,6 @@ OF_CELLS = {
 PUBLISHED = [cell(f"datafourbody.{row}.integer", 0) for row in ("baseline", "lambda_const")]
 PUBLISHED += [cell(f"datasevenfullbody.{row}.{of}", 0) for row in ("awnn", "ste", "l0") for of in ("t", "truncated")]
 PUBLISHED += [cell(f"{table.name}.{key}.t", 0) for table in (NINE, TEN) for key in table.runs]
+PUBLISHED += [cell(f"{NINE.name}.{key}.depth", 0) for key in ("dec-inc", "dec-const")]
+PUBLISHED += [cell(f"{FIFTEEN.name}.{D}.exact", 0) for D in FIFTEEN.runs]
 """Cells of which only the published number, the verdict and the runs are read."""

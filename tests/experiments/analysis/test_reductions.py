@@ -107,6 +107,13 @@ def test_what_was_spent(store):
     ]
 
 
+def test_a_row_names_kernels_that_are_gone_and_several_processors(store):
+    by = {"device": "cpu", "engine": "fused-step", "replicas": 1, "threads": 1}
+    for seed, cpu in enumerate(("A", "B", "A")):
+        samples.put_grown(store, BASELINE, seed, 6.0, 1e-5, hardware={"cpu": cpu}, execution=by)
+    assert Reader(store).origin_note(BASELINE) == "kernel that is gone (fused-step), seeds by processor: 2 A, 1 B"
+
+
 def _with_curves(store):
     return sorted(path.name.removesuffix(CURVES) for path in store.root.glob(f"*/*{CURVES}"))
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from claim_runs import FOUR, OF_CELLS, OF_RUNS, PUBLISHED, WIDE, Memory, baseline, cell, grown, two_learners
+from claim_runs import CHECKED, FOUR, OF_CELLS, OF_RUNS, PUBLISHED, WIDE, Memory, baseline, cell, grown, two_learners
 from claim_standins import OF_STAND_INS, ON_THE_PAPERS_MODELS, PEFT, PRUNING, adapted, pruned
 
 from experiments.analysis.claims import BY_CONSTRUCTION, UNTESTED, judge_claim
@@ -49,9 +49,19 @@ def test_claims_on_runs(key):
 
 def test_a_claim_on_curves():
     made = baseline(lambda seed: 6.0)
-    assert judged("overshoot", Memory(made, highest=8.0)).word == AGREES
-    assert judged("overshoot", Memory(made, highest=6.1)).word == CANNOT_TELL, "ten runs do not prove that none does"
-    found = judged("overshoot", Memory(made))
+    over, under = ({"grown.t": [[0.0], [highest], [6.0]]} for highest in (8.0, 6.1))
+    assert judged("overshoot", Memory(made, over)).word == AGREES
+    assert judged("overshoot", Memory(made, under)).word == CANNOT_TELL, "ten runs do not prove that none does"
+
+
+def test_a_claim_on_two_curves_of_a_run():
+    slow, quick = [4.0, 3.0, 2.0, 1.0], [4.0, 1.0, 1.0, 1.0]
+    for first, other, word in ((slow, quick, AGREES), (quick, slow, DISAGREES)):
+        steps = {f"{phase}.step": [0, 1, 2, 3] for phase in ("grown", "fixed")}
+        found = judged("steps", Memory(CHECKED, {**steps, "grown.task": first, "fixed.task": other}))
+        assert found.word == word, found.interval
+        assert "of 17 runs" in found.interval
+    found = judged("steps", Memory(CHECKED))
     assert found.word == UNTESTED
     assert "these runs have no curve files; run them again" in found.because
 
@@ -112,7 +122,7 @@ def test_a_statement_uses_every_seed_that_a_row_has():
 
 
 def test_every_claim_is_tested_here():
-    assert set(BY_KEY) == {*OF_CELLS, *OF_RUNS, *OF_STAND_INS, *ON_THE_PAPERS_MODELS, "overshoot"}
+    assert set(BY_KEY) == {*OF_CELLS, *OF_RUNS, *OF_STAND_INS, *ON_THE_PAPERS_MODELS, "overshoot", "steps"}
 
 
 def test_half_of_the_runs_have_to_be_there():
