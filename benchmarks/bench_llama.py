@@ -42,7 +42,7 @@ from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks.language.base import PretrainedModel
 from experiments.tasks.language.generation import generate_greedy
-from experiments.tasks.language.packing import Packed, pack, token_losses, use_by_sequence
+from experiments.tasks.language.packing import pack, token_losses, use_by_sequence
 from experiments.tasks.language.task import AdaptationTask
 from ngn.learner import Learner
 from ngn.methods.batch import place
@@ -132,32 +132,19 @@ def set_boundaries(learner: Learner, part: float) -> None:
         place([gate], torch.tensor([count - gate.smallest_count + 1e-4], dtype=torch.float64), gate.beta[None])
 
 
-def plain(model: Any, questions: Packed) -> Callable[[], None]:
-    """Return a function that makes one step of peft's LoRA."""
+def peft_lora(task: Questions) -> Callable[[int], float]:
+    """Return a function that trains peft's LoRA of rank 16 and returns seconds per step."""
     from peft import LoraConfig, get_peft_model
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        adapted = get_peft_model(
-            model, LoraConfig(r=16, lora_alpha=16, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
-        )
-    optimizer = torch.optim.Adam([p for p in adapted.parameters() if p.requires_grad], lr=2e-3, fused=True)
-
-    def step() -> None:
-        token_losses(adapted, questions).mean().backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-
-    return step
-
-
-def peft_lora(task: Questions) -> Callable[[int], float]:
-    """Return a function that trains plain LoRA of rank 16 and returns seconds per step."""
-    step = plain(task.base.shared_copy().train(), task.batch)
+    settings = LoraConfig(r=16, lora_alpha=16, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+    model: Any = get_peft_model(task.base.shared_copy().train(), settings)
+    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=2e-3, fused=True)
 
     def train(on_step: OnStep) -> None:
         for number in itertools.count(1):
-            step()
+            token_losses(model, task.batch).mean().backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
             on_step(number)
 
     return partial(seconds, train, task.device)

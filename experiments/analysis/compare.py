@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from experiments.analysis.collect import Reader
 from experiments.analysis.published import value_of
@@ -40,13 +40,8 @@ class Comparison:
     @property
     def fact(self) -> Hashable:
         """What the cell is about. Cells of the same runs and quantity share one fact, in any statistic."""
-        return (
-            self.row.runs.choices,
-            self.row.runs.overrides,
-            self.row.runs.about,
-            self.row.seeds,
-            self.table.quantity(self.row, self.column.key),
-        )
+        runs = self.row.runs.with_seeds(()).only()
+        return runs, self.row.seeds, self.table.quantity(self.row, self.column.key)
 
 
 def _others(tables: Iterable[Table], row: Row, column: str) -> dict[str, Number | Sequence[Number]]:
@@ -57,14 +52,6 @@ def _others(tables: Iterable[Table], row: Row, column: str) -> dict[str, Number 
             published = value_of(table, row, column)
             numbers.update(published_numbers(*published) if published else {})
     return numbers
-
-
-def _every_seed(reader: Reader, table: Table, row: Row, column: str, cell: Cell) -> Cell:
-    """Return a row's cell with the numbers of all available seeds of its configuration."""
-    form = parse_format(table.formats(row, column)[0])
-    quantities = [slot.quantity(table.quantity(row, column)) for slot in form.slots]
-    sampled = sample(reader.collect(row.runs.with_seeds(range(MOST_SEEDS))), quantities, quantities)
-    return replace(cell, runs=sampled.runs, numbers=sampled.numbers, problems=sampled.problems)
 
 
 def compare_cell(
@@ -81,16 +68,11 @@ def compare_cell(
     Args:
         among: further tables whose published numbers of this row and column count.
     """
-    cell = reduce_cell(reader, table, row, column.key, selection)
-    published = value_of(table, row, column.key)
-    verdict = judge_cell(
-        cell if selection else _every_seed(reader, table, row, column.key, cell),
-        published,
-        table.quantity(row, column.key),
-        row.seeds,
-        _others((table, *among), row, column.key),
-        column.key in row.calibrated,
-    )
+    cell, quantity = reduce_cell(reader, table, row, column.key, selection), table.quantity(row, column.key)
+    own = [slot.quantity(quantity) for slot in parse_format(table.formats(row, column.key)[0]).slots]
+    judged = cell if selection else sample(reader.collect(row.runs.with_seeds(range(MOST_SEEDS))), own, own)
+    published, others = value_of(table, row, column.key), _others((table, *among), row, column.key)
+    verdict = judge_cell(judged, published, quantity, row.seeds, others, column.key in row.calibrated)
     return Comparison(table, row, column, cell, published, verdict, stand_in)
 
 

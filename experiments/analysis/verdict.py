@@ -14,7 +14,7 @@ import numpy as np
 
 from experiments.analysis import statistics
 from experiments.analysis.estimates import difference_of_shares
-from experiments.analysis.reduce import Cell
+from experiments.analysis.reduce import RunSample
 from experiments.analysis.statistics import NO, PARTIAL, YES, Array
 from experiments.analysis.tables import Format, Number, Slot, Value, half_unit
 
@@ -197,7 +197,7 @@ def published_numbers(form: Format, value: Value) -> dict[str, Number | Sequence
     return numbers
 
 
-def _parts_of(slot: Slot, quantity: str, cell: Cell, known: Value, seeds: int, level: float) -> list[TestedNumber]:
+def _parts_of(slot: Slot, quantity: str, cell: RunSample, known: Value, seeds: int, level: float) -> list[TestedNumber]:
     """Test one slot; return an empty list if it cannot be tested, as with several gates."""
     gates = cell.numbers.get(quantity)
     if gates is None or len(gates) != 1:
@@ -228,7 +228,7 @@ def _parts_of(slot: Slot, quantity: str, cell: Cell, known: Value, seeds: int, l
 
 
 def judge_cell(
-    cell: Cell,
+    cell: RunSample,
     published: tuple[Format, Value] | None,
     quantity: str,
     seeds: int,

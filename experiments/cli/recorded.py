@@ -196,29 +196,26 @@ def _paper(jobs: Labelled, own: Rows) -> list[str | Table]:
     from experiments.analysis.selection import keys_of
     from experiments.studies import macros
 
-    seeds: dict[str, list[int]] = {}
-    roots: dict[str, Path] = {}
-    for _, run in jobs:
-        key = _settings(identity_keys(run.config))
-        if own:
-            roots.setdefault(key, run.root)
-        seeds.setdefault(key, []).extend([run.config.seed.value] if run.id in own or not own else [])
     if not published.PATH.is_file():  # a copy of the sources alone
         return []
+    asked: dict[str, list[Run]] = {}
+    for _, run in jobs:
+        asked.setdefault(_settings(identity_keys(run.config)), []).append(run)
     tasks = {run.config.task.name for _, run in jobs}
     same: dict[str, list[tuple[PaperTable, Row]]] = {}
     for table, row in ((each, row) for each in macros() for row in each.rows):
         runs = row.runs
         if runs.about or dict(runs.choices).get("task", DEFAULT_CHOICES["task"]) not in tasks:
             continue
-        if (key := _settings(keys_of(runs, 0))) in seeds:
+        if (key := _settings(keys_of(runs, 0))) in asked:
             same.setdefault(key, []).append((table, row))
     lines: list[FlatRecord] = []
     committed = Reader(Store(RESULTS))
     for key, rows in same.items():
-        enough = sorted({row.seeds for _, row in rows}, key=lambda n: (n < len(seeds[key]), n))[0]
-        mine = Reader(Store(roots[key]), allow_dirty=True) if own else None
-        lines += _paper_lines([each for each in rows if each[1].seeds == enough], seeds[key], mine, committed)
+        seeds = [run.config.seed.value for run in asked[key] if run.id in own or not own]
+        enough = min((row.seeds for _, row in rows), key=lambda n: (n < len(seeds), n))
+        mine = Reader(Store(asked[key][0].root), allow_dirty=True) if own else None
+        lines += _paper_lines([each for each in rows if each[1].seeds == enough], seeds, mine, committed)
     if not lines:
         return []
     if len(titles := {line["row"] for line in lines}) == 1:

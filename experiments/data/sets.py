@@ -119,7 +119,9 @@ def install_members(archive: str, members: dict[str, str], provenance: str, work
                     contents[name] = stream.read() if stream is not None else b""
     except (KeyError, OSError, EOFError, zipfile.BadZipFile, tarfile.TarError) as fault:
         raise DataError(f"{archive}: cannot be unpacked ({fault})") from None
-    unpacked = _empty(working / "unpacked")
+    unpacked = working / "unpacked"
+    shutil.rmtree(unpacked, ignore_errors=True)  # files of an interrupted attempt must not be installed
+    unpacked.mkdir()
     for name, content in contents.items():
         (unpacked / name).parent.mkdir(exist_ok=True)
         (unpacked / name).write_bytes(content)
@@ -131,13 +133,6 @@ def install_members(archive: str, members: dict[str, str], provenance: str, work
     if in_the_way:
         raise DataError(f"{in_the_way[0]}: is in the way; remove it or choose another --data-root")
     manifest.install_with_manifest(unpacked, new, folder)
-
-
-def _empty(folder: Path) -> Path:
-    """Make the folder empty: files of an interrupted attempt must not be installed."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    return folder
 
 
 _MNIST_PACKED = {
@@ -169,6 +164,10 @@ def _packed(remotes: tuple[Remote, ...], members: dict[str, str], of: str = "") 
     """One archive, with path in it → path in the folder."""
     (archive,) = remotes
     return remotes, partial(install_members, archive.file, members, f"{archive.file}{of} ({archive.digest})")
+
+
+def _of_hub(source: str, form: Callable[[str], str], **parts: str) -> Download:
+    return (), partial(tinystories.install_from_hub, source, parts, form)
 
 
 _FETCHED: dict[str, Download] = {
@@ -240,16 +239,14 @@ _FETCHED: dict[str, Download] = {
         ),
         install_spider,
     ),
-}
-_HUB: dict[str, tuple[str, Mapping[str, str], Callable[[str], str]]] = {
-    "pile10k": ("NeelNanda/pile-10k", {"train": "pile-10k.jsonl"}, lambda text: json.dumps({"text": text}) + "\n"),
-    "tinystories": (
+    "pile10k": _of_hub("NeelNanda/pile-10k", lambda text: json.dumps({"text": text}) + "\n", train="pile-10k.jsonl"),
+    "tinystories": _of_hub(
         "roneneldan/TinyStories",
-        {"train": "train.txt", "validation": "valid.txt"},
         lambda story: story.strip() + tinystories.END,
+        train="train.txt",
+        validation="valid.txt",
     ),
 }
-_FETCHED |= {name: ((), partial(tinystories.install_from_hub, *of)) for name, of in _HUB.items()}
 _OTHERWISE = {"smollm2": smollm2.install_from_hub}
 ORIGINS: dict[str, DataOrigin] = {
     name: DataOrigin(remotes, partial(verify, name), install, _OTHERWISE.get(name))

@@ -142,12 +142,10 @@ class StateBank(SequenceBank):
     C: Tensor
 
     def __init__(self, channels: int, K: int, seed: int, name: str | int = 0) -> None:
-        self.channels = channels
-        super().__init__(K, seed, name)
+        super().__init__(channels, 1, K, seed, name)
 
     def draw(self, source: torch.Generator) -> dict[str, Tensor]:
-        D = self.channels
-        return {"A_log": torch.zeros(D), "B": uniform((D,), D, source), "C": torch.zeros(D)}
+        return {"A_log": torch.zeros(self.d), "B": uniform((self.d,), self.d, source), "C": torch.zeros(self.d)}
 
     def _drawn(self, first: int, last: int) -> dict[str, Tensor]:
         drawn = super()._drawn(first, last)

@@ -12,13 +12,17 @@ from ngn.components.base import Bank, uniform
 class SequenceBank(Bank):
     """Components on B sequences of L positions, [B, L, d] → [B, L, d], without a replica axis.
 
+    Args:
+        d, width: entries of a position, and of a component.
+
     Raises:
         ValueError: for several seeds. Such models are not faster in a stack.
     """
 
-    def __init__(self, K: int, seed: int, name: str | int = 0) -> None:
+    def __init__(self, d: int, width: int, K: int, seed: int, name: str | int = 0) -> None:
         if not isinstance(seed, int):
             raise ValueError("banks of sequence models have no replica axis: give one seed")
+        self.d, self.width = d, width
         super().__init__(K, seed, name)
 
 
@@ -41,10 +45,6 @@ class HeadBank(SequenceBank):
     last = ("O",)
     qkv: Tensor
     O: Tensor  # noqa: E741 (its name in the equation)
-
-    def __init__(self, d: int, width: int, K: int, seed: int, name: str | int = 0) -> None:
-        self.d, self.width = d, width
-        super().__init__(K, seed, name)
 
     def draw(self, source: torch.Generator) -> dict[str, Tensor]:
         return {"qkv": uniform((3 * self.width, self.d), self.d, source), "O": torch.zeros(self.width, self.d)}
@@ -80,10 +80,6 @@ class SliceBank(SequenceBank):
     up: Tensor
     bias: Tensor
     down: Tensor
-
-    def __init__(self, d: int, width: int, K: int, seed: int, name: str | int = 0) -> None:
-        self.d, self.width = d, width
-        super().__init__(K, seed, name)
 
     def draw(self, source: torch.Generator) -> dict[str, Tensor]:
         return {

@@ -49,12 +49,10 @@ _COSTS = (
 )
 
 
-def method_row(label: str, task: str, about: str, runs: Selection) -> Row:
+def method_row(label: str, group: str, about: str, runs: Selection) -> Row:
     """Make the row of a companion of learned models, or, if ``about`` is empty, of these."""
-    dashes = () if about == "" else ("soft", "integer")
-    return row(
-        f"{task}-{about or 'ngn'}", label, METHODS[about], seeds=1, runs=replace(runs, about=about), dashes=dashes
-    )
+    own, dashes = replace(runs, about=about), () if about == "" else ("soft", "integer")
+    return row(f"{group}-{about or 'ngn'}", label, METHODS[about], seeds=len(runs.seeds), runs=own, dashes=dashes)
 
 
 def _rows(gate: str, methods: Iterable[str]) -> tuple[Row, ...]:
@@ -102,14 +100,6 @@ ADAPTER, ADAPTER_COST = _tables(
 _SPREAD = f"<mean:.1f>{PM}<sd:.1f> (<min:.1f> to <max:.1f>)"
 _SPREAD_FINE = f"<mean:.3f>{PM}<sd:.3f>"
 
-
-def _seeds(gate: str, about: str) -> Row:
-    runs = replace(learned("wikisql_easy", gate, (0, 1, 2), choices=SMALL), about=about)
-    dashes = ("soft",) if about else ()
-    label = {"lora": "LoRA rank", "adapter": "adapter width"}[gate]
-    return row(f"{gate}-{about or 'ngn'}", label, METHODS[about], seeds=3, runs=runs, dashes=dashes)
-
-
 SEEDS = OwnTable(
     "seeds_smollm2",
     "WikiSQL-easy over three seeds, SmolLM2-135M, budget=cpu",
@@ -120,23 +110,26 @@ SEEDS = OwnTable(
         column("nats", "nats", "nats", _SPREAD_FINE),
         column("forgetting", "ppl/base", "forgetting", _SPREAD_FINE),
     ),
-    tuple(_seeds(gate, about) for gate in ("lora", "adapter") for about in ("", "fixed")),
+    tuple(
+        method_row(label, gate, about, learned("wikisql_easy", gate, (0, 1, 2), choices=SMALL))
+        for gate, label in {"lora": "LoRA rank", "adapter": "adapter width"}.items()
+        for about in ("", "fixed")
+    ),
     text="Differences between methods against the spread over seeds: mean, standard deviation and range.",
     rank=9,
 )
 
 
-def _adapted(gate: str, model: str, budget: str) -> list[Selection]:
-    """Select base scores, then each learned model with its rivals, then two more seeds of the first task."""
-    runs = [learned(task, gate, choices={"model": model, "budget": budget}) for task in TASKS.values()]
-    more = runs[0].with_seeds((1, 2)).only()
-    return [*(base_of(selection, 0, {}) for selection in runs), *runs, more]
-
-
 def _adaptation(
     gate: str, model: str, budget: str, title: str, rank: int, curves: int = 0, needs: Needs = NOTHING
 ) -> Study:
-    name, make = f"{gate}_{model.partition('_')[0]}", lambda: _adapted(gate, model, budget)
+    """Make a study: base scores, then each learned model with its rivals, then two more seeds of the first task."""
+
+    def make() -> list[Selection]:
+        runs = [learned(task, gate, choices={"model": model, "budget": budget}) for task in TASKS.values()]
+        return [*(base_of(selection, 0, {}) for selection in runs), *runs, runs[0].with_seeds((1, 2)).only()]
+
+    name = f"{gate}_{model.partition('_')[0]}"
     return Study(name, f"table 11: {title}", make, rank=rank, curves=curves, needs=needs)
 
 

@@ -115,14 +115,8 @@ _STORIES = ("stories-heads", "stories-ffn", "stories-joint", "stories-mamba")
 @claim("stories_truncation", "table 8")
 def _truncation(evidence: Evidence) -> Outcome:
     """Truncation costs at most 5 % in bits per character on TinyStories."""
-    return Outcome(
-        [
-            Estimate(
-                f"truncated over soft, {row}",
-                single(evidence.cell(f"dataeightbody.{row}.truncated") / evidence.cell(f"dataeightbody.{row}.soft")),
-                most=1.05,
-                spec=".3f",
-            )
-            for row in _STORIES
-        ]
-    )
+    parts = []
+    for row in _STORIES:
+        truncated, soft = (evidence.cell(f"dataeightbody.{row}.{column}") for column in ("truncated", "soft"))
+        parts.append(Estimate(f"truncated over soft, {row}", single(truncated / soft), most=1.05, spec=".3f"))
+    return Outcome(parts)
