@@ -83,9 +83,9 @@ def manifest_of(folder: Path, provenance: str) -> DataManifest:
     return DataManifest(provenance, {path.relative_to(folder).as_posix(): digest(path) for path in files})
 
 
-def install_with_manifest(new: Path, listed: DataManifest, folder: Path) -> None:
-    """Write the manifest ``listed`` to ``folder`` and move the files of ``new`` (same file system) there."""
+def install_with_manifest(provenance: str, new: Path, folder: Path) -> None:
+    """Write a manifest of the files of ``new`` (same file system) to ``folder``, and move them there."""
     # The manifest comes first: a reader in between would refuse files that it does not list.
-    write_manifest(folder / FILE, listed)
+    write_manifest(folder / FILE, manifest_of(new, provenance))
     for path in new.iterdir():
         os.replace(path, folder / path.name)

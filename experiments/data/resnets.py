@@ -120,4 +120,4 @@ def install_checkpoints(working: Path, folder: Path) -> None:
         packed = safetensors.numpy.save(read_checkpoint(working / network.checkpoint))
         (new / file_of(name)).write_bytes(packed)
     given = " and ".join(network.checkpoint for network in NETWORKS.values())
-    manifest.install_with_manifest(new, manifest.manifest_of(new, f"{given} of {SOURCE}, converted"), folder)
+    manifest.install_with_manifest(f"{given} of {SOURCE}, converted", new, folder)

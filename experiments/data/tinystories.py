@@ -45,7 +45,7 @@ def install_from_hub(
     for part, name in parts.items():
         with open(new / name, "wb") as file:
             file.writelines(form(text).encode() for text in loaded[part]["text"])
-    manifest.install_with_manifest(new, manifest.manifest_of(new, f"{source}, revision {commit}"), folder)
+    manifest.install_with_manifest(f"{source}, revision {commit}", new, folder)
 
 
 def split_stories(text: str) -> Iterator[str]:

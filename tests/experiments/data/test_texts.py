@@ -54,7 +54,7 @@ def test_spider_comes_from_its_repository_by_the_digests_of_its_blobs(tmp_path):
     with serving() as server:
         server.files |= files
         remotes = tuple(Remote(name, blob, (server.url(name),)) for name, blob in blobs.items())
-        origin = DataOrigin(remotes, partial(sets.verify, "spider"), sets.install_spider)
+        origin = DataOrigin(remotes, partial(sets.verify, "spider"), sets.ORIGINS["spider"].install)
         assert not unofficial_parts(fetch("spider", tmp_path, origin, silent)[0].provenance)
 
 
