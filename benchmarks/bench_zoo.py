@@ -93,8 +93,7 @@ def unit(collection: str, name: str, origin: Row) -> Row:
         own = apart(checks.check, collection, name, Path(folder))
         if own.get("saved") == "yes":
             loaded = apart(checks.check_loaded, collection, name, Path(folder))
-            for key, value in loaded.pop("differences", {}).items():
-                own["differences"][key] = value
+            own.get("differences", {}).update(loaded.pop("differences", {}))
             loaded["processor_seconds"] = round(own["processor_seconds"] + loaded.get("processor_seconds", 0.0), 1)
             own |= loaded
         other = apart(rival.check, collection, name, own.get("last", []))

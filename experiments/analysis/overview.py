@@ -223,9 +223,8 @@ def _difference(names: Sequence[str], pair: Sequence[Any]) -> dict[str, Any]:
     paired = seeds[0] == seeds[1] and len(seeds[0]) == len(first) == len(second)
     low = high = None
     if min(len(first), len(second)) > 1:
-        apart = first - second if paired else None
-        made = difference_of_means(first.to_numpy(), second.to_numpy()) if apart is None else mean(apart.to_numpy())
-        _, low, high = made.at(LEVEL)
+        numbers = first.to_numpy(), second.to_numpy()
+        _, low, high = (mean((first - second).to_numpy()) if paired else difference_of_means(*numbers)).at(LEVEL)
     runs = f"{len(first)} pairs" if paired else f"{len(first)}, {len(second)}"
     means = {side: float(numbers.mean()) for side, numbers in zip(names, pair, strict=True)}
     return means | {"difference": float(first.mean() - second.mean()), "low": low, "high": high, "runs": runs}

@@ -84,7 +84,6 @@ DEPTH_SEEDS = Study(
     rank=207,
 )
 
-MEDIAN = "median over the seeds"
 _TITLES = {
     "const-const": "λ constant, r constant",
     "const-inc": "λ constant, r rising",
@@ -113,7 +112,7 @@ def make(reader: Reader) -> Data:
         rows = [(run, kept(run)) for run in group.runs]
         for layer in range(len(rows[0][1]) if rows else 0):
             counts = [counts[layer] for _, counts in rows]
-            points.append(Point(MEDIAN, layer + 1, statistics.median(counts), group.run_ids, key))
+            points.append(Point("median over the seeds", layer + 1, statistics.median(counts), group.run_ids, key))
             points += spread((Point(EACH, layer + 1, counts[layer], (run.run_id,), key) for run, counts in rows), 0.6)
         if rows:
             depths = sorted(sum(count > 0 for count in counts) for _, counts in rows)

@@ -49,23 +49,22 @@ _COSTS = (
 )
 
 
+def _selections(gate: str) -> dict[str, Selection]:
+    return {task: learned(task, gate, choices=SMALL) for task in TASKS.values()}
+
+
 def method_row(label: str, group: str, about: str, runs: Selection) -> Row:
     """Make the row of a companion of learned models, or, if ``about`` is empty, of these."""
     own, dashes = replace(runs, about=about), () if about == "" else ("soft", "integer")
     return row(f"{group}-{about or 'ngn'}", label, METHODS[about], seeds=len(runs.seeds), runs=own, dashes=dashes)
 
 
-def _rows(gate: str, methods: Iterable[str]) -> tuple[Row, ...]:
-    """Make the rows of all methods on all tasks."""
-    each = ((label, task, learned(task, gate, choices=SMALL)) for label, task in TASKS.items())
-    return tuple(method_row(label, task, about, runs) for label, task, runs in each for about in methods)
-
-
 def _tables(
     gate: str, title: str, methods: Iterable[str], text: str, cost: str, rank: int
 ) -> tuple[OwnTable, OwnTable]:
     """Make the table of scores of a gate, and that of what the same runs cost."""
-    name, title, rows = f"{gate}_smollm2", f"{title} on SmolLM2-135M, budget=cpu", _rows(gate, methods)
+    name, title, each = f"{gate}_smollm2", f"{title} on SmolLM2-135M, budget=cpu", _selections(gate)
+    rows = tuple(method_row(label, task, about, each[task]) for label, task in TASKS.items() for about in methods)
     whole = tuple(replace(line, dashes=frozenset()) for line in rows)
     return (
         OwnTable(name, title, SCORES, rows, text=text, rank=rank),
@@ -152,10 +151,6 @@ _SCORES = {
 }
 
 _GAPS = {"lora": Panel(*_SCORED, "LoRA rank"), "adapter": Panel(*_SCORED, "adapter width")}
-
-
-def _selections(gate: str) -> dict[str, Selection]:
-    return {task: learned(task, gate, choices=SMALL) for task in TASKS.values()}
 
 
 def _by_layer(gate: str, reader: Reader) -> Data:

@@ -172,12 +172,9 @@ def _sharp_start(evidence: Evidence) -> Outcome:
     """Starting at β = 15 selects smaller sizes (by more than one) with a worse fit, from the same seed, in the
     median."""
     sharp, base = evidence.pairs(FOUR.runs["beta15"], FOUR.runs["baseline"], "grown.t", "β = 15")
-    return Outcome(
-        [
-            Estimate("baseline's t minus that of β = 15", median(base - sharp), 1),
-            Estimate("truncated MSE over the baseline's", median(_over_baseline(evidence, "beta15", _MSE)), 1),
-        ]
-    )
+    smaller = Estimate("baseline's t minus that of β = 15", median(base - sharp), 1)
+    worse = Estimate("truncated MSE over the baseline's", median(_over_baseline(evidence, "beta15", _MSE)), 1)
+    return Outcome([smaller, worse])
 
 
 @claim("snapping", "limitations", "after results, 2026-11-28")

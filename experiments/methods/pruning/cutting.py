@@ -25,7 +25,6 @@ CALIBRATION = 8
 """Batches of the training from which an order by data is computed."""
 FEW = 4
 """A size of at most so many components, such as heads, is cut to a number of them, not to a fraction."""
-RETAINED: Any = {"capacity": lambda name, K: Retained(K)}
 
 
 class ModuleRun:
@@ -273,10 +272,7 @@ def gradual(work: ModuleRun) -> ngn.Learner:
 
 def of_counts(work: ModuleRun, counts: Sequence[int]) -> Staged:
     """Train a module that is cut to counts at once, in the order in which NGN learns its sizes."""
-    order = RETAINED | work.ordering(work.task.by_importance)
-    module = work.module()
-    sizes = work.task.sizes(module, work.config.gate.K)
-    keeper = ngn.learn_sizes(module, sizes, example=work.example, **order)
+    keeper = retained(work, work.module(), by_importance=work.task.by_importance, K=work.config.gate.K)
     if len(counts) != len(keeper.axes):
         raise ConfigError(f"method.count has {len(counts)} entries, but this module has {len(keeper.axes)} sizes")
     return Staged(work, kept(keeper, counts))
@@ -287,11 +283,13 @@ def falling(scores: Mapping[str, Any]) -> Callable[[str, int], list[int]]:
     return lambda name, K: scores[name].argsort(descending=True).tolist()
 
 
-def retained(work: ModuleRun, module: nn.Module, order: Any = None, by_importance: Any = None) -> Any:
+def retained(
+    work: ModuleRun, module: nn.Module, order: Any = None, by_importance: Any = None, K: int | None = None
+) -> Any:
     """Copy ``module`` and make its sizes cuttable to a prefix of ``order``, or of the order of importance."""
-    more = work.ordering(by_importance) | RETAINED
-    clone = copy.deepcopy(module)
-    return ngn.learn_sizes(clone, work.task.sizes(clone, None, order), example=work.example, **more)
+    clone, more = copy.deepcopy(module), work.ordering(by_importance)
+    sizes = work.task.sizes(clone, K, order)
+    return ngn.learn_sizes(clone, sizes, example=work.example, capacity=lambda name, K: Retained(K), **more)
 
 
 def kept(learner: Any, counts: Sequence[int]) -> nn.Module:
