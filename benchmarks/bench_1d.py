@@ -149,7 +149,8 @@ def loop(course: TimedSteps, on_step: OnStep) -> None:
         y = torch.zeros_like(wanted)
         for k, block in enumerate(blocks):
             y = y + c[k] * block(x)
-        objective = (y - wanted).square().mean() + schedule.price * t + schedule.alpha * snapping(t)
+        price, alpha = schedule.lambda0 * schedule.scheduled(0), schedule.alpha_max * schedule.scheduled(1)
+        objective = (y - wanted).square().mean() + price * t + alpha * snapping(t)
         optimizer.zero_grad()
         objective.backward()
         nn.utils.clip_grad_norm_([*body, tau], 0.003)

@@ -203,7 +203,7 @@ def _shaped(model: nn.Module, axes: list[OrderedAxis], stored: dict[str, Tensor]
         scale = stored.get(f"{paths[id(axis)]}.scale".lstrip("."))
         mask = torch.ones(axis.K, dtype=torch.bool)
         for (key, _, _), cut in cuts[axis]:
-            if cut.name in getattr(cut.module, "merged", ()):  # a bank sums it over the components that are left
+            if cut.name in getattr(cut.module, "shared_biases", ()):  # a bank sums it over the components that are left
                 continue
             tensor = owned(cut)
             if is_stack(tensor):

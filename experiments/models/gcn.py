@@ -74,7 +74,7 @@ class GCNBank(Bank):
         super().__init__(K, seeds, name)
 
     last = ("W2", "b2")
-    merged = ("b2",)
+    shared_biases = ("b2",)
     W1: Tensor
     b1: Tensor
     W2: Tensor

@@ -26,7 +26,7 @@ class MLPBank(Bank):
             raise ValueError(f"an MLP needs an input and an output size, not {list(sizes)}")
         self.sizes = tuple(sizes)
         self.last = (f"W{len(sizes) - 1}", f"b{len(sizes) - 1}")
-        self.merged = self.last[1:]
+        self.shared_biases = self.last[1:]
         super().__init__(K, seeds, name)
 
     def draw(self, source: torch.Generator) -> dict[str, Tensor]:

@@ -70,7 +70,7 @@ def headline(report: ReportContent) -> tuple[str, ...]:
     given = sum(claim.word == BY_CONSTRUCTION for claim in report.claims)
     return (
         f"We ran {run} of the paper's {total} numbers again. {report.totals.said}",
-        f"{_said('its {} statements', of_the_paper(report.claims))}.",
+        f"{_said('{} statements of the paper', of_the_paper(report.claims))}.",
         f"{_said('{} statements of studies beyond the paper', beyond)}; {given} more hold by construction.",
     )
 

@@ -45,7 +45,7 @@ class Bank(Stacked, ABC):
 
     last: tuple[str, ...] = ()
     """Parameters of the last maps, which truncation multiplies by the coefficients. Empty: the sum keeps these."""
-    merged: tuple[str, ...] = ()
+    shared_biases: tuple[str, ...] = ()
     """Parameters in ``last`` that only enter as a sum over components, such as an output bias."""
 
     def __init__(self, K: int, seeds: Seeds, name: str | int = 0) -> None:
@@ -238,7 +238,7 @@ class OrderedSum(OrderedAxis):
 
     def closed(self, scale: Tensor | None) -> None:
         super().closed(scale)
-        for name in self.bank.merged:
+        for name in self.bank.shared_biases:
             p = self.bank.get_parameter(name)
             self.bank.register_parameter(name, nn.Parameter(p.detach().sum(0, keepdim=True), p.requires_grad))
 

@@ -64,7 +64,7 @@ def test_the_list_has_every_study_with_its_runs_and_outputs():
     assert rows.keys() == STUDIES.keys() | {"study"}
     assert rows["schedules"].startswith("300 ")
     assert "GiB" in rows["vision"], "its records tell"
-    assert rows["lora_llama3"].split()[-2:] == ["?", "?"], "the records of a small model tell nothing of a large one"
+    assert re.search(r"[\d.]+ h +\?$", rows["lora_llama3"].strip()), "its own estimate, as no record tells"
     shown = {name for line in re.findall(r"→((?:.*\n {6})*.*)", done.stdout) for name in re.split(r"[,\s]+", line)}
     assert shown - {""} == {table.name for table in macros() if table.runs} | FIGURES.keys()
 

@@ -191,7 +191,7 @@ def test_the_readme_says_what_the_records_say():
     images = sum(int(number) for number in re.findall(r"(\d+) (?:training|test)", provenance))
     readme, results = ((ROOT / page).read_text() for page in ("README.md", "docs/results.md"))
     assert f"{images} of its 60,000 images" in readme
-    assert re.search(r"^We ran .* again: .*$", results, re.M)[0] in readme
+    assert re.search(r"^We ran .* again\. .*$", results, re.M)[0] in readme
 
 
 def test_the_pages_of_no_records_say_so(tmp_path):

@@ -43,12 +43,13 @@ def test_a_committed_gate_is_the_prefix_and_pays_nothing(kind, t0, delta, count)
 
 
 def test_alpha_is_tied_to_the_price():
-    gate = ngn.CountGate(6, lambda0=[1e-2, 1e-5], alpha_max=1e-3, kappa=2.0, replicas=2)
+    gate = ngn.CountGate(6, t0=0.5, lambda0=[1e-2, 1e-5], alpha_max=1e-3, kappa=2.0, replicas=2)
     for p in (0.0, 0.6, 0.8, 1.0):
         gate.set_progress(p)
         price = [value * shape_at(POWER_DECAY, p) for value in (1e-2, 1e-5)]
-        expected = [max(1e-3, 2.0 * value) * shape_at(DELAYED_LINEAR, p) for value in price]
-        assert gate.alpha.tolist() == pytest.approx(expected, rel=1e-12)
+        alpha = [max(1e-3, 2.0 * value) * shape_at(DELAYED_LINEAR, p) for value in price]
+        expected = [value / 2 + snap for value, snap in zip(price, alpha, strict=True)]  # sin^2(pi / 2) = 1
+        assert gate.penalty().tolist() == pytest.approx(expected, rel=1e-12)
 
 
 def test_the_body_trains_on_and_the_boundary_does_not():
