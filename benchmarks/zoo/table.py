@@ -16,7 +16,7 @@ WORDS = {
     "found": "finding", "half": "cutting", "equal": "comparing", "trained": "training", "masked": "cutting in place",
     "deployed": "deploying", "saved": "saving", "loaded": "loading", "resumed": "resuming", "exported": "exporting",
 }  # fmt: skip
-RIGHT, WRONG, FAILS, NOTHING = "right", "runs, but computes something else", "fails", "removes nothing"
+RIGHT, WRONG, FAILS, NOTHING = "right", "wrong", "fails", "nothing"
 UNKNOWN = "not compared"
 
 
