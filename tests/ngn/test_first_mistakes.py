@@ -12,7 +12,7 @@ from ngn.cut.truncation import deploy
 from ngn.integrations import BoundaryOptimizer
 from ngn.methods.fixed import FixedCount
 from ngn.methods.orders import Order
-from ngn.schedules import Shape
+from ngn.schedules import LINEAR, Shape, shape_at
 
 
 def learner_at(t0: float, **settings: object) -> ngn.Learner:
@@ -42,11 +42,18 @@ MISTAKES = {
     "inputs must be a tensor, not a numpy array": lambda: fit(learner_at(1.0), torch.zeros(2, 1).numpy(), MSE),
     "but has shape (2, 1): return its mean": lambda: fit(learner_at(1.0), torch.zeros(2, 1), lambda a, b: a - b),
     "K must be at least 1, not 0": lambda: ngn.CountGate(0),
+    "delta must be 0.5 or -0.5, not 0.25": lambda: ngn.CountGate(3, delta=0.25),
+    "expected one number, not shape (2,)": lambda: ngn.CountGate(3, t0=[1.0, 2.0]),
+    "a fraction of training in (0, 1), not 0.0": lambda: ngn.CountGate(4, commit=0.0),
+    "a fraction of training in (0, 1), not 1.0": lambda: ngn.CountGate(4, commit=1.0),
+    "a fraction of training in (0, 1), not -1.0": lambda: ngn.CountGate(4, commit=-1.0),
     "a count must be 0 or more, not -1": lambda: FixedCount(-1),
     "lambda0 must not be negative, but is -1": lambda: ngn.CountGate(4, lambda0=-1),
     "alpha_max must not be negative": lambda: ngn.CountGate(4, alpha_max=-1e-4),
     "beta_end must not be negative": lambda: ngn.CountGate(4, beta=(4.0, float("nan"))),
     "beta must be two sharpnesses": lambda: ngn.CountGate(4, beta=8.0),
+    "progress must lie in [0, 1], not -0.01": lambda: shape_at(LINEAR, -0.01),
+    "progress must lie in [0, 1], not 1.01": lambda: shape_at(LINEAR, 1.01),
     "a shape must be one of constant, linear": lambda: Shape("linaer"),
     "OrderedSum(bank, capacity), not (CountGate, MLPBank)": lambda: ngn.OrderedSum(
         ngn.CountGate(4), MLPBank([1, 3, 1], K=4, seeds=0)
@@ -58,6 +65,9 @@ MISTAKES = {
     "lr_shape must be a shape": lambda: ngn.TrainPlan(steps=1, lr_shape="cosine"),
     "autocast must be one of none, bf16, not 'fp16'": lambda: ngn.TrainPlan(steps=1, autocast="fp16"),
     "clip_scope must be one of joint, separate, body, not 'all'": lambda: ngn.TrainPlan(steps=1, clip_scope="all"),
+    "optimizer must be one of adam, adamw, not 'sgd'": lambda: ngn.TrainPlan(steps=10, optimizer="sgd"),
+    "warmup must be a fraction of training in [0, 1), not 1": lambda: ngn.TrainPlan(steps=10, warmup=1.0),
+    "warmup must be at least 0, not -0.1": lambda: ngn.TrainPlan(steps=10, warmup=-0.1),
     "clip must be positive": lambda: ngn.TrainPlan(steps=1, clip=0.0),
     "steps and accumulate must be integers": lambda: ngn.TrainPlan(steps=1.5),
     "such as ngn.methods.orders.Order('power'), not 'power'": lambda: ngn.CountGate(4, order="power"),
@@ -74,6 +84,7 @@ MISTAKES = {
     "pass example=, an input of it": lambda: ngn.learn_sizes(mlp()),
     "a gate has no setting 'lamda0'; did you mean lambda0?": lambda: ngn.learn_sizes(MLP, example=X, lamda0=1.0),
     "no setting 'K'; did you mean lambda0, alpha_max": lambda: ngn.learn_sizes(MLP, example=X, K=3),
+    "it needs held_out=": lambda: ngn.fit(learner_at(1.0), X, X, MSE, ngn.TrainPlan(steps=2), retrain=True),
     "held_out= judges sizes under a budget": lambda: ngn.fit(
         learner_at(1.0), X, X, MSE, ngn.TrainPlan(steps=1), held_out=(X, X)
     ),

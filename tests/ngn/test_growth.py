@@ -6,8 +6,6 @@ from learners import put_price
 from stopping import resumed
 from structures import STRUCTURES
 
-from experiments.config.compose import compose
-from experiments.core.blocks import ConfigError
 from experiments.models.parallel import ParallelModel
 from ngn.components.base import OrderedSum
 from ngn.learner import Learner
@@ -83,16 +81,3 @@ def test_a_diverged_replica_does_not_stop_the_growth_of_the_others():
 def test_growth_stops_with_a_message():
     with pytest.raises(CapacityExceeded, match=r"K_max = 9 components; raise K_max"):
         trainer_of(learner_of(STRUCTURES[0], None, 0, K_max=9), STRUCTURES[0]).fit()
-
-
-@pytest.mark.parametrize(
-    ("choices", "overrides", "named"),
-    [
-        ({"task": "mnist", "gate": "conv"}, {"gate.K": None}, "from_high"),
-        ({"task": "cora"}, {"gate.K": None, "phases": ["grown"]}, "weight_decay"),
-        ({}, {"gate.K": None, "gate.t0": 2000.0}, "K_max = 1024"),
-    ],
-)
-def test_what_cannot_grow_is_refused(choices, overrides, named):
-    with pytest.raises(ConfigError, match=named):
-        compose(choices, overrides)

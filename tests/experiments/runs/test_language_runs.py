@@ -70,25 +70,6 @@ def test_a_rival_takes_its_total_from_the_named_record(tmp_path):
             machine.check([job.run], command)
 
 
-@pytest.mark.parametrize(
-    ("choices", "overrides", "message"),
-    [
-        ({"task": "cora", "model": "llama3_8b"}, {}, "task=cora adapts no pretrained model"),
-        ({"task": "gsm8k", "model": "none"}, {}, "add one, such as model=smollm2_135m"),
-        ({"task": "gsm8k", "profile": "smoke", "model": "llama3_8b"}, {}, "has its own small model"),
-        ({"task": "gsm8k", "model": "local"}, {}, "model.path=FOLDER"),
-        ({"task": "gsm8k", "method": "uniform"}, {}, "add method.like=RUN_ID"),
-        ({"task": "gsm8k", "method": "uniform"}, {"method.target": 961}, "exceeds the 960 candidates"),
-        ({"task": "cora", "method": "base"}, {}, "task=cora has none"),
-        ({"task": "gsm8k"}, {"gate.targets": ["q", "q"]}, "must not name a map twice"),
-        ({"task": "gsm8k"}, {"gate.K": None}, "needs a preset gate.K"),
-    ],
-)
-def test_contradictory_choices_are_refused(choices, overrides, message):
-    with pytest.raises(ConfigError, match=message):
-        compose(choices, overrides)
-
-
 def test_weights_larger_than_memory_are_refused_before_training():
     eight_bit = {"train.optimizer": "adamw8bit"}
     for gate, overrides, card, host, said in (

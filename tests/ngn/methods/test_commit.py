@@ -131,9 +131,3 @@ def test_fit_commits_unless_told_otherwise():
 
     assert float(trained().size()) == round(float(trained().size()))
     assert float(trained(commit=None).size()) != round(float(trained(commit=None).size()))
-
-
-@pytest.mark.parametrize("commit", [0.0, 1.0, -1.0])
-def test_a_commit_lies_within_training(commit):
-    with pytest.raises(ValueError, match="fraction of training"):
-        ngn.CountGate(4, commit=commit)

@@ -115,22 +115,15 @@ def test_weight_decay_of_a_group_of_boundaries_is_said():
 
 
 def test_a_size_that_no_forward_pass_meets_is_said():
-    class Around(nn.Sequential):
-        def forward(self, x):
-            return x if self.training else super().forward(x)
-
-    learner = trained(Around(*network()), steps=4)
-    with pytest.warns(UserWarning, match="not learned: model was never part of a forward pass"):
+    around = Forward(lambda own, x: x if own.training else own.mlp(x), mlp=network())
+    learner = trained(around, steps=4, where="mlp")
+    with pytest.warns(UserWarning, match="not learned: mlp was never part of a forward pass"):
         learner.deploy()
 
 
 def test_a_weight_that_is_read_past_its_module_is_met():
-    class Around(nn.Sequential):
-        def forward(self, x):
-            return nn.functional.linear(self[1](self[0](x)), self[2].weight, self[2].bias)
-
-    learner = trained(Around(*network()))
-    assert learner.deploy(example=X)[2].in_features < 12
+    around = Forward(lambda own, x: nn.functional.linear(own.mlp[:2](x), *own.mlp[2].parameters()), mlp=network())
+    assert trained(around, where="mlp").deploy(example=X).mlp[2].in_features < 12
 
 
 @pytest.mark.parametrize("change", ["old", "half", "averaged"])

@@ -31,6 +31,7 @@ def trained_through_the_commit(model, budget=None, **given):
     ngn.fit(learner, X, X[:, :3].contiguous(), loss, ngn.TrainPlan(steps=12), progress="never")
     small = learner.deploy(example=X)
     assert all(axis.whole.sizes[axis][0] > axis.K for axis in learner.axes)
+    small.train()(X)
     return learner, small
 
 
@@ -132,7 +133,6 @@ def test_what_train_mode_alone_computes_is_cut_with_the_rest(way):
     if way == "head":
         assert small.aux[0].in_features == small.a.out_features
         assert reasons(learner.found, "aux.0") >= {"it is read in train mode alone, in aux.2,"}
-    small.train()(X)
 
 
 def test_units_that_meet_in_train_mode_alone_are_fixed():
@@ -181,7 +181,6 @@ def test_a_teacher_is_cut_with_its_student(way):
     assert all(torch.equal(value, was) for value, was in zip(model.teacher.parameters(), before[4:], strict=True))
     _, small = trained_through_the_commit(Teacher(way))
     assert small.teacher[0].out_features == small.student[0].out_features
-    small.train()(X)
 
 
 def test_parameters_that_are_paired_by_their_order_are_said():
