@@ -30,10 +30,12 @@ def check(runs: Sequence[Run], tokens: Sequence[str]) -> None:
         return
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     named = {(name, run.config.data_root): None for run in runs for name in data_sets_of(run.config)}
-    refuse(
+    faults = faults_of(
         *(partial(one, run.config) for run in runs for one in (partial(_memory, memory), check_packages, _device)),
         *(partial(sets.require_files, name, data_root(root)) for name, root in named),
     )
+    if faults:
+        raise ConfigError("\n".join(faults))
     _sizes(runs)
 
 
@@ -46,12 +48,6 @@ def faults_of(*checks: Callable[[], object]) -> list[str]:
         except (ConfigError, DataError) as fault:
             faults[str(fault)] = None
     return [*faults]
-
-
-def refuse(*checks: Callable[[], object]) -> None:
-    """Raise a ConfigError with the faults of all checks, each on a line of its own, if there are any."""
-    if faults := faults_of(*checks):
-        raise ConfigError("\n".join(faults))
 
 
 def warn_of_uncounted(runs: Iterable[Run]) -> None:

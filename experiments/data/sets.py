@@ -161,10 +161,6 @@ def _packed(remotes: tuple[Remote, ...], members: dict[str, str], of: str = "") 
     return remotes, partial(install_members, archive.file, members, f"{archive.file}{of} ({archive.digest})")
 
 
-def _of_hub(source: str, form: Callable[[str], str], **parts: str) -> Download:
-    return (), partial(tinystories.install_from_hub, source, parts, form)
-
-
 _FETCHED: dict[str, Download] = {
     "mnist": (
         _remotes(
@@ -234,12 +230,23 @@ _FETCHED: dict[str, Download] = {
         ),
         partial(manifest.install_with_manifest, f"official files, unpacked from taoyds/spider at {_SPIDER_COMMIT}"),
     ),
-    "pile10k": _of_hub("NeelNanda/pile-10k", lambda text: json.dumps({"text": text}) + "\n", train="pile-10k.jsonl"),
-    "tinystories": _of_hub(
-        "roneneldan/TinyStories",
-        lambda story: story.strip() + tinystories.END,
-        train="train.txt",
-        validation="valid.txt",
+    "pile10k": (
+        (),
+        partial(
+            tinystories.install_from_hub,
+            "NeelNanda/pile-10k",
+            {"train": "pile-10k.jsonl"},
+            lambda text: json.dumps({"text": text}) + "\n",
+        ),
+    ),
+    "tinystories": (
+        (),
+        partial(
+            tinystories.install_from_hub,
+            "roneneldan/TinyStories",
+            {"train": "train.txt", "validation": "valid.txt"},
+            lambda story: story.strip() + tinystories.END,
+        ),
     ),
 }
 ORIGINS: dict[str, DataOrigin] = {

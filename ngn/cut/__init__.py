@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -107,7 +107,8 @@ def cut_copy(
         return nn.Parameter(new, trained or value.requires_grad) if isinstance(value, nn.Parameter) else new
 
     cut = {axis: choice for axis, choice in choices.items() if share != "all" or not bool(choice.kept.all())}
-    tensors = _tensors_of(model.modules())
+    held = {part: (*part._parameters.values(), *part._buffers.values()) for part in model.modules()}
+    tensors = [value for values in held.values() for value in values if value is not None]  # tied ones several times
     parametrised: list[nn.Module] = []
     lost: list[nn.Module] = []
     for key, (named, parts) in plans_of(cut).items():
@@ -126,7 +127,7 @@ def cut_copy(
             lost += [part for layer, stays in pairs if not stays for part in layer.modules()]
         else:
             parametrised.append(named.module)
-    left = {id(value) for value in _tensors_of({*model.modules()} - {*lost})}
+    left = {id(value) for part in held.keys() - {*lost} for value in held[part]}
     for value in tensors:
         if id(value) in memo:
             continue
@@ -157,11 +158,6 @@ def cut_copy(
                 return part.base
             replace(small, path, lambda part: part.base)
     return small
-
-
-def _tensors_of(modules: Iterable[nn.Module]) -> list[Tensor]:
-    """The parameters and buffers of ``modules``, one that several hold several times."""
-    return [v for m in modules for v in (*m._parameters.values(), *m._buffers.values()) if v is not None]
 
 
 def _stays(parts: TensorCuts) -> list[bool]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -18,7 +19,7 @@ from ngn.learner.importance import Importance, Loss, sort
 from ngn.learner.report import Report, SizeReport, distance_of, latencies_of, parameters_before, size_reports, whole_of
 from ngn.learner.shrinking import InPlaceCut, load_cut_states, shrink
 from ngn.learner.watching import LoopWatch
-from ngn.methods.base import MODES, Mode, exactly
+from ngn.methods.base import MODES, Mode, exact
 from ngn.methods.batch import sizes
 from ngn.tensor_files import digest_of, tensors_of
 from ngn.tracing.found import listed
@@ -88,7 +89,7 @@ class SizedModel(nn.Module):
         """Keep the learner's own buffers in float64 when the model is cast: lower precision would lose small steps."""
         for child in self.children() if recurse else ():
             child._apply(fn)
-        return super()._apply(exactly(fn), recurse=False)
+        return super()._apply(partial(exact, fn), recurse=False)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         self._at = None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal, Self, Union, get_args
 
 import torch
@@ -42,14 +43,10 @@ def setting(value: Scalar, replicas: int | None) -> Tensor:
     return tensor.expand(shape).clone()
 
 
-def exactly(fn: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """What moves tensors as ``fn`` does, but leaves them their type."""
-
-    def exact(value: Tensor) -> Tensor:
-        moved = fn(value)
-        return moved if moved.dtype == value.dtype else value.to(moved.device)
-
-    return exact
+def exact(fn: Callable[[Tensor], Tensor], value: Tensor) -> Tensor:
+    """Move ``value`` as ``fn`` does, but leave it its type."""
+    moved = fn(value)
+    return moved if moved.dtype == value.dtype else value.to(moved.device)
 
 
 def on_host(value: Tensor) -> bool:
@@ -136,7 +133,7 @@ class Capacity(nn.Module, ABC):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move the capacity with the model, but keep float64: lower precision loses a boundary near t = 1e-4."""
-        return super()._apply(exactly(fn), recurse)
+        return super()._apply(partial(exact, fn), recurse)
 
     def extra_repr(self) -> str:
         return f"K={self.K}" + ("" if self.replicas is None else f", replicas={self.replicas}")

@@ -103,17 +103,12 @@ def _all(gates: Sequence[BoundaryGate], name: str) -> Tensor:
     return torch.stack([getattr(gate, name) for gate in gates], -1)
 
 
-def _each(like: Tensor, gates: Sequence[BoundaryGate], name: str) -> Tensor:
-    """One number of each gate, [G]."""
-    return like.new_tensor([getattr(gate, name) for gate in gates])
-
-
 @torch.no_grad()
 def values_and_slopes(gates: Sequence[BoundaryGate]) -> list[tuple[Tensor, Tensor]]:
     """c_k = w_k g_k(t) of each of G gates on one device, and its slope dc_k/dtau, both float64 [K]."""
     t, beta = boundaries(gates), _all(gates, "beta")
     w = pad_sequence([gate.weights() for gate in gates], batch_first=True)
-    beyond = t + _each(t, gates, "delta")
+    beyond = t + t.new_tensor([gate.delta for gate in gates])
     k = torch.arange(w.shape[1], dtype=t.dtype, device=t.device)
     g = torch.sigmoid(beta[:, None] * (beyond[:, None] - k))
     last = (beyond - math.log(GATE_CUTOFF) / beta).floor()
@@ -126,7 +121,8 @@ def values_and_slopes(gates: Sequence[BoundaryGate]) -> list[tuple[Tensor, Tenso
 def boundaries(gates: Sequence[BoundaryGate]) -> Tensor:
     """t of each gate, float64 [*R, G], as :meth:`BoundaryGate.t` computes it."""
     tau = _all(gates, "tau")
-    return equations.boundary(tau, _each(tau, gates, "stride"), _all(gates, "settled"), _all(gates, "rounded"))
+    strides = tau.new_tensor([gate.stride for gate in gates])
+    return equations.boundary(tau, strides, _all(gates, "settled"), _all(gates, "rounded"))
 
 
 def sizes(capacities: Sequence[Capacity]) -> Tensor:
@@ -157,13 +153,13 @@ def prices(gates: Sequence[BoundaryGate]) -> Tensor:
 def boundary_slopes(gates: Sequence[BoundaryGate]) -> Tensor:
     """dt/dtau of each gate, float64 [*R, G]."""
     tau = _all(gates, "tau").detach()
-    return _each(tau, gates, "stride") * tau.sigmoid()
+    return tau.new_tensor([gate.stride for gate in gates]) * tau.sigmoid()
 
 
 @torch.no_grad()
 def place(gates: Sequence[BoundaryGate], t: Tensor, beta: Tensor) -> None:
     """Move the boundaries to ``t`` > 0 and set the sharpness until the schedules move again, both [*R, G]."""
-    tau = softplus_inverse(t / _each(t, gates, "stride"))
+    tau = softplus_inverse(t / t.new_tensor([gate.stride for gate in gates]))
     for gate, value, sharpness in zip(gates, tau.unbind(-1), beta.to(tau).unbind(-1), strict=True):
         gate.tau.copy_(value)
         gate.beta = sharpness

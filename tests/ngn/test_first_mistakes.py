@@ -67,7 +67,7 @@ MISTAKES = {
     "clip_scope must be one of joint, separate, body, not 'all'": lambda: ngn.TrainPlan(steps=1, clip_scope="all"),
     "optimizer must be one of adam, adamw, not 'sgd'": lambda: ngn.TrainPlan(steps=10, optimizer="sgd"),
     "warmup must be a fraction of training in [0, 1), not 1": lambda: ngn.TrainPlan(steps=10, warmup=1.0),
-    "warmup must be at least 0, not -0.1": lambda: ngn.TrainPlan(steps=10, warmup=-0.1),
+    "warmup must be a fraction of training in [0, 1), not -0.1": lambda: ngn.TrainPlan(steps=10, warmup=-0.1),
     "clip must be positive": lambda: ngn.TrainPlan(steps=1, clip=0.0),
     "steps and accumulate must be integers": lambda: ngn.TrainPlan(steps=1.5),
     "such as ngn.methods.orders.Order('power'), not 'power'": lambda: ngn.CountGate(4, order="power"),
