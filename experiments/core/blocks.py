@@ -108,11 +108,9 @@ Fraction = Annotated[float, Field(gt=0, lt=1)]
 Ratio = Annotated[float, Field(gt=0, le=1)]
 
 
-def _whole(value: object) -> object:
-    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
-
-
-Whole = BeforeValidator(_whole)
+Whole = BeforeValidator(
+    lambda value: int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
+)
 """Accepts floats that are whole numbers, such as 1e3."""
 Count = Annotated[int, Field(ge=1, strict=True), Whole]
 Components = Annotated[int, Field(ge=1, le=2**16, strict=True), Whole]

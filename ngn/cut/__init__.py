@@ -53,12 +53,6 @@ def plans_of(choices: Mapping[OrderedAxis, Choice]) -> dict[int, tuple[Cut, Tens
     return plans
 
 
-def _stacked_tensors(model: nn.Module) -> set[int]:
-    """The ids of the tensors with a leading replica axis."""
-    stacks = [module for module in model.modules() if isinstance(module, Stacked) and module.replicas is not None]
-    return {id(value) for stack in stacks for value in (*stack._parameters.values(), *stack._buffers.values())}
-
-
 def leading(axis: OrderedAxis, count: int) -> Choice:
     """The ``count`` leading components of ``axis``."""
     return Choice(axis.in_place(torch.arange(axis.K) < count))
@@ -94,7 +88,9 @@ def cut_copy(
     Raises:
         ValueError: if part of the model cannot be copied faithfully.
     """
-    stacked = _stacked_tensors(model)
+    held = {part: (*part._parameters.values(), *part._buffers.values()) for part in model.modules()}
+    stacks = (part for part in held if isinstance(part, Stacked) and part.replicas is not None)
+    stacked = {id(value) for part in stacks for value in held[part]}  # with a leading replica axis
     memo: dict[int, Any] = {}
     for axis in choices:
         only_to_learn = (axis.capacity, axis._modules.get(GONE), axis.whole)
@@ -107,7 +103,6 @@ def cut_copy(
         return nn.Parameter(new, trained or value.requires_grad) if isinstance(value, nn.Parameter) else new
 
     cut = {axis: choice for axis, choice in choices.items() if share != "all" or not bool(choice.kept.all())}
-    held = {part: (*part._parameters.values(), *part._buffers.values()) for part in model.modules()}
     tensors = [value for values in held.values() for value in values if value is not None]  # tied ones several times
     parametrised: list[nn.Module] = []
     lost: list[nn.Module] = []
@@ -213,8 +208,8 @@ def _cut(model: nn.Module, choices: Mapping[OrderedAxis, Choice], optimizers: Se
 
 def cutters(model: nn.Module, choices: Mapping[OrderedAxis, Choice]) -> dict[int, Callable[[Any], Any]]:
     """For each tensor that is cut, by its id, what cuts tensors of its shape and leaves all else as it is."""
-
-    stacked = _stacked_tensors(model)
+    stacks = (part for part in model.modules() if isinstance(part, Stacked) and part.replicas is not None)
+    stacked = {id(value) for part in stacks for value in (*part._parameters.values(), *part._buffers.values())}
     tensors = {key: (owned(cut), parts) for key, (cut, parts) in plans_of(choices).items()}
     return {
         key: functools.partial(cut_tensor, parts=parts, shape=value.shape, lead=int(key in stacked))
