@@ -108,10 +108,9 @@ class OrderedAxis(nn.Module):
         return self.K * self.per
 
     def sort(self, by_importance: Sequence[int]) -> None:
-        """Give the components new places, before any training; ``by_importance`` as for the class.
+        """Give the components new places, before any training; ``by_importance`` and errors as for the class.
 
-        Raises:
-            ValueError: if it is not a permutation of 0 ... n K - 1, or a component's entries are no n equal parts.
+        A component's entries have to be n equal parts.
         """
         ranks = ranks_of(by_importance, self.K)
         per = len(ranks) // max(1, self.K)
@@ -121,11 +120,7 @@ class OrderedAxis(nn.Module):
         self.per, self.ranks, self._ranks, self.order = per, ranks, ranks, ranks
 
     def take_order(self, order: Tensor) -> None:
-        """Take over the ``order`` of a state, for the components that are not cut yet.
-
-        Raises:
-            ValueError: if ``order`` does not give every component the same number of places.
-        """
+        """Take over the ``order`` of a state, for the components that are not cut yet; a ValueError if it is damaged."""
         order = order.detach().cpu().round().long()
         if self.order is None or torch.equal(order, self.order):
             return
@@ -175,11 +170,7 @@ class OrderedAxis(nn.Module):
         return self.scaled(h, self.dim)
 
     def scaled(self, h: Tensor, dim: int) -> Tensor:
-        """``h`` times the coefficients along dimension ``dim``.
-
-        Raises:
-            ValueError: if ``h`` does not have the components there.
-        """
+        """``h`` times the coefficients along dimension ``dim``; a ValueError if ``h`` has no components there."""
         factor = self.factor(h, dim)
         return h if factor is None else h * factor
 
@@ -210,11 +201,7 @@ class OrderedAxis(nn.Module):
         self.capacity.before_step(step)
 
     def grow(self, K: int) -> None:
-        """Grow to K components.
-
-        Raises:
-            ValueError: always; only banks can grow.
-        """
+        """Raise a ValueError: only banks can grow."""
         raise ValueError("the tensors of this axis cannot grow: build the model with more components")
 
     def retained(self) -> tuple[Tensor, Tensor]:

@@ -132,11 +132,7 @@ def value_of(module: nn.Module, name: str) -> Any:
 
 
 def enter(model: nn.Module, training: bool) -> None:
-    """Put ``model`` into train or eval mode.
-
-    Raises:
-        ExampleError: if a part of it has only one.
-    """
+    """Put ``model`` into train or eval mode; an :class:`ExampleError` if a part of it has only one."""
     try:
         model.train() if training else model.eval()
     except NotImplementedError as fault:
@@ -201,8 +197,7 @@ def _is_plain(value: object) -> bool:
 def untouched(model: nn.Module) -> Iterator[Written]:
     """Put back what passes in any mode change: modes, values, attributes, random numbers.
 
-    Yields:
-        What notes values that are written into, in operations within its context or given to its ``note``.
+    What it yields notes values that are written into, in operations within its context or given to its ``note``.
     """
     modes = [(each, each.training) for each in model.modules() if hasattr(each, "training")]
     written, put_back = Written(model), snapshot(model)
@@ -217,11 +212,7 @@ def untouched(model: nn.Module) -> Iterator[Written]:
 
 
 def calls_of(example: Any, also: Mapping[str, Sequence[Any]]) -> list[tuple[str, Any]]:
-    """Calls of a model: the name of the method, and an input of it; ``also``: method → further inputs.
-
-    Raises:
-        TypeError: if ``also`` is not a dictionary of lists.
-    """
+    """Calls of a model: the name of the method, and an input of it; ``also``: method → further inputs."""
     if not isinstance(also, Mapping) or not all(isinstance(given, (list, tuple)) for given in also.values()):
         kind = type(also).__name__ + " with other values" * isinstance(also, Mapping)
         raise TypeError(f"also= takes a dictionary, method -> list of inputs: also={{'forward': [x]}}, not a {kind}")
@@ -272,8 +263,7 @@ class ExampleError(ValueError):
 def outputs_on(model: nn.Module, example: Any, method: str = "forward") -> list[Tensor]:
     """The floating-point tensors that a method of ``model`` returns for a copy of ``example``.
 
-    Raises:
-        ExampleError: if the model fails; with the first line of its message.
+    It is an :class:`ExampleError` if the model fails; with the first line of its message.
     """
     try:
         return floating(called(model, example, method))

@@ -124,9 +124,8 @@ def compare(
 ) -> None:
     """Compare two models on one call, a method and an input; for errors see :func:`check_equal`.
 
-    Args:
-        varies: the input is not the user's. The deployed model then comes first: a tensor that it shares with ``model``
-            is still that of another input.
+    If it ``varies``, the input is not the user's. The deployed model then comes first: a tensor that it shares with
+    ``model`` is still that of another input.
     """
     where = "an input of other values" if varies else "the example"
     method, example = call
@@ -166,8 +165,7 @@ def compare(
 def in_training(model: nn.Module, part: nn.Module, call: tuple[str, Any]) -> tuple[str | None, list[Tensor]]:
     """A call of ``part``, a model or its copy, in train mode; both are put back.
 
-    Returns:
-        Why it fails, None if it does not; and the values that it writes into parameters of ``model``.
+    The result is why it fails, None if it does not, and the values that it writes into parameters of ``model``.
     """
     method, example = call
     with untouched(part), untouched(model) as written, written, warnings.catch_warnings():

@@ -77,11 +77,7 @@ def inputs(module: nn.Module, width: int = 1, start: int = 0, fold: bool = True)
 
 
 def ranks_of(by_importance: Sequence[int], K: int) -> Tensor:
-    """The component at each place, int64, for places by importance: a permutation of those of K equal components.
-
-    Raises:
-        ValueError: if it is none.
-    """
+    """The component at each place, int64, from places by importance: a permutation of those of K equal components."""
     order = [*by_importance]
     per, rest = divmod(len(order), max(1, K))
     if rest or sorted(order) != [*range(len(order))] or not order:
@@ -118,11 +114,7 @@ class Stacked(nn.Module):
 
 
 def owned(cut: Cut) -> Any:
-    """The object that a cut names: a parameter, a buffer, a list, a parametrisation, or None for a missing bias.
-
-    Raises:
-        ValueError: if a hook computes the tensor, or it does not exist.
-    """
+    """What a cut names: a parameter, buffer, list or parametrisation, or None for a missing bias; else a ValueError."""
     module, name = cut.module, cut.name
     parametrised = getattr(module, "parametrizations", {})
     for held in (module._parameters, module._buffers, module._modules, parametrised):
@@ -192,11 +184,7 @@ def along(dim: int, value: Tensor, parts: TensorCuts, lead: int = 0) -> TensorCu
 
 
 def kept_entries(size: int, parts: TensorCuts) -> Tensor:
-    """Which of the ``size`` entries along a dimension its ``parts`` keep, bool [size].
-
-    Raises:
-        ValueError: if an axis needs more entries.
-    """
+    """Which of the ``size`` entries of a dimension its ``parts`` keep, bool [size]; an error if an axis needs more."""
     keep = torch.ones(size, dtype=torch.bool)
     for cut, choice in parts:
         first, last = max(0, cut.start), cut.start + len(choice.kept) * cut.width

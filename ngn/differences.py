@@ -65,10 +65,8 @@ def own_sizes(small: nn.Module) -> dict[str, Any]:
 def resize(model: nn.Module, sizes: Mapping[str, Any]) -> None:
     """Give the plain ``model`` the sizes that :func:`own_sizes` has said, and tensors without values.
 
-    Only numbers and lists that the model has are set, and only to smaller ones: a file cannot name anything to run.
-
-    Raises:
-        FileError: if they are damaged, or of another model.
+    Only numbers and lists that the model has are set, and only to smaller ones: a file cannot name anything to run. It
+    is a :class:`FileError` if they are damaged, or of another model.
     """
     try:
         if strange := sorted(sizes.keys() - {"attributes", "shapes", "whole", "layers", "ranks", "attention"}):

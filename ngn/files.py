@@ -69,8 +69,7 @@ def remove_stale_files(folder: Path) -> None:
 def chosen_file(path: str | Path) -> Path:
     """The file that a path names whom a person chose: a link is followed, so that it stays.
 
-    Raises:
-        OSError: if links lead in a circle, or the path names a folder or a device.
+    It is an OSError if links lead in a circle, or the path names a folder or a device.
     """
     file = Path(os.path.realpath(path))
     if os.path.lexists(file) and not stat.S_ISREG(file.stat().st_mode):
@@ -141,9 +140,6 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str,
     """Write tensors atomically as safetensors, without a second copy in memory; replaces an existing file.
 
     Equal tensors and metadata give equal bytes.
-
-    Raises:
-        OSError: if the file cannot be written.
     """
     import safetensors.torch  # imports torch, which readers of other files do not need
 

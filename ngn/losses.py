@@ -61,8 +61,7 @@ class Supervised:
 def own_loss(model: nn.Module, batch: Any) -> Tensor:
     """The ``loss`` of the output of ``model``, as models of transformers give it if the batch has ``labels``.
 
-    Raises:
-        TypeError: if the output has no loss, or the batch is a tuple or a list.
+    It is a TypeError if the output has no loss, or the batch is a tuple or a list.
     """
     if isinstance(batch, tuple | list):
         raise TypeError(
@@ -114,11 +113,7 @@ class Taught:
 
 
 def _logits(output: Any) -> Tensor:
-    """The logits of an output, [*, N, ..., classes].
-
-    Raises:
-        TypeError: if it is no tensor and has none.
-    """
+    """The logits of an output, [*, N, ..., classes]; a TypeError if it is no tensor and has none."""
     logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", output)
     if not isinstance(logits, Tensor):
         raise TypeError(f"teacher= compares logits, but {told(output)} is returned: leave teacher= out")

@@ -58,10 +58,8 @@ def tensors_digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -
 def write_checked(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
     """Write tensors with their digest; see :func:`~ngn.files.write_tensors`. A link is followed.
 
-    Files that killed processes have left in the folder are removed.
-
-    Raises:
-        OSError: if the file cannot be written, or the path names a folder or a device.
+    Files that killed processes have left in the folder are removed. It is an OSError if the path names a folder or a
+    device.
     """
     file = chosen_file(path)
     remove_stale_files(file.parent)
@@ -72,11 +70,8 @@ def write_checked(path: str | Path, tensors: Mapping[str, Tensor], metadata: Map
 def read_checked(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Read the tensors and the metadata of a safetensors file. If it holds a digest, they must match it.
 
-    Files of version 0.1 of ``ngn.save``, and those of other programs, have none.
-
-    Raises:
-        FileError: if the file is damaged, or not one of safetensors.
-        OSError: if it cannot be read.
+    Files of version 0.1 of ``ngn.save``, and those of other programs, have none. It is a :class:`FileError` if the file
+    is damaged, or not one of safetensors.
     """
     content = Path(path).read_bytes()
     try:

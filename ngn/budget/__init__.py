@@ -17,11 +17,7 @@ BUDGET_COMMIT = 0.4
 
 
 def share(text: str, whole: str) -> float:
-    """The number that a share such as "60%" of ``whole`` stands for.
-
-    Raises:
-        ValueError: if it is written otherwise.
-    """
+    """The number that a share such as "60%" of ``whole`` stands for; a ValueError if it is written otherwise."""
     number = text.strip().removesuffix("%").strip()
     if not text.strip().endswith("%") or not number.replace(".", "", 1).isdigit():
         raise ValueError(f"write a share of {whole} as in '60%', not {text!r}")

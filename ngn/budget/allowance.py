@@ -26,12 +26,8 @@ TIMINGS, NEAR = 6, 0.97
 class Allowance:
     """The counts that ``budget`` allows the sizes of ``sized``; the gates of a :class:`Budget` get one commit.
 
-    Attributes:
-        cost, limit: the cost, and the limit on it of each model, float64 [*R].
-        reach: the costs that training can reach.
-
-    Raises:
-        ValueError: if the budget cannot be kept to (:class:`~ngn.budget.allocation.BudgetLearner`).
+    ``limit`` is that on the ``cost`` of each model, float64 [*R], and ``reach`` what training can reach. It is a
+    ValueError if the budget cannot be kept to (:class:`~ngn.budget.allocation.BudgetLearner`).
     """
 
     def __init__(self, sized: SizedModel, budget: Limits) -> None:
@@ -62,11 +58,7 @@ class Allowance:
             warnings.warn(f"Sizes under this budget are uncertain. {noise}", stacklevel=4)
 
     def _fix_together(self) -> None:
-        """Give all gates one commit.
-
-        Raises:
-            ValueError: if they are no boundaries, or have several.
-        """
+        """Give all gates one commit; a ValueError if they are no boundaries, or have several."""
         if not all(gate.has_boundary for gate in self.gates):
             raise ValueError(
                 "a budget needs boundaries that move: give every axis an ngn.CountGate, or leave capacity= out"
@@ -132,11 +124,7 @@ class Allowance:
         """The counts, [R, G], at which held-out losses are lowest: one of the ``few`` sizes after the other is tried.
 
         Each is tried at its other neighbour, while the rest follow the limit. It stays there if the loss falls by more
-        than ``significance`` standard errors.
-
-        Args:
-            sizes: continuous counts, [R, G]; changed to those that are tried with success.
-            losses: counts, [R, G] → losses of parts of the held-out data, [TRIALS, R].
+        than ``significance`` standard errors; ``sizes``, [R, G], then change, too. ``losses``: counts → [TRIALS, R].
         """
         best = sizes.new_tensor(self.within(sizes))
         lowest = losses(best)

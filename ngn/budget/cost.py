@@ -48,12 +48,9 @@ NOISY = 0.1
 
 
 class Cost:
-    """The cost of ``model`` at any counts of its axes.
+    """The cost of ``model`` at any counts of its G ordered ``axes``. A stack has one, as its replicas are alike.
 
-    Args:
-        model, axes: a model and its G ordered axes. A stack has one cost, as its replicas have one structure.
-        kind: "parameters", "macs" or "milliseconds".
-        example: an input of one model, for the last two; a tuple for several arguments, a dictionary for named ones.
+    ``kind`` is "parameters", "macs" or "milliseconds"; the last two need an ``example``, an input of one model.
     """
 
     spread = 0.0
@@ -235,10 +232,8 @@ def frozen_base(model: nn.Module, axes: Sequence[OrderedAxis]) -> int:
 def refuse_changing(model: nn.Module, axes: Sequence[OrderedAxis], example: Any) -> None:
     """Refuse a model whose multiply-adds depend on values, such as those of a router: they have no limit to keep.
 
-    The model is cut to unequal sizes: experts of one size cost the same, whichever a sample goes to.
-
-    Raises:
-        ValueError: if two inputs of one shape, or other weights, give two numbers.
+    It is a ValueError if two inputs of one shape, or other weights, give two numbers. The model is cut to unequal
+    sizes: experts of one size cost the same, whichever a sample goes to.
     """
     if any(p.is_meta or hasattr(p, "device_mesh") for p in model.parameters()):
         return

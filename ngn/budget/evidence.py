@@ -93,11 +93,9 @@ class BoundaryEvidence(nn.Module):
         self.importance, self.slope = BenefitMoments(shape), BenefitMoments(shape)
 
     def add(self, slopes: Tensor, beta: Tensor, costs: Tensor, counts: Tensor, valid: Tensor) -> None:
-        """Add the slopes -dL/dt of a step.
+        """Add the slopes -dL/dt_g of a step, with beta_g, C_g = dC/dn_g and n_g, all float64 [*R, G].
 
-        Args:
-            slopes, beta, costs, counts: -dL/dt_g, beta_g, C_g = dC/dn_g and n_g, float64 [*R, G].
-            valid: 0 where the step says nothing, float64 [*R].
+        ``valid``: 0 where the step says nothing, float64 [*R].
         """
         share = costs * counts
         share = share / share.sum(-1, keepdim=True)
@@ -108,8 +106,7 @@ class BoundaryEvidence(nn.Module):
     def standard_errors(self, held_out: bool) -> Tensor:
         """The evidence in standard errors, float64 [*R, G]: 0 if there is none, positive if a size deserves more.
 
-        Args:
-            held_out: whether held-out data confirm that there is something to learn.
+        ``held_out``: whether held-out data confirm that there is something to learn.
         """
         important, slope = self.importance.standard_errors(), self.slope.standard_errors()
         agreement = important.sign() * slope
@@ -236,13 +233,8 @@ def prefers(
 
     The whole model must know the targets, too: with those of other samples its loss must be larger, by a part of it.
     A trained network under other targets is better, the closer a member is to it or to a constant, which says nothing.
-
-    Args:
-        model: the module of all members.
-        even, scored, whole: numbers of members.
-        loss_at: the loss of a member on a part of the held-out data.
-        significance: standard errors over the parts by which both must hold.
-        parts: how many are read.
+    Both must hold by ``significance`` standard errors over the ``parts`` of the data, on which ``loss_at`` gives the
+    loss of a member.
     """
     found: list[Tensor] = []
     for part in range(parts):

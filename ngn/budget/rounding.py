@@ -29,9 +29,7 @@ Counted = Callable[[tuple[int, ...]], float]
 def largest(
     sizes: Sequence[float], allowed: Sequence[Sequence[int]], estimate: Counted, measured: Counted, limit: float
 ) -> tuple[int, ...]:
-    """Find counts in proportion to ``sizes`` whose cost is at most ``limit``, so that no further component fits.
-
-    The search has three steps:
+    """Find counts in proportion to positive ``sizes`` whose cost is at most ``limit``, so that nothing more fits.
 
     1. Start from the nearest counts.
     2. While the cost is above the limit, lower the count that is largest relative to its size; of equal ones, the last.
@@ -41,12 +39,7 @@ def largest(
     axis, such as the depth or the heads of a layer, can save far more than needed: 1.6 heads become 1 or 2. So the
     search is repeated with such counts held at the nearest, low ones at the next higher one, too, first one, then more,
     while that takes the counts no farther from ``sizes``, by the sum of their squared log ratios. Counts that leave a
-    tenth of the limit unused win only if all do.
-
-    Args:
-        sizes: positive sizes, one per axis.
-        allowed: ascending counts of each axis.
-        estimate, measured: cost of counts; ``measured`` is exact and slow.
+    tenth of the limit unused win only if all do. The cost of counts is ``measured`` exactly and slowly.
     """
     nearest = [min(range(len(a)), key=lambda i: (abs(a[i] - s), a[i])) for s, a in zip(sizes, allowed, strict=True)]
     few = [next((i for i, n in enumerate(a[:FEW]) if n >= sizes[g]), nearest[g]) for g, a in enumerate(allowed)]

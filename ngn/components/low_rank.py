@@ -27,10 +27,8 @@ from ngn.streams import generator
 class Bottleneck(nn.Module):
     """K ordered terms next to a module, usually a frozen one; without any term, truncation leaves the module itself.
 
-    Attributes:
-        base: the given module, the same object. Freeze it if it should not be trained.
-        down, up: [K width, in] and [out, K width]; ``up`` starts at zero.
-        axis: the axis of the K components, ``width`` entries each.
+    ``base`` is the given module, the same object: freeze it if it should not be trained. ``down`` is [K width, in], and
+    ``up``, [out, K width], starts at zero. ``axis`` is that of the K components, ``width`` entries each.
     """
 
     def __init__(
@@ -99,11 +97,7 @@ class LowRankLinear(Bottleneck):
 
     @torch.no_grad()
     def merged(self) -> nn.Linear:
-        """Return one linear map with the weight W + sum_k c_k B_k A_k, summed in float64 and rounded to W's type.
-
-        Raises:
-            ValueError: if the number of terms is still learned.
-        """
+        """One linear map with the weight W + sum_k c_k B_k A_k, summed in float64 and rounded to W's type."""
         if self.axis.capacity is not None:
             raise ValueError("merge takes a deployed model, but this one still learns its sizes: deploy it first")
         base, change = self.base, self.raised(self.down.double().T).T
@@ -146,11 +140,7 @@ def merge(model: nn.Module) -> nn.Module:
 
 
 def replace(model: nn.Module, name: str, made: Callable[[Any], nn.Module]) -> None:
-    """Replace the submodule ``name`` by ``made(module)``, everywhere in ``model``.
-
-    Raises:
-        ValueError: if there is no such submodule.
-    """
+    """Replace the submodule ``name`` by ``made(module)``, everywhere in ``model``; a ValueError without such a one."""
     if not name:
         raise ValueError("the model itself cannot be replaced: wrap it, as in nn.Sequential(model), and name it '0'")
     try:

@@ -61,10 +61,7 @@ def leading(axis: OrderedAxis, count: int) -> Choice:
 def cut_to(model: nn.Module, axes: Sequence[OrderedAxis], counts: Sequence[int]) -> nn.Module:
     """Copy ``model`` (of a stack, its first) with ``counts`` leading components per axis, without weights.
 
-    Tensors that are not cut are shared with ``model``.
-
-    Raises:
-        ValueError: if an axis has fewer components, as after a cut.
+    Tensors that are not cut are shared with ``model``. It is a ValueError if an axis has fewer components.
     """
     parts = [(axis, n) for axis, n in zip(axes, counts, strict=True) if axis.cuts]  # others were in removed layers
     if more := [(axis.name, n, axis.K) for axis, n in parts if n > axis.K]:
@@ -82,11 +79,8 @@ def cut_copy(
 ) -> nn.Module:
     """A copy of ``model`` in which the axes of ``choices`` are cut accordingly, and learn nothing any more.
 
-    Args:
-        share: which of the tensors that are not cut stay the original's own: its frozen parameters, or all.
-
-    Raises:
-        ValueError: if part of the model cannot be copied faithfully.
+    ``share``: which of the tensors that are not cut stay the original's own, its frozen parameters or all. It is a
+    ValueError if part of the model cannot be copied faithfully.
     """
     held = {part: (*part._parameters.values(), *part._buffers.values()) for part in model.modules()}
     stacks = (part for part in held if isinstance(part, Stacked) and part.replicas is not None)

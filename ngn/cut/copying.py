@@ -28,19 +28,11 @@ class CopyError(ValueError):
 
 
 def duplicate(model: nn.Module, memo: Mapping[int, Any]) -> tuple[nn.Module, dict[int, Any]]:
-    """Copy ``model`` deeply, with the functions that hold parts or state of it.
+    """Copy ``model`` deeply, with the functions that hold parts or state of it; ``memo``: the copies of some, by ids.
 
     A hook that is a closure over a dictionary of the model then reads and writes that of the copy. What the classes of
-    its modules hold is as global as they are, and stays shared.
-
-    Args:
-        memo: the copies of some parts, by their ids.
-
-    Returns:
-        The copy, and the memo with the copies of all parts.
-
-    Raises:
-        CopyError: if something cannot be copied, with the module and the attribute.
+    its modules hold is as global as they are, and stays shared. The result is the copy, and the memo with all copies.
+    It is a :class:`CopyError` if something cannot be copied, with the module and the attribute.
     """
     copies = _Copies(model, memo)
     try:

@@ -120,9 +120,7 @@ def update_adapters(model: nn.Module, deployed: bool = False) -> None:
 
     peft loads an adapter into layers that it builds from a configuration. Their scale follows from alpha and the rank,
     so alpha is changed with the rank. If no configuration describes a deployed copy, its ``save_pretrained`` says so.
-
-    Raises:
-        ValueError: if a merged adapter was cut, since the base holds all of its components.
+    A merged adapter that was cut is a ValueError, since the base holds all of its components.
     """
     for path, layer in _adapted(model).items():
         for adapter, terms in _terms(layer).items():

@@ -76,9 +76,8 @@ def member_of(
 ) -> nn.Module:
     """Cut the largest member within ``budget`` from the plain model of the file ``path``; None: the whole model.
 
-    Raises:
-        FileError: if the file is damaged or of another model.
-        TypeError, ValueError: if no member has such a cost.
+    It is a :class:`FileError` if the file is damaged or of another model, and a ValueError if no member has such a
+    cost.
     """
     try:
         front = json.loads(said)

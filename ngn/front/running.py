@@ -20,12 +20,7 @@ READ = 20
 
 
 class Statistics(nn.Module):
-    """The running statistics of normalisations, one set for each member but the largest, which has the model's own.
-
-    Args:
-        model: the model.
-        members: the number of other members.
-    """
+    """The running statistics of normalisations, for each of ``members`` but the largest, which has the model's own."""
 
     values: Tensor
     """Means and variances of all layers, [members, entries]."""
@@ -66,12 +61,8 @@ class Statistics(nn.Module):
 def measure_again(model: nn.Module, batches: Iterable[Any]) -> nn.Module:
     """``model`` whose normalisations have the mean statistics of the first :data:`READ` of ``batches``.
 
-    Args:
-        model: in eval mode, in which all else stays.
-        batches: inputs; of a list, as a ``DataLoader`` makes of pairs, the first entry.
-
-    Raises:
-        ValueError: if there is no batch.
+    The model is in eval mode, in which all else stays. Of a batch that is a list, as a ``DataLoader`` makes of pairs,
+    the first entry is the input. It is a ValueError if there is no batch.
     """
     norms: list[Any] = [part for part in model.modules() if tracks(part)]
     before = [part.momentum for part in norms]

@@ -42,12 +42,9 @@ saving_hooks: Callable[[bool], Any] = getattr(
 
 @dataclass
 class Opening:
-    """How a member is opened.
+    """How a member is opened: the places of each tensor, its full shape, and what stays of it.
 
-    Attributes:
-        tensors: the places of each tensor, its full shape, and what stays of it.
-        numbers: the place of each number of a module, and its value.
-        sizes: the sizes whose closed components are then gone.
+    Likewise the place of each number of a module with its value, and the sizes whose closed components are then gone.
     """
 
     tensors: list[tuple[Places, torch.Size, list[Span]]]
@@ -58,9 +55,8 @@ class Opening:
 class Slices:
     """Open a member of ``model`` during its forward passes, by hooks of the model.
 
-    Args:
-        model, axes: the model and all its axes, whose capacities are :class:`~ngn.methods.fixed.Opened`.
-        statistics: the running statistics of its members.
+    The capacities of all its ``axes`` are :class:`~ngn.methods.fixed.Opened`. The ``statistics`` are those of its
+    members.
     """
 
     of_training = True

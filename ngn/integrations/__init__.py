@@ -54,11 +54,7 @@ class BoundaryOptimizer:
         self.by_importance, self.loss = by_importance, loss
 
     def begin(self, model: nn.Module, done: int, batches: Any) -> None:
-        """Check that the trained ``model`` contains the learner's; before step 0, sort its units if asked to.
-
-        Raises:
-            ValueError: if it does not.
-        """
+        """Check that the trained ``model`` contains the learner's; before step 0, sort its units if asked to."""
         parts = {id(p) for p in model.parameters()}
         if not all(id(p) in parts for p in self.learner.controller_parameters()):
             raise ValueError("the trained model does not contain the sizes of the learner: train learner.model")

@@ -84,10 +84,8 @@ def fitted(small: Any, choose: Callable[[set[int]], int | None]) -> Any:
 def padded_to(small: Any, config: Any, example: Any) -> dict[str, Tensor]:
     """The tensors of ``small`` with zeros in the places that a model of ``config`` has beside.
 
-    A trace of that model finds the places. Those of a size that ``small`` has come first, as in a cut.
-
-    Raises:
-        ValueError: if the trace does not explain the shapes.
+    A trace of that model finds the places. Those of a size that ``small`` has come first, as in a cut. It is a
+    ValueError if the trace does not explain the shapes.
     """
     whole = type(small)(type(config).from_dict(config.to_dict())).to(small.device, small.dtype).eval()
     paths = {id(module): path for path, module in whole.named_modules()}

@@ -19,10 +19,7 @@ BETAS, EPS = (0.9, 0.999), 1e-8
 def adam_step(parameters: Sequence[nn.Parameter], moments: Tensor, lr: float) -> None:
     """Take a step of Adam, without weight decay. None moves if a gradient is not finite; copies nothing to the host.
 
-    Args:
-        parameters: those without a gradient stay.
-        moments: steps, means and mean squares of the gradients, one column per entry; changed in place.
-        lr: the learning rate.
+    Parameters without a gradient stay. ``moments``, [3, entries], are steps, means and mean squares, changed in place.
     """
     if all(p.grad is None for p in parameters):
         return
@@ -45,16 +42,8 @@ def moved_elsewhere(
 ) -> bool | None:
     """Whether an optimiser is there to move the boundaries: one with a group of them alone, or none of torch's.
 
-    Args:
-        parameters: those of the boundaries.
-        before: their values before the optimisers' steps; None if unknown.
-        optimizers: the optimisers that are known.
-
-    Returns:
-        None if it cannot be told yet.
-
-    Warns:
-        UserWarning: of weight decay in a group of boundaries.
+    ``before``: their values before the optimisers' steps, None if unknown. The result is None if it cannot be told yet.
+    Warns of weight decay in a group of boundaries.
     """
     if all(p.grad is None for p in parameters):
         return None

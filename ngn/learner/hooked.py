@@ -27,11 +27,10 @@ class HookedAxis(OrderedAxis):
     Truncation removes the axis and its hooks as soon as no coefficient differs from one. What lies between the modules
     that produce the units and those that read them does not matter: a removed unit reaches no product.
 
-    Args:
+    Args, beside those of :class:`~ngn.axis.OrderedAxis`:
         units: number of units that importance can sort, a multiple of K; None for none.
         consumers: the products that read units that a trace has found.
         costs: by kind, the cost of the model as a function of all sizes that the trace has found.
-        others: those of :class:`~ngn.axis.OrderedAxis`.
     """
 
     hooked = True
@@ -89,11 +88,8 @@ class HookedAxis(OrderedAxis):
     def attach(self, *sites: nn.Module) -> None:
         """Let hooks of all that reads the components call the axis, which becomes a child of the first module.
 
-        Args:
-            sites: modules whose first input is the activation with the axis, beside the ``consumers``.
-
-        Raises:
-            ValueError: if one of ``sites`` already has an axis.
+        ``sites``: modules whose first input is the activation with the axis, beside the ``consumers``. It is a
+        ValueError if one of them already has an axis.
         """
         if any(hasattr(site, "size") or taken_by(site) for site in sites):
             raise ValueError(
@@ -187,12 +183,10 @@ class HookedAxis(OrderedAxis):
             table[name] = weight
 
     def _weight_for(self, consumer: nn.Module, h: Tensor) -> Cut | None:
-        """The cut of the weight of ``consumer`` to multiply in place of its input ``h``; None for the input.
-
-        Threads may share a model where nothing is trained, so there the module stays as it is.
-        """
+        """The cut of the weight of ``consumer`` to multiply in place of its input ``h``; None for the input."""
         weight = consumer._parameters.get("weight")
         if not divided(weight):
+            # threads may share a model where nothing is trained, so there the module stays as it is
             if not self.in_weights or not torch.is_grad_enabled() or torch.compiler.is_compiling():
                 return None
             if type(weight) is not nn.Parameter or not weight.requires_grad or weight.numel() >= h.numel():
@@ -208,13 +202,10 @@ class HookedAxis(OrderedAxis):
             self._written = None if h is None or h.is_inference() else (id(h), h._version)
 
     def after_layer(self, k: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
-        """Turn the output h + F(h) into h + c_k F(h); a forward hook of layer k of a residual stack.
+        """Turn the output h + F(h), or a tuple that begins with it, into h + c_k F(h); a forward hook of layer k.
 
-        The output is h + F(h), or a tuple that begins with it. h is the first positional argument, or the first keyword
-        argument of the output's shape.
-
-        Raises:
-            ValueError: if there is no h, or the layer has overwritten it.
+        h is the first positional argument, or the first keyword argument of the output's shape. It is a ValueError if
+        there is none, or if the layer has overwritten it.
         """
         c = self.coefficients()
         y = output[0] if isinstance(output, tuple) else output

@@ -185,8 +185,7 @@ class WholeModel:
 
     Attributes:
         model: the model before its first cut (of a stack, one model), without gates and without values of parameters.
-        parameters: number of its parameters (of a stack, of all), without those that decide sizes.
-        sizes: the :func:`anatomy` of each axis.
+        parameters, sizes: those of :func:`parameters_before` and, of each axis, its :func:`anatomy`.
     """
 
     model: nn.Module

@@ -32,11 +32,7 @@ _OWN = ("state", "param_groups", "defaults")
 
 
 def optimizers_in(given: Any) -> list[Optimizer]:
-    """The optimisers in one or several, with those that they wrap, such as the base of SAM; [] for None.
-
-    Raises:
-        TypeError: if something else is given.
-    """
+    """The optimisers in one or several, with those that they wrap, such as the base of SAM; a TypeError for others."""
     found: list[Optimizer] = []
 
     def search(value: Any) -> None:
@@ -133,11 +129,7 @@ class InPlaceCut:
 
     @torch.no_grad()
     def __call__(self, held: nn.Module | dict[str, Any]) -> None:
-        """Cut ``held``.
-
-        Raises:
-            ValueError: if a module has other sizes than the model.
-        """
+        """Cut ``held``; a ValueError if it is a module with other sizes than the model."""
         if isinstance(held, nn.Module):
             axes = axes_in(held)
             if len(axes) != len(self._wanted):
@@ -182,18 +174,11 @@ def shrink(
     optimizers: Sequence[Optimizer] = (),
     followers: Sequence[Callable[[InPlaceCut], object]] = (),
 ) -> bool:
-    """Keep the ``counts`` leading components of the ``axes``, in place; of a stack, those of every model.
+    """Keep the ``counts`` leading components of the ``axes``, in place, and return whether anything was cut.
 
-    Each axis keeps at least one component, since many modules fail without any. An axis stays as it is if
-    :func:`uncuttable` names it, or if two cuts overlap.
-
-    Args:
-        model, axes: a model, and its ordered axes in any order.
-        optimizers: hold the parameters; entries of their states with the shape of their parameter are cut as this is.
-        followers: called after the cut, to cut what else has tensors like those of the model.
-
-    Returns:
-        Whether anything was cut.
+    Each axis keeps at least one component, since many modules fail without any. It stays as it is where
+    :func:`why_whole` forbids a cut, and where two cuts overlap. States of ``optimizers`` are cut as their parameters
+    are. The ``followers`` are called after the cut, to cut what else has tensors like those of the model.
     """
     present = axes_of(model)
     numbers = dict(zip(axes, counts, strict=True))
@@ -251,11 +236,7 @@ def load_cut_states(model: nn.Module) -> None:
 
 
 def averages_in(given: Averages, model: nn.Module) -> list[Any]:
-    """The averages as a list, if they are averages of this ``model``.
-
-    Raises:
-        TypeError, ValueError: if they are not.
-    """
+    """The averages as a list; an error if they are not averages of this ``model``."""
     copies = [given] if isinstance(given, (nn.Module, dict)) else [*given]
     for each in copies:
         name = type(each).__name__

@@ -217,11 +217,7 @@ class SizedModel(nn.Module):
         self.load_state_dict({name: tensors[name] for name in known}, strict=False)
 
     def _sizes_of(self, replica: int | None) -> Tensor:
-        """The continuous sizes of one model, [G].
-
-        Raises:
-            TypeError, ValueError: if there is no such replica.
-        """
+        """The continuous sizes of one model, [G]; an error if there is no such replica."""
         if replica is not None and not isinstance(replica, int):
             raise TypeError(f"replica must be an integer, not a {type(replica).__name__}; pass an input as example=")
         if replica is not None and self.replicas is None:

@@ -22,16 +22,11 @@ SETTLED = 0.1
 
 
 class LoopWatch:
-    """Record what a training loop does with the sizes of a model.
+    """Record what a training loop does with the sizes, ``axes`` with their ``names``.
 
-    Args:
-        axes, names: the learned sizes and their names.
-
-    Attributes:
-        closely: watch sizes, penalty and forward passes, too, not only the steps.
-        by_optimizer: the optimiser moves the boundaries. Under a budget the learner does, and reads their gradients.
-        gradients_read: the learner has read gradients of the boundaries.
-        continued: the training resumed from a checkpoint, and the sizes may have been fixed before it.
+    It watches sizes, penalty and forward passes only ``closely``, and steps always. ``by_optimizer``: the optimiser
+    moves the boundaries; under a budget the learner does, and notes when it has read their gradients. If the training
+    is ``continued`` from a checkpoint, sizes may have been fixed before it.
     """
 
     def __init__(self, axes: Sequence[OrderedAxis], names: Sequence[str]) -> None:

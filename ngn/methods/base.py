@@ -30,11 +30,7 @@ Scalar = Union[float, Sequence[float], Tensor]
 
 
 def setting(value: Scalar, replicas: int | None) -> Tensor:
-    """Convert a setting to a float64 tensor of shape [*R].
-
-    Raises:
-        ValueError: if it is neither one number nor one per replica.
-    """
+    """Convert a setting, one number or one per replica, to float64 [*R]; a ValueError if it is neither."""
     tensor = torch.as_tensor(value, dtype=torch.float64)
     shape = () if replicas is None else (replicas,)
     if tensor.shape not in ((), shape):
@@ -50,10 +46,7 @@ def exact(fn: Callable[[Tensor], Tensor], value: Tensor) -> Tensor:
 
 
 def on_host(value: Tensor) -> bool:
-    """Whether ``value`` can be read without a stall (an accelerator) or a graph break (``torch.compile``).
-
-    If not, all K gates are computed, not only those above the cutoff.
-    """
+    """Whether ``value`` can be read without a stall (an accelerator) or a graph break; else all K gates are computed."""
     return value.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
@@ -143,18 +136,13 @@ class Capacity(nn.Module, ABC):
         return self.K
 
     def grow(self, K: int) -> None:
-        """Grow to K components.
-
-        Raises:
-            ValueError: if the method needs a preset K.
-        """
+        """Grow to K components; a ValueError if the method needs a preset K."""
         raise ValueError(f"{type(self).__name__} cannot grow: give it a preset K")
 
     def shrink(self, K: int) -> None:
         """Keep the K leading components, after the tensors of the others were removed.
 
-        Raises:
-            ValueError: if the method does not close components for good.
+        It is a ValueError if the method does not close components for good.
         """
         raise ValueError(f"{type(self).__name__} cannot shrink: its components may open again")
 

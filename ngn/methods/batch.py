@@ -65,11 +65,8 @@ class BoundaryGate(Weighted):
 class GateBatch:
     """Compute the gates of a model together, when a forward pass of ``model`` begins.
 
-    Outside a pass each gate computes its own, in the same way.
-
-    Args:
-        model: holds the axes; gets hooks that begin and end a pass. Truncation removes them.
-        gates: the capacities of its axes: single models with a preset K.
+    Outside a pass each gate computes its own, in the same way. The ``gates`` are single models with a preset K, and
+    ``model`` holds their axes. It gets hooks that begin and end a pass; truncation removes them.
     """
 
     of_training = True

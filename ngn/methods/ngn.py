@@ -140,8 +140,7 @@ class CountGate(BoundaryGate):
     def wanted(self) -> int:
         """Without a preset K, the number of gates of at least 1e-15; copies the boundary to the host.
 
-        Raises:
-            CapacityExceeded: if that is more than K_max.
+        It is a :class:`CapacityExceeded` if that is more than K_max.
         """
         k = active_components(self.size(), self.K_max + 1, self.beta, self.delta)
         if k > self.K_max:
@@ -222,11 +221,7 @@ class CountGate(BoundaryGate):
             self.commit_at(self.commit)
 
     def settle(self, count: Tensor) -> None:
-        """Fix the count from the commit on, int64 [*R], in place of the learned one.
-
-        Raises:
-            ValueError: if the gate has no commit.
-        """
+        """Fix the count from the commit on, int64 [*R], in place of the learned one; a ValueError without a commit."""
         if self.commit is None:
             raise ValueError("only a gate with a commit can be settled: set one, as in CountGate(..., commit=0.9)")
         self.settled.copy_(count - self.smallest_count)

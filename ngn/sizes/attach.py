@@ -207,14 +207,7 @@ def _attach(
     also: Mapping[str, Sequence[Any]],
     settle: Callable[[Sequence[OrderedAxis]], None],
 ) -> FoundSizes | None:
-    """Make sizes learnable; return those of a trace, without what fails its trial, or None without a trace.
-
-    Args:
-        settle: gives the axes their bounds, and their units an order.
-
-    Raises:
-        ValueError: as :func:`learn_sizes`.
-    """
+    """Make sizes learnable; return those of a trace, without what fails its trial, or None without a trace."""
     matched = matched_of(model, sizes) if isinstance(sizes, Mapping) else []
     named = [(name, size) for size, names, _ in matched if not isinstance(size, TracedSize) for name in names]
     found: FoundSizes | None = None

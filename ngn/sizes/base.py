@@ -173,11 +173,7 @@ class Size(ABC):
 
 
 def usual_gate(K: int, settings: Mapping[str, Any]) -> CountGate:
-    """Make the gate of existing weights: ordering weights are one and, without a ``t0``, all gates are open.
-
-    Raises:
-        TypeError: if a gate has no such setting.
-    """
+    """The gate of existing weights: ordering weights are one and, without a ``t0``, all gates are open."""
     usual = {"r": 1.0, "delta": 0.5, "beta": (4.0, 15.0), "commit": COMMIT, "stride": max(1.0, K / REACH)}
     own: dict[str, Any] = {**usual, **settings}
     refuse_unknown(own)
@@ -195,14 +191,10 @@ def refuse_unknown(settings: Iterable[str]) -> None:
 
 
 def counts_of(given: Bound, components: Mapping[str, int], what: str) -> dict[str, float]:
-    """The number of components that ``given`` says for each size that it names.
+    """The number of components that ``given``, the argument ``what``, says for each size that it names.
 
-    Args:
-        components: the number of components of each size.
-        what: the name of the argument, for messages.
-
-    Raises:
-        ValueError: if a pattern matches no size, or a value is no number or share.
+    ``components``: the number of components of each size. It is a ValueError if a pattern matches no size, or a value
+    is no number or share.
     """
     counts: dict[str, float] = {}
     for pattern, value in (given if isinstance(given, Mapping) else {"**": given}).items():
@@ -218,11 +210,7 @@ def counts_of(given: Bound, components: Mapping[str, int], what: str) -> dict[st
 
 
 def bound(axes: Sequence[OrderedAxis], at_least: Bound, at_most: Bound) -> None:
-    """Set the bounds of the ``axes``; arguments as for ``learn_sizes``.
-
-    Raises:
-        ValueError: if they leave no count, or the capacity of a size cannot keep to them.
-    """
+    """Set bounds as for ``learn_sizes``; a ValueError if they leave no count, or a capacity cannot keep to them."""
     components = {axis.name: axis.K for axis in axes}
     least = {} if at_least is None else counts_of(at_least, components, "at_least")
     most = {} if at_most is None else counts_of(at_most, components, "at_most")

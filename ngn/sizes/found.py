@@ -96,11 +96,7 @@ def chosen_of(
 
 
 def dummy(model: nn.Module) -> Any:
-    """The input that a model of transformers brings with it.
-
-    Raises:
-        ValueError: if there is none, or the model fails on it.
-    """
+    """The input that a model of transformers brings with it; a ValueError without one, or if the model fails on it."""
     if not (inputs := getattr(model, "dummy_inputs", None)):
         raise ValueError("pass example=, an input of it: a tuple for several arguments, a dictionary for named ones")
     device = next(model.parameters(), torch.empty(())).device
@@ -139,11 +135,7 @@ def _matches(model: nn.Module, pattern: str) -> list[str]:
 
 
 def refuse_uncuttable(model: nn.Module, axes: Sequence[OrderedAxis]) -> None:
-    """Refuse tensors that cannot be cut: too short, tied to another module, or cut by another axis.
-
-    Raises:
-        ValueError: with the names of the size and the tensor.
-    """
+    """Refuse tensors that cannot be cut, by a ValueError: too short, tied to another module, cut by another axis."""
     paths = {id(module): path for path, module in model.named_modules()}
     bases = {id(module.base): path for path, module in model.named_modules() if isinstance(module, Bottleneck)}
     holders: dict[int, list[tuple[int, str]]] = {}

@@ -29,11 +29,7 @@ class TracedSize(Size):
     def chosen(self, found: FoundSizes, name: str, left: dict[str, Uncut] | None) -> dict[str, SizeGroup]:
         """The groups of the module ``name`` by their names, each in the components and with the name of this size.
 
-        Args:
-            left: where to note groups that K does not divide; None if that is an error.
-
-        Raises:
-            Indivisible: if K does not divide a group.
+        ``left`` gets the groups that K does not divide; if it is None, they are an error.
         """
         groups = self.of(found, name)
         called = [name if len(groups) == 1 else group.name for group in groups]

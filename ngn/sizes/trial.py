@@ -47,11 +47,8 @@ def failed_trials(
 ) -> dict[OrderedAxis, str]:
     """Cut all sizes, and compare with the model in which the other components are masked.
 
-    Returns:
-        The sizes whose cuts change what the model computes, each with the difference. Capacities are back in place.
-
-    Raises:
-        ValueError: if the uncut model fails, or cannot be copied.
+    Returns the sizes whose cuts change what the model computes, each with the difference. Capacities are back in
+    place. It is a ValueError if the uncut model fails, or cannot be copied.
     """
     # only calls in training count as such
     with untouched(model) as written, having(axes, called=lambda axis: False):
@@ -107,15 +104,10 @@ def _failed(model: nn.Module, axes: Sequence[OrderedAxis], example: Any, also: A
 def _culprits(
     axes: Sequence[OrderedAxis],
     differs: Callable[[Sequence[OrderedAxis]], str | None],
-    sound: Sequence[OrderedAxis] = (),
-    known: bool = False,
+    sound: Sequence[OrderedAxis] = (),  # whose cuts are right, and which are cut, too
+    known: bool = False,  # that some of ``axes`` are wrong, since all before them are right
 ) -> dict[OrderedAxis, str]:
-    """The axes whose cuts are wrong, found by halving; of axes that are wrong only together, the later ones.
-
-    Args:
-        sound: axes whose cuts are right, and which are cut, too.
-        known: whether some of ``axes`` are known to be wrong, since all before them are right.
-    """
+    """The axes whose cuts are wrong, found by halving; of axes that are wrong only together, the later ones."""
     if not axes:
         return {}
     reason = None
@@ -218,16 +210,11 @@ def _leading(learned: Capacity, count: int) -> Capacity:
 
 @contextmanager
 def _activations(model: nn.Module, small: nn.Module, axes: Sequence[OrderedAxis]) -> Iterator[None]:
-    """Compare the activations of hooked axes within the context, in the model and its cut copy.
-
-    Outputs alone could hide a difference behind a layer of zeros, or a layer scale of 1e-6. Nothing is compared if
-    layers are cut, because the remaining ones then change their names.
-
-    Raises:
-        ValueError: if they differ.
-    """
+    """Compare the activations of hooked axes within the context, in the model and its cut copy."""
+    # Outputs alone could hide a difference behind a layer of zeros, or a layer scale of 1e-6.
     seen: dict[str, tuple[list[Tensor], list[Tensor], int]] = {}
     hooks = ExitStack()
+    # If layers are cut, the remaining ones change their names, and nothing is compared.
     whole = all(bool(axis.retained()[0].all()) for axis in axes if _of_layers(axis))
     for path, consumer in [*model.named_modules()] if whole else ():
         having = [axis for axis in taken_by(consumer) if axis in axes]

@@ -211,8 +211,7 @@ def split(dim: Dim, at: int) -> tuple[Dim, Dim]:
 def factored(dim: Dim, inner: int) -> tuple[Dim, Dim]:
     """``dim`` as blocks of ``inner`` entries: the dimension of the blocks, and that within one.
 
-    Raises:
-        Misfit: if parts of ``dim`` lie across the blocks.
+    It is a :class:`Misfit` if parts of ``dim`` lie across the blocks.
     """
     dim = resolved(dim)
     if inner == 1 or inner == dim.size:

@@ -26,10 +26,8 @@ class Polynomial:
     which are affine in the sizes. So costs and their slopes are exact at all sizes, and nothing has to be measured.
 
     Attributes:
-        names: the names of the sizes, [G].
-        full: their numbers of units, float64 [G].
-        constant: a, float64 [P, D].
-        slopes: A, float64 [P, D, G].
+        names, full: the names of the sizes, [G], and their numbers of units, float64 [G].
+        constant, slopes: a, float64 [P, D], and A, float64 [P, D, G].
     """
 
     names: tuple[str, ...]
@@ -96,13 +94,10 @@ def _affine(dim: Dim, columns: Mapping[Leaf, int]) -> Tensor | None:
 
 @dataclass(frozen=True)
 class Consumer:
-    """A product that sums over a size, and so reads its units.
+    """A product, in the forward pass of ``site``, that sums over dimension ``dim`` of the weight ``holder.name``.
 
-    Attributes:
-        site: the module in whose forward pass the product is computed.
-        holder, name, dim: the weight, and the dimension of it, along which the units lie.
-        by_input: whether the units can be scaled in the input of ``site``, which is a linear layer or a convolution;
-            otherwise they are scaled in the weight, while ``site`` is at work.
+    ``by_input``: whether the units can be scaled in the input of ``site``, a linear layer or a convolution. Otherwise
+    they are scaled in the weight, while ``site`` is at work.
     """
 
     site: nn.Module

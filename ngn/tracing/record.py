@@ -19,14 +19,9 @@ from ngn.tracing.dims import ONE, Dim, Leaf, Product, equal, fix, leaves, new, r
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """A parameter or buffer.
+    """A parameter or buffer, ``module.name``: its dimensions, its number of entries, whether it is a parameter.
 
-    Attributes:
-        module, name: it is ``module.name``.
-        dims: its dimensions.
-        size: the number of its entries.
-        trained: whether it is a parameter.
-        places: all modules that hold it, each with the name that it has there.
+    ``places``: all modules that hold it, each with the name that it has there.
     """
 
     module: nn.Module
@@ -38,12 +33,10 @@ class Held:
 
 
 class AttributeInt(int):
-    """An attribute, or a product of attributes.
+    """An attribute, or a product of attributes: ``factors`` has (module, name, value) of each.
 
-    Attributes:
-        factors: (module, name, value) of each.
-        ratios: attributes that the program divides, such as numbers of query heads and key heads, which shrink
-            together.
+    ``ratios`` are attributes that the program divides, such as numbers of query heads and key heads, which shrink
+    together.
     """
 
     factors: tuple[tuple[nn.Module, str, int], ...]

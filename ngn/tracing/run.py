@@ -43,14 +43,8 @@ def trace(model: nn.Module, example: Any, also: Mapping[str, Sequence[Any]] = Ma
     """Follow the dimensions of all tensors through passes of ``model``, in eval mode and then in train mode.
 
     If they leave parameters out, such as experts without a token, passes on random numbers follow. The model is not
-    modified: its modes, attributes and values are put back. Without values (``meta``) it is traced without values.
-
-    Args:
-        also: method → further inputs of it.
-
-    Raises:
-        ExampleError: if the model fails on an example in eval mode.
-        TypeError: if ``also`` is not a dictionary of lists.
+    modified: its modes, attributes and values are put back. Without values (``meta``) it is traced without values. The
+    inputs are as for ``find_sizes``. It is an :class:`ExampleError` if the model fails on one in eval mode.
     """
     calls = calls_of(example, also)
     if any(p.is_meta for p in model.parameters()):

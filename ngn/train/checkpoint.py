@@ -27,21 +27,16 @@ def _checkpoints(folder: Path) -> list[Path]:
 
 
 def save(folder: Path, step: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-    """Write the checkpoint of ``step``, then remove all but the newest :data:`KEPT`.
-
-    Raises:
-        OSError: if it cannot be written.
-    """
+    """Write the checkpoint of ``step``, then remove all but the newest :data:`KEPT`."""
     write_checked(folder / f"step-{step:010d}.safetensors", tensors, {_FACTS: json.dumps(dict(facts))})
     for old in _checkpoints(folder)[KEPT:]:
         remove(old)
 
 
 def latest(folder: Path) -> Newest:
-    """Return the newest usable checkpoint, and remove newer files, which would otherwise be kept; None without one.
+    """The newest usable checkpoint; None without one. Newer files are removed, which would otherwise be kept.
 
-    Raises:
-        OSError: if the disk cannot be read; the checkpoints may be intact.
+    It is an OSError if the disk cannot be read; the checkpoints may be intact.
     """
     remove_stale_files(folder)
     for path in _checkpoints(folder):

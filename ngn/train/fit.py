@@ -151,11 +151,7 @@ def fit(
 
 
 def _retrained(before: Learner, learned: Trainer, history: History) -> History:
-    """Train ``before`` at the sizes of a training, and give the trained learner its weights if they are better.
-
-    Raises:
-        ValueError: if a size is not fixed and cut.
-    """
+    """Train ``before`` at the sizes of a training, and give the trained learner its weights if they are better."""
     learner, held_out = learned.learner, learned.held_out
     counts = [axis.K for axis in learner.axes]
     if held_out is None or not torch.equal(learner.count(), torch.tensor(counts)):

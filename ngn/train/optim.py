@@ -14,13 +14,10 @@ from ngn.train.plan import ClipScope, TrainPlan
 def groups_of(
     body: Sequence[Tensor], controllers: Sequence[Tensor], plan: TrainPlan
 ) -> tuple[list[dict[str, Any]], bool]:
-    """Return the parameter groups of a plan, and whether all replicas share their learning rates.
+    """The parameter groups of a plan, and whether all replicas share their learning rates.
 
     In every step, the ``lr`` of a group is to be its ``rate`` times its schedule ``shape``. If replicas have rates of
     their own, these are ``rates``, float64 [R], and ``rate`` is 1. Controllers have no weight decay.
-
-    Raises:
-        ValueError: if there is no parameter.
     """
     lr, lr_boundary = (torch.as_tensor(lr, dtype=torch.float64).flatten() for lr in (plan.lr, plan.lr_boundary))
     shared = all(bool((rates == rates[0]).all()) for rates in (lr, lr_boundary))
@@ -106,14 +103,8 @@ def clip_gradients(
 ) -> None:
     """Scale the gradients of each replica by min(1, limit / (norm + 1e-6)), as ``torch.nn.utils.clip_grad_norm_`` does.
 
-    Copies nothing to the host.
-
-    Args:
-        body, controllers: parameters with gradients.
-        limit: the largest norm.
-        scope: "joint" takes one norm over body and controllers. "separate" takes one norm for each. "body" clips the
-            body only, by its own norm.
-        replicas: length of the replica axis; None for a single model.
+    Copies nothing to the host. "joint" takes one norm over body and controllers, "separate" one for each, and "body"
+    clips the body only, by its own norm. ``replicas``: length of the replica axis; None for a single model.
     """
     sets = {"joint": [[*body, *controllers]], "separate": [list(body), list(controllers)], "body": [list(body)]}[scope]
     for parameters in sets:

@@ -16,17 +16,9 @@ SECONDS = 30.0
 class ProgressLine:
     """A progress bar, or printed lines, with speed and time left. Use it as a context manager.
 
-    Without a bar, a line is printed every :data:`SECONDS`. A shorter training prints none.
-
-    Args:
-        title: the name of the training.
-        total, done: number of steps, and how many of them are done at the start.
-        replicas: number of models; the speed counts the steps of all of them.
-        mode: "auto" draws the bar only on a terminal, "always" also elsewhere; "never" shows nothing.
-        unit: the word for what is counted.
-
-    Raises:
-        ValueError: if ``mode`` is unknown.
+    Without a bar, a line is printed every :data:`SECONDS`. A shorter training prints none. ``mode`` "auto" draws the
+    bar only on a terminal, "always" also elsewhere; "never" shows nothing. The speed counts the steps (``unit``) of all
+    ``replicas``; ``done`` of ``total`` are done at the start.
     """
 
     def __init__(

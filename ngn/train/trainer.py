@@ -139,10 +139,7 @@ class Trainer:
         return (torch.optim.AdamW if self.plan.optimizer == "adamw" else torch.optim.Adam)(groups, fused=True)
 
     def _due(self, seconds: float, last: bool) -> bool:
-        """Whether to save, ``seconds`` after the last time.
-
-        After the last step it takes a tenth of the seconds: what follows, such as scoring, can be long and be killed.
-        """
+        """Whether to save, ``seconds`` after the last time; what follows the last step can be long and be killed."""
         return seconds >= self.checkpoint_seconds / (10 if last else 1)
 
     def _finish(self, bad: Tensor, since: float, resumed: int) -> History:
@@ -208,10 +205,7 @@ class Trainer:
         return (self.batches.at(step * parts + part) for part in range(parts)), [1.0] * parts
 
     def _backward(self, step: int) -> Tensor:
-        """Compute the gradients of the mean task loss over the micro-batches; return that loss.
-
-        The mean is sum_i a_i L_i / sum_i a_i with the weights a_i of the micro-batches.
-        """
+        """Compute the gradients of the mean task loss sum_i a_i L_i / sum_i a_i over the micro-batches; return it."""
         batches, weights = self._micro_batches(step)
         whole = sum(weights)
         total: Tensor | None = None
