@@ -26,10 +26,10 @@ if TYPE_CHECKING:  # for editors and type checkers
     from ngn.sizes.base import Size as Size
     from ngn.sizes.find import find_sizes as find_sizes
     from ngn.sizes.named import Channels as Channels
+    from ngn.sizes.named import Depth as Depth
     from ngn.sizes.named import Heads as Heads
+    from ngn.sizes.named import Rank as Rank
     from ngn.sizes.named import Width as Width
-    from ngn.sizes.untraced import Depth as Depth
-    from ngn.sizes.untraced import Rank as Rank
     from ngn.train.fit import fit as fit
     from ngn.train.plan import TrainPlan as TrainPlan
 
@@ -39,8 +39,7 @@ _NAMES = {
     "ngn.sizes.find": "find_sizes",
     "ngn.sizes.attach": "learn_sizes",
     "ngn.sizes.base": "Size",
-    "ngn.sizes.named": "Width Heads Channels",
-    "ngn.sizes.untraced": "Rank Depth",
+    "ngn.sizes.named": "Width Heads Channels Rank Depth",
     "ngn.budget": "Budget Front",
     "ngn.learner": "Learner",
     "ngn.train.fit": "fit",

@@ -120,7 +120,7 @@ class OrderedAxis(nn.Module):
         self.per, self.ranks, self._ranks, self.order = per, ranks, ranks, ranks
 
     def take_order(self, order: Tensor) -> None:
-        """Take over the ``order`` of a state, for the components that are not cut yet; a ValueError if it is damaged."""
+        """Take over the ``order`` of a state, for components that are not cut yet; a ValueError if it is damaged."""
         order = order.detach().cpu().round().long()
         if self.order is None or torch.equal(order, self.order):
             return

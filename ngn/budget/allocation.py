@@ -36,8 +36,8 @@ from ngn.budget.allowance import Allowance
 from ngn.budget.evidence import PARTS, BoundaryEvidence, Confirmation
 from ngn.budget.placing import COARSE, gain_of, leaning, losses_at, place_counts, preferred, reach, scores_of
 from ngn.learner import Learner
+from ngn.learner.boundaries import refuse_diverged
 from ngn.learner.report import SizeReport
-from ngn.learner.watching import refuse_diverged
 from ngn.methods.batch import benefits
 from ngn.methods.ngn import CountGate
 

@@ -16,14 +16,6 @@ class Attention(nn.MultiheadAttention):
 
     Arguments and results are those of torch. Attention weights, if asked for, are the mean over the existing heads;
     while the number of heads is learned, each is weighted by its coefficient.
-
-    >>> import torch
-    >>> from ngn.components.attention import Attention
-    >>> attention, x = torch.nn.MultiheadAttention(8, 4).eval(), torch.randn(5, 2, 8)
-    >>> before, _ = attention(x, x, x)
-    >>> attention.__class__ = Attention
-    >>> torch.allclose(attention(x, x, x)[0], before, atol=1e-6)
-    True
     """
 
     def forward(

@@ -20,13 +20,17 @@ class BoundaryOptimizer:
     too. It does not move them, because their gradients are cleared by then.
 
     Args:
-        learner: the learner of the model. Its penalty is added to the gradients, not to the loss.
+        learner: the learner of the trained module, or of a part of it. Its penalty is added to the gradients, not to
+            the loss.
         lr: learning rate of the boundaries.
-        shrink: of a callback: cut fixed sizes in place.
-        by_importance, loss: of a callback: sort the units before the first step by this score.
+        shrink: of a callback: cut fixed sizes in place. False keeps them masked; for an optimiser that cannot be cut
+            (Adafactor) it silences the warning.
+        by_importance: of a callback: sort the units before the first step by this score, from the first 32 batches.
+        loss: of a callback: ``loss(model, batch)`` for the scores; None: that of the model's output.
 
     Raises:
         TypeError: if ``learner`` is not a learner.
+        ValueError: in training, if the trained module does not contain the learner's model.
 
     >>> import torch, ngn
     >>> from ngn.integrations import BoundaryOptimizer

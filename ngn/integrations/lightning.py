@@ -36,15 +36,7 @@ class SizesCallback(BoundaryOptimizer, Callback):
     callbacks. If a strategy wraps the module (DDP, FSDP), they stay masked until ``deploy``. With manual optimisation,
     boundaries move once in a batch, before the first step of an optimiser of the learner's parameters.
 
-    Args:
-        learner: the learner of the trained module, or of a part of it.
-        lr, by_importance: as for :class:`BoundaryOptimizer`; scores are from the first 32 batches of the training data.
-        shrink: False keeps fixed sizes masked. For an optimiser that cannot be cut (Adafactor) it silences the warning.
-        loss: ``loss(model, batch)`` for the scores; None: that of the model's output.
-
-    Raises:
-        ValueError: in training, if the module does not contain the learner's model, or if the number of steps is
-            unknown.
+    Arguments and errors are those of :class:`BoundaryOptimizer`; an unknown number of steps is a ValueError, too.
     """
 
     done = 0

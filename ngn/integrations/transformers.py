@@ -162,14 +162,7 @@ class SizesCallback(BoundaryOptimizer, TrainerCallback, ExportableState):
     Fixed sizes are cut in place (:meth:`~ngn.learner.Learner.shrink`). With several processes, DeepSpeed, FSDP,
     ``torch_compile`` or ``load_best_model_at_end`` they stay masked until ``deploy``.
 
-    Args:
-        learner: the learner of the trained module, or of a part of it.
-        lr, by_importance: as for :class:`BoundaryOptimizer`; scores are from the first 32 batches of the training data.
-        shrink: False keeps fixed sizes masked. For an optimiser that cannot be cut (Adafactor) it silences the warning.
-        loss: ``loss(model, batch)`` for the scores; None: that of the model's output.
-
-    Raises:
-        ValueError: in training, if the trained model does not contain the learner's model.
+    Arguments and errors are those of :class:`BoundaryOptimizer`.
     """
 
     def state(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from torch import Tensor, distributed, nn
 from torch.optim import Optimizer
 
 from ngn.comparison import check_equal
-from ngn.learner.boundaries import LR, adam_step, moved_elsewhere
+from ngn.learner.boundaries import LR, adam_step, moved_elsewhere, refuse_diverged, warn_of_rounding, warn_of_unlearned
 from ngn.learner.report import distance_of
 from ngn.learner.shrinking import (
     Averages,
@@ -25,7 +25,6 @@ from ngn.learner.shrinking import (
     warn_of_masks,
 )
 from ngn.learner.sized import SizedModel
-from ngn.learner.watching import refuse_diverged, warn_of_rounding, warn_of_unlearned
 from ngn.methods.batch import penalty as of_gates
 
 

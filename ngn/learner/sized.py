@@ -15,10 +15,10 @@ from ngn.axis import OrderedAxis, having
 from ngn.checks import evaluating, is_frozen
 from ngn.components.base import OrderedSum
 from ngn.cut.truncation import axes_of, deploy
+from ngn.learner.boundaries import LoopWatch
 from ngn.learner.importance import Importance, Loss, sort
 from ngn.learner.report import Report, SizeReport, distance_of, latencies_of, parameters_before, size_reports, whole_of
 from ngn.learner.shrinking import InPlaceCut, load_cut_states, shrink
-from ngn.learner.watching import LoopWatch
 from ngn.methods.base import MODES, Mode, exact
 from ngn.methods.batch import sizes
 from ngn.tensor_files import digest_of, tensors_of

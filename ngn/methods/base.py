@@ -46,7 +46,7 @@ def exact(fn: Callable[[Tensor], Tensor], value: Tensor) -> Tensor:
 
 
 def on_host(value: Tensor) -> bool:
-    """Whether ``value`` can be read without a stall (an accelerator) or a graph break; else all K gates are computed."""
+    """Whether ``value`` can be read without a stall or a graph break; if not, all K gates are computed."""
     return value.device.type == "cpu" and not torch.compiler.is_compiling()
 
 

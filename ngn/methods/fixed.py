@@ -74,11 +74,6 @@ class Opened(Retained):
     """Open the first components, as many as :meth:`open` says, in every mode: the size of a member of a front.
 
     A module in ``eval()`` mode has all components, unless ``forced``.
-
-    >>> rank = Opened(3)
-    >>> rank.open(2)
-    >>> rank.coefficients("soft").tolist(), int(rank.count()), int(rank.eval().count())
-    ([1.0, 1.0, 0.0], 2, 3)
     """
 
     forced = False

@@ -29,8 +29,7 @@ from ngn.schedules import warmed_up
 from ngn.train import checkpoint
 from ngn.train.batches import Batches
 from ngn.train.checkpoint import Newest
-from ngn.train.optim import clip_gradients, groups_of, load_moments, moments, pad_moments
-from ngn.train.plan import History, TrainPlan
+from ngn.train.plan import History, TrainPlan, clip_gradients, groups_of, load_moments, moments, pad_moments
 from ngn.train.progress import ProgressLine, ProgressMode
 
 T = TypeVar("T")

@@ -26,8 +26,7 @@ from ngn.methods.base import Weighted, active_components
 from ngn.methods.ngn import CountGate
 from ngn.schedules import CONSTANT, GATE_CUTOFF, Shape, shape_at
 from ngn.train.batches import Batches
-from ngn.train.optim import pad_moments
-from ngn.train.plan import History, TrainPlan
+from ngn.train.plan import History, TrainPlan, pad_moments
 from ngn.train.progress import ProgressLine
 from ngn.train.trainer import CURVE_POINTS
 
