@@ -61,13 +61,9 @@ def check_equal(
     the model takes them. What differs is compared again in float64, which rounds too little for it: a deep model with
     sharp attention makes of rounding in float32 what a wrong cut would do, with some weights and not with others.
 
-    Args:
-        within: a context for each call on a given input; it may raise a :class:`DifferentError`, too.
-
-    Raises:
-        ValueError: if they differ by more than rounding explains, also in float64 if they run in it: 6e-5 of the
-            largest output in float32, 1e-2 in float16, 8e-2 in bfloat16, 1e-9 in float64. Also if the deployed
-            model calls a module of ``model``.
+    It is a ValueError if they differ by more than rounding explains, also in float64 if they run in it: 6e-5 of the
+    largest output in float32, 1e-2 in float16, 8e-2 in bfloat16, 1e-9 in float64. Also if the deployed model calls a
+    module of ``model``. The context ``within`` is for each call on a given input; it may raise one, too.
     """
 
     def equal(call: tuple[str, Any]) -> None:

@@ -139,12 +139,10 @@ def is_stack(part: Any) -> TypeGuard[nn.ModuleList]:
 
 @dataclass(frozen=True)
 class Choice:
-    """What to keep of one axis, in the order of places, on the CPU.
+    """What to keep of one axis, in the order of places, on the CPU: which components, bool [K].
 
-    Attributes:
-        kept: which components, bool [K].
-        coefficients: the factors that cuts with ``fold`` multiply in, [K]; None for ones.
-        scale: the factors that the axis itself keeps, [count]; None for none.
+    ``coefficients``, [K], are multiplied in by cuts with ``fold``, and ``scale``, [count], is kept by the axis; None
+    for ones.
     """
 
     kept: Tensor

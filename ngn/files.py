@@ -86,14 +86,11 @@ def remove(path: Path) -> None:
 
 
 def write_atomically(path: Path, content: bytes | Callable[[Path], object], replace: bool = False) -> bool:
-    """Write ``content`` to ``path`` atomically, and return whether this call did it.
+    """Write ``content``, or what it writes to the path that it is given, to ``path``; return whether this call did it.
 
     The content goes to a temporary file in the same folder, is flushed to the disk, and is linked to its final name.
-    The link fails if the name is taken, so that of many processes exactly one succeeds.
-
-    Args:
-        content: the bytes, or a function that writes them to the path that it is given.
-        replace: replace an existing file.
+    The link fails if the name is taken, so that of many processes exactly one succeeds; with ``replace`` it is
+    replaced.
     """
     if not path.parent.is_dir():  # cheaper than mkdir
         path.parent.mkdir(parents=True, exist_ok=True)

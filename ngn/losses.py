@@ -121,20 +121,14 @@ def _logits(output: Any) -> Tensor:
 
 
 def as_loss(loss: Callable[[Any, Any], Tensor] | None, model: nn.Module, first: Callable[[], Any]) -> Loss:
-    """``loss`` as a function of model and batch, whichever two arguments it takes.
+    """``loss`` as a function of model and batch, whichever two arguments it takes; ``first`` returns the first batch.
 
     - None is the ``loss`` of the model's output (:func:`own_loss`).
     - A loss that calls the model is ``loss(model, batch)``. To see it, the loss is called with the model and the first
       batch. That call ends where it calls the model, so nothing is computed, and random numbers are put back.
     - Any other loss is ``loss(output, target)``, so batches are pairs. :class:`Supervised` says so without a call.
 
-    Args:
-        loss: a loss, or None.
-        model: what the loss would call.
-        first: returns the first batch.
-
-    Raises:
-        TypeError: if the loss does not take two arguments, or is ``loss(output, target)`` and batches are no pairs.
+    It is a TypeError if the loss takes no two arguments, or is ``loss(output, target)`` and batches are no pairs.
     """
     if loss is None or isinstance(loss, Supervised):
         return loss or own_loss

@@ -166,7 +166,7 @@ class BudgetLearner(Learner):
 
     def _evidence(self) -> Tensor:
         """z, float64 [*R, G]: 0 where held-out data are given and confirm nothing."""
-        judged = self._held_out or bool(self.confirmation.given)
+        judged = self._held_out or bool(self.confirmation.seen.any())
         z = self.evidence.standard_errors(held_out=judged)
         return torch.where(self.confirmation.confirms(self.budget.significance).unsqueeze(-1), z, 0.0) if judged else z
 

@@ -80,7 +80,10 @@ class Cost:
             for low, K in ends
         ]
         alone = [[(*self._largest[:g], n, *self._largest[g + 1 :]) for n in counts] for g, counts in enumerate(places)]
-        tensors = [_cut_tensors(axis) for axis in axes]
+        held = [[*map(owned, axis.cuts)] for axis in axes]
+        tensors = [
+            {id(v) for p in parts for v in (p.parameters() if isinstance(p, nn.Module) else [p])} for parts in held
+        ]
         self.stack, self.layer = _enclosing_layers(axes)
         nested = {(g, d) for g, d in enumerate(self.stack.tolist()) if self.layer[g] >= 0}
         pairs = [
@@ -258,12 +261,6 @@ def refuse_changing(model: nn.Module, axes: Sequence[OrderedAxis], example: Any)
             for p in small.parameters():
                 flat = p.flatten()
                 p.copy_((flat.flip(0) if strength else flat.roll(1)).view_as(p))
-
-
-def _cut_tensors(axis: OrderedAxis) -> set[int]:
-    """The ids of the tensors that an axis cuts, including those of whole layers."""
-    held = [owned(cut) for cut in axis.cuts]
-    return {id(v) for part in held for v in (part.parameters() if isinstance(part, nn.Module) else [part])}
 
 
 def _enclosing_layers(axes: Sequence[OrderedAxis]) -> tuple[Tensor, Tensor]:

@@ -136,11 +136,6 @@ class Confirmation(nn.Module):
         self.register_buffer("moments", torch.zeros(2, *shape, dtype=torch.float64))
         self.register_buffer("weight", torch.zeros((), dtype=torch.float64))
 
-    @property
-    def given(self) -> Tensor:
-        """Whether any held-out batch was seen."""
-        return self.seen.any()
-
     @torch.no_grad()
     def add(self, number: int, loss: Tensor, gain: Tensor | None) -> None:
         """Add held-out batch ``number``: its loss and, where known, what capacity would gain on it, both [*R]."""

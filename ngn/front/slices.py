@@ -14,7 +14,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -34,22 +33,13 @@ Places = list[tuple[Slots, str]]
 """The tables and names that hold a tensor."""
 Span = tuple[int, int, int | Tensor]
 """A dimension, and what stays of it: the first entry, and the number of entries, or all their places."""
+Opening = tuple[list[tuple[Places, torch.Size, list[Span]]], list[tuple[Slots, str, Any]], list[Opened]]
+"""How a member is opened: the places of each tensor, its full shape and what stays of it; the place and the value of
+each number of a module; the sizes whose closed components are then gone."""
 saving_hooks: Callable[[bool], Any] = getattr(
     torch._C._autograd, "_top_saved_tensors_default_hooks", lambda ignore_tracing: None
 )
 """What packs the tensors that the backward pass will need: torch's checkpointing does, and computes them again."""
-
-
-@dataclass
-class Opening:
-    """How a member is opened: the places of each tensor, its full shape, and what stays of it.
-
-    Likewise the place of each number of a module with its value, and the sizes whose closed components are then gone.
-    """
-
-    tensors: list[tuple[Places, torch.Size, list[Span]]]
-    numbers: list[tuple[Slots, str, Any]]
-    sizes: list[Opened]
 
 
 class Slices:
@@ -135,11 +125,12 @@ class Slices:
         if not self._watched and torch.is_grad_enabled():  # the first pass of a training
             self._packs, self._watching = saving_hooks(False), register_module_forward_pre_hook(self._watch)
         elif self.used and not self._again and _fits(plan := self._plan()):
-            for places, _, spans in plan.tensors:
+            tensors, numbers, sizes = plan
+            for places, _, spans in tensors:
                 self._slice(places, spans)
-            for table, name, number in plan.numbers:
+            for table, name, number in numbers:
                 self._put(table, name, number)
-            for size in plan.sizes:
+            for size in sizes:
                 size.sliced = True
 
     def _plan(self) -> Opening:
@@ -219,7 +210,7 @@ def plan_of(model: nn.Module, counts: Mapping[OrderedAxis, int]) -> Opening:
     masked = {axis.capacity for axis, count in counts.items() if count < axis.K and axis not in choices}
     choices = {axis: choice for axis, choice in choices.items() if axis.capacity not in masked}
     if not choices:
-        return Opening([], [], [])
+        return [], [], []
     tables = [table for part in model.modules() for table in (part._parameters, part._buffers)]
     tensors = []
     for cut, parts in plans_of(choices).values():
@@ -234,7 +225,7 @@ def plan_of(model: nn.Module, counts: Mapping[OrderedAxis, int]) -> Opening:
                 of_config = name.startswith("config.")
                 table = vars(part.config) if of_config else vars(part)
                 numbers.append((table, name.removeprefix("config."), numbers_of(small[path])[name]))
-    return Opening(tensors, numbers, [*{axis.capacity for axis in choices}])  # type: ignore[list-item]
+    return tensors, numbers, [*{axis.capacity for axis in choices}]  # type: ignore[return-value]
 
 
 def _sliceable(axis: OrderedAxis) -> bool:
@@ -258,5 +249,5 @@ def _spans(value: Tensor, parts: TensorCuts) -> list[Span]:
 
 def _fits(plan: Opening) -> bool:
     """Whether the tensors are there in full, as plain ones: sharding has parts of them outside of its own passes."""
-    held = [(places[0][0][places[0][1]], shape) for places, shape, _ in plan.tensors]
+    held = [(places[0][0][places[0][1]], shape) for places, shape, _ in plan[0]]
     return all(value.shape == shape and not hasattr(value, "device_mesh") for value, shape in held)

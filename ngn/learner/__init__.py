@@ -31,12 +31,9 @@ from ngn.methods.batch import penalty as of_gates
 class Learner(SizedModel):
     """Learn the sizes of a model that contains :class:`~ngn.axis.OrderedAxis` modules, one capacity per axis.
 
-    The trainer calls the hooks in this order:
-
-    - once: :meth:`prepare`;
-    - in every step: :meth:`set_progress`, :meth:`before_step`, :meth:`make_room`, the forward and backward passes with
-      :meth:`penalty`, :meth:`after_backward`, the optimiser's step, :meth:`after_step`;
-    - once: :meth:`finish`.
+    The trainer calls once :meth:`prepare`; in every step :meth:`set_progress`, :meth:`before_step`, :meth:`make_room`,
+    the forward and backward passes with :meth:`penalty`, :meth:`after_backward`, the optimiser's step,
+    :meth:`after_step`; and once :meth:`finish`.
 
     A subclass overrides the hooks that it needs. One that learns sizes without axes overrides :meth:`count`. Parameters
     and persistent buffers of the learner go into checkpoints, as those of ``model`` do. In shapes, ``*R`` is nothing or

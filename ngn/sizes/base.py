@@ -108,11 +108,8 @@ class Size(ABC):
     def attach(self, model: nn.Module, name: str, make: Maker) -> None:
         """Give the module ``name`` of ``model`` a learned size: call :meth:`axis` with the tensors to cut.
 
-        Args:
-            make: makes the capacity of (name, K); pass it on to :meth:`axis`.
-
-        Raises:
-            ValueError: if the module has no such size, or K does not divide it.
+        ``make`` makes the capacity of (name, K); pass it on to :meth:`axis`. It is a ValueError if the module has no
+        such size, or K does not divide it.
         """
 
     def axis(
@@ -126,21 +123,16 @@ class Size(ABC):
         dim: int = -1,
         units: int | None = None,
     ) -> HookedAxis:
-        """Make a learned size of K components.
+        """Make a learned size of K components; ``name`` and ``make`` are the arguments of :meth:`attach`.
 
         Args:
-            name, make: the arguments of :meth:`attach`.
-            cuts: every tensor with these components (:class:`~ngn.axis.OrderedAxis`). ``ngn.cuts.outputs`` and
-                ``ngn.cuts.inputs`` list them for linear layers, convolutions and normalisations.
+            cuts: every tensor with these components; ``ngn.cuts.outputs`` and ``ngn.cuts.inputs`` list them.
             consumers: modules whose first input is the activation with the axis; it is multiplied there. Without any,
-                :meth:`attach` has to call the axis itself.
+                :meth:`attach` has to call the axis itself. It is a ValueError if one already has an axis.
             counts: (module, attribute) pairs that shrink with the count.
             dim: dimension of the axis in the activation; known for linear layers and convolutions.
             units: number of units, a multiple of K, that can be removed one by one; None for K. Sorting by importance
                 puts any of them together into a component.
-
-        Raises:
-            ValueError: if a consumer already has an axis.
         """
         order = self.order(name, K)
         axis = HookedAxis(make(name, K), cuts, counts, dim, order, name or "model", self.unit, units=units or K)
@@ -153,13 +145,10 @@ class Size(ABC):
         return self.by_importance(name, K) if callable(self.by_importance) else self.by_importance
 
     def divided(self, name: str, size: int, multiple: int | None = None) -> int:
-        """Return K, the number of components of ``size`` entries.
+        """Return K, the number of components of ``size`` entries, each a ``multiple`` of entries; None for
+        ``round_to``.
 
-        Args:
-            multiple: the entries of a component are a multiple of it; None for ``round_to``.
-
-        Raises:
-            Indivisible: if K does not divide ``size``, or a component's entries are not such a multiple.
+        It is an :class:`Indivisible` if K does not divide ``size``, or a component's entries are not such a multiple.
         """
         multiple = multiple or self.round_to
         K = max(1, size // multiple) if self.K is None else self.K

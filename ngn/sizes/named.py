@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from math import lcm
@@ -85,10 +84,6 @@ def _within(member: str, name: str) -> bool:
     return member == name or not name or member.startswith(f"{name}.")
 
 
-def _any_within(members: Sequence[str], name: str) -> bool:
-    return any(_within(member, name) for member in members)
-
-
 class Width(TracedSize):
     """The width of a feed-forward layer: ``K`` slices of neighbouring hidden units.
 
@@ -146,7 +141,7 @@ class Heads(TracedSize):
         return group.unit == "heads"
 
     def of(self, found: FoundSizes, name: str) -> list[SizeGroup]:
-        return [group for group in found if self.fits(group) and _any_within(group.members, name)]
+        return [group for group in found if self.fits(group) and any(_within(each, name) for each in group.members)]
 
     def entries(self, group: SizeGroup) -> int:
         return 1
@@ -186,11 +181,6 @@ class Channels(TracedSize):
         return super().refusal(found, name)
 
 
-def _last_but_one_first(name: str, K: int) -> list[int]:
-    """Order layers by importance: the last one, then from the first on."""
-    return [K - 1, *range(K - 1)]
-
-
 _OF_LAYERS = ("layer_types", "mlp_layer_types", "no_rope_layers", "attention_layers")
 """Configuration keys of transformers that list one entry per layer."""
 
@@ -223,7 +213,8 @@ class Depth(Size):
     unit = "layers"
 
     def __init__(self, by_importance: ByImportance = None, **gate: Any) -> None:
-        super().__init__(None, _last_but_one_first if by_importance is None else by_importance, **gate)
+        usual = None if by_importance is not None else lambda name, K: [K - 1, *range(K - 1)]
+        super().__init__(None, usual or by_importance, **gate)
 
     def attach(self, model: nn.Module, name: str, make: Maker) -> None:
         layers = model.get_submodule(name)

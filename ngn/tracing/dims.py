@@ -18,13 +18,10 @@ class Misfit(Exception):
 
 
 class Leaf:
-    """Entries without known parts.
+    """Entries without known parts: their number, and why none can be removed (``fixed``); None if some can.
 
-    Attributes:
-        size: the number of entries.
-        fixed: why no entry can be removed; None if entries can.
-        alike: where equal entries were made, so that any of them can go with what they meet; None for other entries.
-            Those that meet nothing else are fixed at the end of a trace.
+    ``alike``: where equal entries were made, so that any of them can go with what they meet; None for other entries.
+    Those that meet nothing else are fixed at the end of a trace.
     """
 
     __slots__ = ("_same", "alike", "fixed", "parts", "size")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import takewhile
+from itertools import count, takewhile
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -186,11 +186,8 @@ def _named(groups: list[SizeGroup]) -> tuple[SizeGroup, ...]:
     for group in groups:
         name = group.name if names.count(group.name) == 1 else group.members[0]
         taken = {each.name for each in result} | {n for n in names if names.count(n) == 1 and n != group.name}
-        number = 2
-        unique = name
-        while unique in taken:
-            unique, number = f"{name}:{number}", number + 1
-        result.append(replace(group, name=unique))
+        unique = (f"{name}:{number}" if number > 1 else name for number in count(1))
+        result.append(replace(group, name=next(each for each in unique if each not in taken)))
     return tuple(result)
 
 

@@ -74,17 +74,16 @@ def shape_of(tensor: Tensor) -> list[int]:
 class Trace:
     """The dimensions of every tensor in the passes of a model.
 
+    ``held`` has parameters and buffers by the id of their tensor, ``parametrised`` those that parametrisations compute,
+    by the ids of these, and ``reached`` those that an operation has read or written. ``contractions`` are the products
+    over dimensions, in the order of the program: the module in whose call each is computed, the weight with entries in
+    it, if that is known, the dimension, and whether it is of train mode.
+
     Attributes:
-        held: parameters and buffers, by the id of their tensor.
-        parametrised: the tensors that parametrisations compute, by the ids of these.
-        contractions: the products over dimensions, in the order of the program: the module in whose call each is
-            computed, the weight with entries in it, if that is known, the dimension, and whether it is of train mode.
         work: for each product of the first pass, the dimensions whose lengths multiply to its multiply-adds.
         batches: batch dimensions of products of activations, such as the heads of attention.
         counted: integers that come from attributes of modules, with the dimensions whose lengths they are.
-        operation: the name of the operation at work.
-        training: whether the present pass is in train mode.
-        reached: the parameters and buffers that an operation has read or written.
+        operation, training: the name of the operation at work; whether the present pass is in train mode.
         activations: the dimensions of every tensor that an operation has made.
     """
 

@@ -91,10 +91,8 @@ class HeldOutParts:
 class IteratedBatches:
     """The batches of an iterable such as a ``DataLoader``, in its own order, epoch after epoch.
 
-    A resumed training first reads and skips the batches before its checkpoint.
-
-    Raises:
-        ValueError: from ``at``, if a new epoch yields no batch. For example, a generator can be read only once.
+    A resumed training first reads and skips the batches before its checkpoint. It is a ValueError if a new epoch yields
+    no batch; a generator, for example, can be read only once.
     """
 
     def __init__(self, source: Iterable[Any]) -> None:

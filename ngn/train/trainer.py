@@ -1,7 +1,4 @@
-"""The trainer of all tasks and methods.
-
-A step moves the schedules, computes the gradients of the task loss over the micro-batches, adds those of the learner's
-penalty, clips them per model and steps the optimiser, with the hooks of :class:`~ngn.learner.Learner` in between.
+"""The trainer of all tasks and methods; :class:`~ngn.learner.Learner` has the order of a step.
 
 Losses have the shape [*R]. The models of a stack are independent, so the sum of their losses gives each model its own
 gradient. The trainer copies from the device to the host in three cases only: it shows progress, it writes a checkpoint,
@@ -157,10 +154,7 @@ class Trainer:
     def evaluate(self, measure: Callable[[nn.Module], T], mode: Mode = "soft") -> T:
         """Return ``measure(model)`` in ``eval()`` mode, without gradients, under the autocast of the training.
 
-        Args:
-            measure: a function of the model.
-            mode: the mode of forward passes: "soft" (as trained), "hard" (truncated) or "kept" (retained components
-                with their gates).
+        ``mode``: "soft" (as trained), "hard" (truncated) or "kept" (retained components with their gates).
         """
         learner = self.learner
         with torch.no_grad(), evaluating(learner), learner.mode(mode), self._autocast():

@@ -260,7 +260,7 @@ def noise(step):
 )
 def test_held_out_data_confirm_learning_or_capacity(loss, gain, confirmed):
     test = Confirmation(None)
-    assert not bool(test.given)
+    assert not bool(test.seen.any())
     for step in range(3 * PARTS):
         test.add(step, loss(step) + noise(step), gain(step) + noise(step + 1))
     assert bool(test.confirms(3.0)) == confirmed
