@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
@@ -34,6 +34,8 @@ class Limits:
     example: Any = None
     round_to: int = 1
     significance: float = 3.0
+    several: ClassVar[bool] = False
+    """Whether every size is trained, any of which can be deployed; else one within the limit is learned."""
 
     def __post_init__(self) -> None:
         what = type(self).__name__.lower()
@@ -124,6 +126,7 @@ class Front(Limits):
     Linear(in_features=2, out_features=7, bias=True)
     """
 
+    several = True
     members: int = 8
     ends: int = 0
     seed: int = 0

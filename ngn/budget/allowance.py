@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from ngn.budget import BUDGET_COMMIT, Budget, Limits, Reach
+from ngn.budget import BUDGET_COMMIT, Limits, Reach
 from ngn.budget.cost import NOISY, Cost, refuse_changing
 from ngn.budget.rounding import largest
 from ngn.learner.sized import SizedModel
@@ -33,7 +33,7 @@ class Allowance:
     def __init__(self, sized: SizedModel, budget: Limits) -> None:
         self.sized, self.budget = sized, budget
         self.gates: list[CountGate] = sized.gates  # type: ignore[assignment]
-        if isinstance(budget, Budget):
+        if not budget.several:
             self._fix_together()
         if any(gate.growing for gate in self.gates):
             raise ValueError("without a preset K there is no largest model to begin with: give every gate its K")

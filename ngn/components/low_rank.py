@@ -110,19 +110,11 @@ class LowRankLinear(Bottleneck):
 
 
 def merge(model: nn.Module) -> nn.Module:
-    """Merge the learned terms into their linear maps, in place.
+    """Merge the learned terms of a deployed model into their linear maps, in place; return the model, or the merged
+    map.
 
     The result has the classes and shapes of the original model, so that ``save_pretrained`` and other code for that
-    model accept it.
-
-    Args:
-        model: the result of :meth:`~ngn.learner.Learner.deploy`.
-
-    Returns:
-        The model; for a single :class:`LowRankLinear`, the merged map.
-
-    Raises:
-        ValueError: if sizes are still learned.
+    model accept it. It is a ValueError if sizes are still learned.
 
     >>> import torch, ngn
     >>> from ngn.components.low_rank import merge
@@ -160,12 +152,9 @@ def attach_low_rank(
     """Add K learned terms to linear maps of ``model``, in place; its parameters do not change.
 
     Args:
-        targets: names of ``nn.Linear`` modules.
+        targets: names of ``nn.Linear`` modules; they are returned. The learner's counts have the order of the model.
         capacity: a function that makes the capacity of target number 0, 1, ...
         seed: seed of the terms' initial values.
-
-    Returns:
-        The targets. The learner's counts have the order of the model.
 
     Raises:
         ValueError: if a target is missing, is not a linear map, or already has terms.

@@ -32,6 +32,8 @@ class SizedModel(nn.Module):
 
     also: Mapping[str, Sequence[Any]] = MappingProxyType({})
     """Further inputs on which :meth:`deploy` compares, by the method that takes them."""
+    budget: Any = None
+    """The limits that it keeps to (:mod:`ngn.budget`); None if a price decides the sizes."""
     found: Any = None
     """What :func:`~ngn.sizes.attach.learn_sizes` took of a trace, and what cannot be cut; None without a trace."""
     moments: Tensor

@@ -131,7 +131,7 @@ def learn_sizes(
         also = next((each.also for each in (sizes, example) if isinstance(each, FoundSizes)), {})
     common = gate if budget is None else {"commit": BUDGET_COMMIT} | gate
     usual = capacity is None
-    if isinstance(budget, Front):
+    if budget is not None and budget.several:
         if gate or not usual:
             raise ValueError(f"a front has no gates to learn: leave {'=, '.join(gate) or 'capacity'}= out")
         capacity = lambda name, K: Opened(K)  # noqa: E731
@@ -180,10 +180,8 @@ def learn_sizes(
             given = example.example if isinstance(example, FoundSizes) else example
             budget = replace(budget, example=given)
         found = _attach(model, sizes, maker, example, also, settle)
-        if budget is None:
-            learner = Learner(model)
-        else:
-            learner = FrontLearner(model, budget) if isinstance(budget, Front) else BudgetLearner(model, budget)
+        limited: Any = FrontLearner if budget is not None and budget.several else BudgetLearner
+        learner: Learner = Learner(model) if budget is None else limited(model, budget)
     except BaseException:
         put_back()
         raise

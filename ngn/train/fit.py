@@ -14,9 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from ngn.budget.allocation import BudgetLearner
 from ngn.budget.evidence import PARTS
-from ngn.front import FrontLearner
 from ngn.learner import Learner
 from ngn.learner.importance import BATCHES, Importance
 from ngn.learner.shrinking import shrink
@@ -111,9 +109,10 @@ def fit(
             stacklevel=2,
         )
     settings.setdefault("shrink", settings.get("model") is None)
-    if held_out is not None and not retrain and not isinstance(learner, BudgetLearner | FrontLearner):
+    if held_out is not None and not retrain and learner.budget is None:
         raise ValueError("held_out= judges sizes under a budget: call learn_sizes(..., budget=...), or leave it out")
-    if retrain and (held_out is None or isinstance(learner, FrontLearner) or not settings["shrink"]):
+    several = learner.budget is not None and learner.budget.several
+    if retrain and (held_out is None or several or not settings["shrink"]):
         raise ValueError(
             "retrain= trains the learned sizes once more, and held-out data choose: it needs held_out=, one size (no "
             "front), and sizes that are cut in training (no wrapper as model=, no shrink=False)"
