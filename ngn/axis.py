@@ -108,10 +108,7 @@ class OrderedAxis(nn.Module):
         return self.K * self.per
 
     def sort(self, by_importance: Sequence[int]) -> None:
-        """Give the components new places, before any training; ``by_importance`` and errors as for the class.
-
-        A component's entries have to be n equal parts.
-        """
+        """Give the components new places, before any training; ``by_importance`` and errors as for the class."""
         ranks = ranks_of(by_importance, self.K)
         per = len(ranks) // max(1, self.K)
         if any(cut.width * self.per % per or (cut.start < 0 and per > 1) for cut in self.cuts):

@@ -261,10 +261,7 @@ class ExampleError(ValueError):
 
 
 def outputs_on(model: nn.Module, example: Any, method: str = "forward") -> list[Tensor]:
-    """The floating-point tensors that a method of ``model`` returns for a copy of ``example``.
-
-    It is an :class:`ExampleError` if the model fails; with the first line of its message.
-    """
+    """The floating-point tensors that a method returns for a copy of ``example``; else an :class:`ExampleError`."""
     try:
         return floating(called(model, example, method))
     except FAULTS as fault:

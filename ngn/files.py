@@ -67,10 +67,7 @@ def remove_stale_files(folder: Path) -> None:
 
 
 def chosen_file(path: str | Path) -> Path:
-    """The file that a path names whom a person chose: a link is followed, so that it stays.
-
-    It is an OSError if links lead in a circle, or the path names a folder or a device.
-    """
+    """The file that a path names, through a link; an OSError for links in a circle, for a folder and a device."""
     file = Path(os.path.realpath(path))
     if os.path.lexists(file) and not stat.S_ISREG(file.stat().st_mode):
         raise FileExistsError(errno.EEXIST, "exists and is no ordinary file", str(path))

@@ -23,11 +23,7 @@ COMMITTED = 1e6
 
 
 def softplus_inverse(t: Tensor | float) -> Tensor:
-    """tau with softplus(tau) = t, for t > 0: t + log(-expm1(-t)), exact at t = 1e-4 and without overflow.
-
-    Raises:
-        ValueError: if any t is not positive and finite.
-    """
+    """tau with softplus(tau) = t: t + log(-expm1(-t)), exact at t = 1e-4; a ValueError unless 0 < t < infinity."""
     t = torch.as_tensor(t, dtype=torch.float64)
     if not bool(((t > 0) & torch.isfinite(t)).all()):
         raise ValueError(f"a boundary, such as t0, must be positive and finite, not {t.tolist()}")

@@ -70,13 +70,10 @@ COSINE = Shape(kind="cosine")
 
 
 def shape_at(shape: Shape, progress: float) -> float:
-    """The value of a shape at ``progress``.
+    """The value of a shape at ``progress`` in [0, 1]; a ValueError outside of it.
 
     constant: 1. linear: p. power: (1 - p)^power. cosine: (1 + cos(pi p)) / 2.
     delayed_linear: clip((p - start) / (full - start), 0, 1).
-
-    Raises:
-        ValueError: if ``progress`` is outside [0, 1].
     """
     if not 0.0 <= progress <= 1.0:
         raise ValueError(f"progress must lie in [0, 1], not {progress}")

@@ -56,11 +56,7 @@ def tensors_digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -
 
 
 def write_checked(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
-    """Write tensors with their digest; see :func:`~ngn.files.write_tensors`. A link is followed.
-
-    Files that killed processes have left in the folder are removed. It is an OSError if the path names a folder or a
-    device.
-    """
+    """Write tensors with their digest to a file or link; remove what killed processes have left in the folder."""
     file = chosen_file(path)
     remove_stale_files(file.parent)
     entries = dict(metadata or {})

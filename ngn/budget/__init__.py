@@ -54,11 +54,7 @@ class Limits:
         return "parameters" if self.parameters is not None else "macs" if self.macs is not None else "milliseconds"
 
     def limit(self, largest: float, replicas: int | None) -> Tensor:
-        """The limit on the cost, float64 [*R]; ``largest`` is the cost of the model with all components.
-
-        Raises:
-            ValueError: if it is neither a positive number nor a share such as "60%".
-        """
+        """The limit, float64 [*R]; ``largest`` is the cost of the whole model. It is a ValueError if it is no limit."""
         given: Any = getattr(self, self.kind)
         if isinstance(given, str):
             given = share(given, "the largest model") * largest

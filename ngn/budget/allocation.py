@@ -281,11 +281,7 @@ class BudgetLearner(Learner):
         return [replace(group, even=n, evidence=value) for group, n, value in zip(groups, even, z, strict=True)]
 
     def deploy(self, replica: int | None = None, **settings: Any) -> nn.Module:  # type: ignore[override]
-        """Deploy as :meth:`Learner.deploy <ngn.learner.Learner.deploy>` does.
-
-        Raises:
-            ValueError: if the model exceeds the budget: sizes are not fixed, or under another, or it has changed since.
-        """
+        """Deploy as :meth:`Learner.deploy <ngn.learner.Learner.deploy>`; a ValueError if the budget is exceeded."""
         refuse_diverged(self._sizes_of(replica))
         self.allowance.refuse_more(replica or 0)
         small = super().deploy(replica, **settings)

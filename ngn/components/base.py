@@ -61,11 +61,7 @@ class Bank(Stacked, ABC):
         return f"K={self.K}" + ("" if self.replicas is None else f", replicas={self.replicas}")
 
     def take(self, **weights: Tensor) -> Bank:
-        """Replace the initial parameters by given ones, each by its name, [*R, K, ...]; return the bank.
-
-        Raises:
-            ValueError: if names or shapes differ from the bank's.
-        """
+        """Replace the initial parameters by given ones of equal names and shapes, [*R, K, ...]; return the bank."""
         shapes = {name: tuple(p.shape) for name, p in self.named_parameters()}
         if shapes != {name: tuple(value.shape) for name, value in weights.items()}:
             given = {name: tuple(value.shape) for name, value in weights.items()}
@@ -189,11 +185,7 @@ class OrderedSum(OrderedAxis):
         return self._normalised(x, c, self.capacity.rms_eps)
 
     def _normalised(self, x: Any, c: Tensor, eps: float) -> Tensor:
-        """Return sum_k c_k f_k / rms_k, with rms_k = sqrt(mean f_k^2 + eps) over the batch and the output's entries.
-
-        Training uses the rms of the current batch, and gradients pass through it. After
-        :meth:`Learner.calibrate` the rms is a constant, which truncation folds into the last maps.
-        """
+        """Return sum_k c_k f_k / rms_k, with rms_k = sqrt(mean f_k^2 + eps) over the batch and the output's entries."""
         k = c.shape[-1]
         if self._calibrating:
             f = self.bank.components(x)
@@ -201,6 +193,7 @@ class OrderedSum(OrderedAxis):
             f = f.narrow(-3, 0, k)
         else:
             f = self.bank.components(x, k)
+        # in training with gradients; a calibrated rms is a constant, which truncation folds into the last maps
         rms = _rms(f, eps) if self.rms is None else self.rms[..., :k].to(f)
         return (f * (c.to(f) / rms)[..., None, None]).sum(-3)
 

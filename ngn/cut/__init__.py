@@ -38,10 +38,14 @@ def distinct(axis: OrderedAxis) -> dict[tuple[int, int, int], Cut]:
     cuts = {}
     for cut in axis.cuts:
         if (held := owned(cut)) is not None:
-            lead = isinstance(cut.module, Stacked) and cut.module.replicas is not None
-            dim = cut.dim + held.dim() - lead if cut.dim < 0 and isinstance(held, Tensor) else cut.dim
+            dim = cut.dim + held.dim() - _lead(cut.module) if cut.dim < 0 and isinstance(held, Tensor) else cut.dim
             cuts[id(held), dim, cut.start] = cut
     return cuts
+
+
+def _lead(module: nn.Module) -> int:
+    """The number of leading replica axes of its tensors, 0 or 1."""
+    return int(isinstance(module, Stacked) and module.replicas is not None)
 
 
 def plans_of(choices: Mapping[OrderedAxis, Choice]) -> dict[int, tuple[Cut, TensorCuts]]:
@@ -83,8 +87,7 @@ def cut_copy(
     ValueError if part of the model cannot be copied faithfully.
     """
     held = {part: (*part._parameters.values(), *part._buffers.values()) for part in model.modules()}
-    stacks = (part for part in held if isinstance(part, Stacked) and part.replicas is not None)
-    stacked = {id(value) for part in stacks for value in held[part]}  # with a leading replica axis
+    stacked = {id(value) for part in held if _lead(part) for value in held[part]}
     memo: dict[int, Any] = {}
     for axis in choices:
         only_to_learn = (axis.capacity, axis._modules.get(GONE), axis.whole)
@@ -167,7 +170,7 @@ def cut_in_place(model: nn.Module, choices: Mapping[OrderedAxis, Choice], optimi
 
 def _cut(model: nn.Module, choices: Mapping[OrderedAxis, Choice], optimizers: Sequence[Optimizer] = ()) -> None:
     """Cut ``model`` in place."""
-    plans, each = plans_of(choices), cutters(model, choices)
+    each = cutters(plans := plans_of(choices))
 
     def start(cut: Cut) -> int:
         """Where ``cut`` will start."""
@@ -200,14 +203,12 @@ def _cut(model: nn.Module, choices: Mapping[OrderedAxis, Choice], optimizers: Se
         axis.shrunk(choice.kept)
 
 
-def cutters(model: nn.Module, choices: Mapping[OrderedAxis, Choice]) -> dict[int, Callable[[Any], Any]]:
+def cutters(plans: Mapping[int, tuple[Cut, TensorCuts]]) -> dict[int, Callable[[Any], Any]]:
     """For each tensor that is cut, by its id, what cuts tensors of its shape and leaves all else as it is."""
-    stacks = (part for part in model.modules() if isinstance(part, Stacked) and part.replicas is not None)
-    stacked = {id(value) for part in stacks for value in (*part._parameters.values(), *part._buffers.values())}
-    tensors = {key: (owned(cut), parts) for key, (cut, parts) in plans_of(choices).items()}
+    tensors = [(owned(cut), _lead(cut.module), parts) for cut, parts in plans.values()]
     return {
-        key: functools.partial(cut_tensor, parts=parts, shape=value.shape, lead=int(key in stacked))
-        for key, (value, parts) in tensors.items()
+        id(value): functools.partial(cut_tensor, parts=parts, shape=value.shape, lead=lead)
+        for value, lead, parts in tensors
         if not is_stack(value)
     }
 

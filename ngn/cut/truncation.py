@@ -73,11 +73,7 @@ def without_tensors(axis: OrderedAxis) -> int:
 
 
 def axes_of(model: nn.Module) -> list[OrderedAxis]:
-    """The axes of ``model`` that learn a size, in the order of its modules.
-
-    Raises:
-        ValueError: if an axis is not a submodule, or cuts a tensor of a module outside the model.
-    """
+    """The axes of ``model`` that learn a size, in order; a ValueError if one or its tensors are not part of it."""
     paths = {id(module): path for path, module in model.named_modules()}
     axes = []
     for path, module in model.named_modules():

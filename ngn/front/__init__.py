@@ -220,8 +220,7 @@ class FrontLearner(Learner):
     def member(self, budget: str | float = "100%") -> Iterator[None]:
         """Let the model be the largest member within ``budget`` in the context, in ``eval()`` mode, too.
 
-        Raises:
-            TypeError, ValueError: if no member has such a cost.
+        It is a ValueError if no member has such a cost.
         """
         point = place_of(budget, self.points()[1], self.budget.kind)
         with self.slices.opened(*self._chosen(point)):

@@ -86,11 +86,8 @@ def save(small: PreTrainedModel, folder: str | Path, example: Any = None, padded
 def load(folder: str | Path, **options: Any) -> PreTrainedModel:
     """Open a folder of :func:`save`: the class that was saved, in eval mode.
 
-    Args:
-        options: those of ``from_pretrained``, such as ``dtype`` and ``device_map``.
-
-    Raises:
-        ValueError: if the folder holds no model of a class of transformers.
+    The ``options`` are those of ``from_pretrained``, such as ``dtype`` and ``device_map``. It is a ValueError if the
+    folder holds no model of a class of transformers.
     """
     described = json.loads((Path(folder) / "config.json").read_bytes())
     name, sizes = (described.get("architectures") or [""])[0], described.pop(SIZES, None)

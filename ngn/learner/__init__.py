@@ -224,11 +224,7 @@ class Learner(SizedModel):
             adam_step(self._controlled, self.moments, lr)
 
     def resume(self, step: int, progress: float) -> None:
-        """Go on from a checkpoint. In your own loop, call it once before step number ``step``.
-
-        Args:
-            progress: fraction of the training that is done, in [0, 1].
-        """
+        """Go on from a checkpoint, once before step number ``step``, with the fraction ``progress`` done, in [0, 1]."""
         self.watch.continued = True
         self._steps = step
         self.set_progress(progress)

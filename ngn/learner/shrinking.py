@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 from torch.utils._pytree import tree_leaves
 
 from ngn.axis import OrderedAxis
-from ngn.cut import axes_in, cut_in_place, cutters, leading
+from ngn.cut import axes_in, cut_in_place, cutters, leading, plans_of
 from ngn.cut.modules import TrainingHook, breaks_groups
 from ngn.cut.truncation import axes_of
 from ngn.cuts import Choice, held_by, is_stack
@@ -118,7 +118,7 @@ class InPlaceCut:
     def __init__(self, model: nn.Module, wanted: Sequence[int], choices: Mapping[OrderedAxis, Choice]) -> None:
         self._model, self._wanted = model, wanted
         self._before = dict(model.named_modules(remove_duplicate=False))
-        to_cut = cutters(model, choices)
+        to_cut = cutters(plans_of(choices))
         self._tensors = {
             (module, name): (value.shape, to_cut.get(id(value)))
             for module in model.modules()

@@ -198,11 +198,7 @@ class SizedModel(nn.Module):
 
     @torch.no_grad()
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Load the result of :meth:`state` of a learner with the same structure.
-
-        Raises:
-            ValueError: if the frozen parameters differ from those of the saved training.
-        """
+        """Load the result of :meth:`state`, of an equal structure; a ValueError if frozen parameters are others."""
         self.watch.continued = True
         self.reorder(tensors)
         allocated = tensors["allocated"].tolist() if self.axes else []

@@ -138,10 +138,7 @@ class CountGate(BoundaryGate):
             self.grow(self.wanted())
 
     def wanted(self) -> int:
-        """Without a preset K, the number of gates of at least 1e-15; copies the boundary to the host.
-
-        It is a :class:`CapacityExceeded` if that is more than K_max.
-        """
+        """The number of gates of at least 1e-15, read on the host; a :class:`CapacityExceeded` if it is above K_max."""
         k = active_components(self.size(), self.K_max + 1, self.beta, self.delta)
         if k > self.K_max:
             raise CapacityExceeded(

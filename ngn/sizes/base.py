@@ -145,8 +145,7 @@ class Size(ABC):
         return self.by_importance(name, K) if callable(self.by_importance) else self.by_importance
 
     def divided(self, name: str, size: int, multiple: int | None = None) -> int:
-        """Return K, the number of components of ``size`` entries, each a ``multiple`` of entries; None for
-        ``round_to``.
+        """Return K, the number of components of ``size`` entries; ``multiple``, or ``round_to``, divides each.
 
         It is an :class:`Indivisible` if K does not divide ``size``, or a component's entries are not such a multiple.
         """

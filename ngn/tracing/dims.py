@@ -206,10 +206,7 @@ def split(dim: Dim, at: int) -> tuple[Dim, Dim]:
 
 
 def factored(dim: Dim, inner: int) -> tuple[Dim, Dim]:
-    """``dim`` as blocks of ``inner`` entries: the dimension of the blocks, and that within one.
-
-    It is a :class:`Misfit` if parts of ``dim`` lie across the blocks.
-    """
+    """``dim`` as a dimension of blocks and one of ``inner`` entries within; a :class:`Misfit` if parts cross them."""
     dim = resolved(dim)
     if inner == 1 or inner == dim.size:
         return (dim, ONE) if inner == 1 else (ONE, dim)

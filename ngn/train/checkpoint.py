@@ -34,10 +34,7 @@ def save(folder: Path, step: int, tensors: Mapping[str, Tensor], facts: Mapping[
 
 
 def latest(folder: Path) -> Newest:
-    """The newest usable checkpoint; None without one. Newer files are removed, which would otherwise be kept.
-
-    It is an OSError if the disk cannot be read; the checkpoints may be intact.
-    """
+    """The newest usable checkpoint, None without one; removes newer files. It is an OSError if the disk fails."""
     remove_stale_files(folder)
     for path in _checkpoints(folder):
         try:

@@ -77,11 +77,7 @@ class Trainer:
     _evaluated: list[tuple[int, Tensor]] = field(default_factory=list)
 
     def fit(self) -> History:
-        """Train to the end; resume from the newest checkpoint if there is one.
-
-        Raises:
-            ValueError: if the loss is not one number per model.
-        """
+        """Train to the end, from the newest checkpoint if any; a ValueError if a loss is not one number per model."""
         learner, plan, newest = self.learner, self.plan, self._restored()
         body, controllers = self._trained = learner.body_parameters(), learner.controller_parameters()
         count = learner.replicas or 1
