@@ -1,9 +1,10 @@
-"""Files of tensors that carry a digest: safetensors with the SHA-256 of their content in the metadata."""
+"""Files of tensors with a digest: safetensors, with the SHA-256 of their content in the metadata. Checkpoints."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,11 +15,16 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from ngn.files import FileError, chosen_file, remove_stale_files, write_tensors
+from ngn.files import FileError, chosen_file, remove, remove_stale_files, write_tensors
 
 DIGEST = "sha256"
 HEXADECIMAL = re.compile("[0-9a-f]{64}")
 """A digest, also if the name of its key was damaged."""
+log = logging.getLogger(__name__)
+Newest = tuple[int, dict[str, Tensor], dict[str, Any]] | None
+"""The step, tensors and facts of a checkpoint."""
+KEPT = 2
+"""Number of checkpoints of a training that are kept."""
 
 
 def tensors_of(model: nn.Module) -> dict[str, Tensor]:
@@ -80,3 +86,28 @@ def read_checked(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     if written is not None and written != tensors_digest(tensors, metadata):
         raise FileError(f"{path} was changed or damaged: its SHA-256 does not match; write it again")
     return tensors, metadata
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    """The files, the newest first."""
+    return sorted(folder.glob("step-*.safetensors"), reverse=True)
+
+
+def save_checkpoint(folder: Path, step: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+    """Write the checkpoint of ``step``, then remove all but the newest :data:`KEPT`."""
+    write_checked(folder / f"step-{step:010d}.safetensors", tensors, {"training": json.dumps(dict(facts))})
+    for old in _checkpoints(folder)[KEPT:]:
+        remove(old)
+
+
+def latest_checkpoint(folder: Path) -> Newest:
+    """The newest usable checkpoint, None without one; removes newer files. It is an OSError if the disk fails."""
+    remove_stale_files(folder)
+    for path in _checkpoints(folder):
+        try:
+            tensors, metadata = read_checked(path)
+            return int(path.stem.removeprefix("step-")), tensors, json.loads(metadata["training"])
+        except (FileError, FileNotFoundError, ValueError, KeyError, TypeError) as fault:
+            log.warning("checkpoint %s cannot be used (%s); trying the one before", path, fault)
+            remove(path)
+    return None

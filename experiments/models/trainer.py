@@ -19,7 +19,7 @@ from torch import Tensor
 from experiments.core import checkpoint, interrupt
 from experiments.models.optim import EightBitAdamW, ReplicaAdam
 from ngn.files import write_atomically
-from ngn.train.checkpoint import Newest
+from ngn.tensor_files import Newest
 from ngn.train.trainer import Trainer
 
 EVERY = 3.0

@@ -1,1 +1,1 @@
-"""Training: the trainer, its optimisers, batches and checkpoints."""
+"""Training: the trainer, its plan and batches."""

@@ -23,9 +23,8 @@ from ngn.learner import Learner
 from ngn.losses import Loss
 from ngn.methods.base import Mode
 from ngn.schedules import warmed_up
-from ngn.train import checkpoint
+from ngn.tensor_files import Newest, latest_checkpoint, save_checkpoint
 from ngn.train.batches import Batches
-from ngn.train.checkpoint import Newest
 from ngn.train.plan import History, TrainPlan, clip_gradients, groups_of, load_moments, moments, pad_moments
 from ngn.train.progress import ProgressLine, ProgressMode
 
@@ -244,10 +243,10 @@ class Trainer:
         self._write(self.folder, step, tensors, {"seconds": seconds, "resumed": resumed, "steps": self.plan.steps})
 
     def _write(self, folder: Path, step: int, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-        checkpoint.save(folder, step, tensors, facts)
+        save_checkpoint(folder, step, tensors, facts)
 
     def _newest(self, folder: Path) -> Newest:
-        return checkpoint.latest(folder)
+        return latest_checkpoint(folder)
 
     def _restored(self) -> Newest:
         """Let the learner load the newest checkpoint, which may remove parameters, and return the checkpoint."""
