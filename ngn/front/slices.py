@@ -225,7 +225,7 @@ def plan_of(model: nn.Module, counts: Mapping[OrderedAxis, int]) -> Opening:
                 of_config = name.startswith("config.")
                 table = vars(part.config) if of_config else vars(part)
                 numbers.append((table, name.removeprefix("config."), numbers_of(small[path])[name]))
-    return tensors, numbers, [*{axis.capacity for axis in choices}]  # type: ignore[return-value]
+    return tensors, numbers, [*{axis.capacity for axis in choices}]  # type: ignore[list-item]
 
 
 def _sliceable(axis: OrderedAxis) -> bool:
