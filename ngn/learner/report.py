@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -185,7 +185,7 @@ class WholeModel:
 
     Attributes:
         model: the model before its first cut (of a stack, one model), without gates and without values of parameters.
-        parameters, sizes: its :func:`parameters_of` (of a stack, of all), and the :func:`anatomy` of each axis.
+        parameters, sizes: those of :func:`parameters_before` and, of each axis, its :func:`anatomy`.
     """
 
     model: nn.Module
@@ -196,9 +196,10 @@ class WholeModel:
     def of(cls, model: nn.Module, axes: Sequence[OrderedAxis]) -> WholeModel:
         """Describe ``model``, which has not been cut."""
         controllers = {p for axis in axes for p in axis.capacity.controllers() if p.requires_grad}
+        parameters = sum(p.numel() for p in model.parameters()) - sum(p.numel() for p in controllers)
         small = cut_to(model, axes, [axis.K for axis in axes])
         bare = {id(p): nn.Parameter(p.detach().to("meta"), p.requires_grad) for p in small.parameters()}
-        return cls(duplicate(small, bare)[0], parameters_of(model, controllers), {axis: anatomy(axis) for axis in axes})
+        return cls(duplicate(small, bare)[0], parameters, {axis: anatomy(axis) for axis in axes})
 
     def on(self, device: torch.device) -> nn.Module:
         """The model with parameters of 0, to measure its latency."""
@@ -225,19 +226,27 @@ def size_reports(axes: list[OrderedAxis], names: list[str]) -> list[SizeReport]:
     return groups
 
 
-def latencies_of(model: nn.Module, axes: Sequence[OrderedAxis], small: nn.Module, example: Any) -> tuple[float, float]:
-    """Measure calls of the model before its first cut (of a stack, of one) and of ``small``, in eval mode, ms."""
-    known, (args, named) = axes[0].whole if axes else None, arguments(example)
-    device = next(model.parameters()).device
-    whole = cut_to(model, axes, [axis.K for axis in axes]) if known is None and axes else model
-    whole = whole if known is None else known.on(device)
+def latencies_of(whole: nn.Module, small: nn.Module, example: Any) -> tuple[float, float]:
+    """Measure calls of two models in turns, in eval mode, ms; ``example`` is a tuple or dictionary for arguments."""
+    args, named = arguments(example)
     with evaluating(whole), evaluating(small):
+        device = next(small.parameters()).device
         before, after = in_turns([partial(model, *args, **named) for model in (whole, small)], device)
     return statistics.median(before), statistics.median(after)
 
 
-def parameters_of(model: nn.Module, controllers: Iterable[nn.Parameter]) -> int:
-    """Number of parameters of ``model`` (of a stack, of all) without those that decide sizes."""
+def whole_of(model: nn.Module, axes: Sequence[OrderedAxis]) -> nn.Module:
+    """The model before its first cut, to measure its latency; of a stack, one of its models."""
+    if axes and axes[0].whole is not None:
+        whole: nn.Module = axes[0].whole.on(next(model.parameters()).device)
+        return whole
+    return cut_to(model, axes, [axis.K for axis in axes]) if axes else model
+
+
+def parameters_before(model: nn.Module, axes: Sequence[OrderedAxis], controllers: Sequence[nn.Parameter]) -> int:
+    """Number of parameters before anything was cut (of a stack, of all), without those that decide sizes."""
+    if axes and axes[0].whole is not None:
+        return int(axes[0].whole.parameters)
     return sum(p.numel() for p in model.parameters()) - sum(p.numel() for p in controllers)
 
 

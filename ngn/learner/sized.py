@@ -17,7 +17,7 @@ from ngn.components.base import OrderedSum
 from ngn.cut.truncation import axes_of, deploy
 from ngn.learner.boundaries import LoopWatch
 from ngn.learner.importance import Importance, Loss, sort
-from ngn.learner.report import Report, SizeReport, distance_of, latencies_of, parameters_of, size_reports
+from ngn.learner.report import Report, SizeReport, distance_of, latencies_of, parameters_before, size_reports, whole_of
 from ngn.learner.shrinking import InPlaceCut, load_cut_states, shrink
 from ngn.methods.base import MODES, Mode, exact
 from ngn.methods.batch import sizes
@@ -261,16 +261,14 @@ class SizedModel(nn.Module):
         models = [deployed or self.cut(r, share_frozen=True) for r in replicas]
         left = [sum(p.numel() for p in model.parameters()) for model in models]
         distance = distance_of(self.axes, self.size()) if self.has_boundary else None
-        whole = self.axes[0].whole if self.axes else None
         return Report(
             self.size().tolist(),
             self.count().tolist(),
             None if distance is None else distance.tolist(),
-            (parameters_of(self.model, self.controller_parameters()) if whole is None else whole.parameters)
-            // len(left),
+            parameters_before(self.model, self.axes, self.controller_parameters()) // len(left),
             left[0] if self.replicas is None else left,
             self._groups(),
-            None if latency is None else latencies_of(self.model, self.axes, models[0], latency),
+            None if latency is None else latencies_of(whole_of(self.model, self.axes), models[0], latency),
             scores,
             self._budget_used(),
         )
