@@ -78,13 +78,13 @@ def update_attributes(module: nn.Module, name: str, dim: int) -> None:
         module.nx, module.nf = module.weight.shape  # type: ignore[assignment,misc]
     elif isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
         module.num_embeddings, module.embedding_dim = module.weight.shape
-    elif isinstance(module, _ConvNd):
+    elif isinstance(module, _ConvNd) and name == "weight":
         if 0 in shape:
             raise ValueError(
                 f"torch cannot compute a convolution without channels: give the gate of the axis of {name} delta=0.5"
             )
         size, per_group = module.weight.shape[:2]
-        if module.groups > 1 and name == "weight":
+        if module.groups > 1:
             if breaks_groups(module, dim, size):
                 raise ValueError(
                     "a grouped convolution can only be cut by whole groups: make width a multiple of the group size"

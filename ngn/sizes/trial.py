@@ -233,10 +233,10 @@ def _activations(model: nn.Module, small: nn.Module, axes: Sequence[OrderedAxis]
 
         def note_cut(module: nn.Module, args: Any, kwargs: Any, to: list[Tensor] = got) -> None:
             if (h := _input(args, kwargs)) is not None:
-                to.append(h)
+                to.append(h.clone())  # the model may write to it later
 
-        hooks.enter_context(consumer.register_forward_pre_hook(note, prepend=True, with_kwargs=True))
-        hooks.enter_context(small.get_submodule(path).register_forward_pre_hook(note_cut, with_kwargs=True))
+        for part, hook in ((consumer, note), (small.get_submodule(path), note_cut)):  # before hooks of the user's
+            hooks.enter_context(part.register_forward_pre_hook(hook, prepend=True, with_kwargs=True))
 
     with hooks:
         yield

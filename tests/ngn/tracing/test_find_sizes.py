@@ -61,8 +61,10 @@ def test_the_traced_cost_is_the_measured_one_at_any_counts(kind, which):
 
 
 def between(function) -> nn.Module:
-    """An operation between two layers."""
-    return Forward(lambda own, x: own.down(function(own.up(x))), up=nn.Linear(4, 9), down=nn.Linear(9, 3))
+    """An operation between two layers, the second with a hook that writes to its input."""
+    model = Forward(lambda own, x: own.down(function(own.up(x))), up=nn.Linear(4, 9), down=nn.Linear(9, 3))
+    model.down.register_forward_pre_hook(lambda layer, inputs: (inputs[0].mul_(2),))
+    return model
 
 
 def edges(h):
@@ -202,11 +204,8 @@ def unpooled() -> nn.Module:
 
 
 def weight_normed() -> nn.Module:
-    return convs(nn.Conv2d(3, 8, 3), nn.utils.parametrizations.weight_norm(nn.Conv2d(8, 6, 3)))
-
-
-def standardised() -> nn.Module:
-    return convs(nn.Conv2d(3, 8, 3), Standardised(8, 6, 3))
+    inner = map(nn.utils.parametrizations.weight_norm, (nn.Conv2d(8, 8, 1, groups=8), nn.Conv2d(8, 6, 3)))
+    return convs(nn.Conv2d(3, 8, 3), *inner)
 
 
 ROWS, WORDS, IMAGES = torch.randn(2, 4), torch.randn(2, 5, 8), torch.randn(2, 3, 9, 9)
@@ -231,8 +230,8 @@ CUT = {
         {"layers.0.self_attn": "4 heads", "layers.0.linear1": "24 units"},
     ),
     # the norm of the weight, over its inputs, is that of before
-    "weight norm": (weight_normed, IMAGES, {"0": "8 channels", "2": "6 channels"}),
-    "a standardised weight": (standardised, IMAGES, {"2": "6 channels"}),
+    "weight norm": (weight_normed, IMAGES, {"2": "8 channels", "3": "6 channels"}),
+    "a standardised weight": (lambda: convs(nn.Conv2d(3, 8, 3), Standardised(8, 6, 3)), IMAGES, {"2": "6 channels"}),
     "a buffer": (lambda: scaled(True), ROWS, {"first": "8 units"}),
     "repeated keys, in turn": (queries, WORDS, {"q": "2 heads"}),
     "an attribute that the cut sets in any convolution": (
@@ -260,7 +259,7 @@ FIXED = {
     "a constant of the program in the model": (lambda: between(lambda h: h + torch.arange(9.0)), ROWS, "up"),
     "sort over it in the model": (lambda: between(lambda h: h.sort(-1).values), ROWS, "up"),
     "a buffer that no file holds in the model": (lambda: scaled(False), ROWS, "first"),
-    "a norm over it in 2": (standardised, IMAGES, "0"),
+    "a norm over it in 2": (lambda: convs(nn.Conv2d(3, 8, 3), Standardised(8, 6, 3)), IMAGES, "0"),
     "regions of it are read in the model": (detector, IMAGES, "places"),
 }  # fmt: skip
 
