@@ -4,6 +4,6 @@ if __name__ == "__main__":
     from experiments.cli import pipes
 
     pipes.until_main()
-    from experiments.cli.app import main
+    from experiments.cli import arguments
 
-    pipes.exit_with(main)
+    pipes.exit_with(arguments.main)

@@ -104,7 +104,8 @@ def _around_seed(choices: Items, overrides: Items) -> tuple[str, str]:
 def selected_runs(selection: Selection) -> tuple[Run, ...]:
     """Return every run of a selection, in the order of its seeds."""
     before, after = _around_seed(selection.choices, selection.overrides)
-    configs = ((seed, selection.config(seed)) for seed in selection.seeds)
+    any_seed = _of_any_seed(selection.choices, selection.overrides)
+    configs = ((seed, any_seed.model_copy(update={"seed": Seed(value=seed)})) for seed in selection.seeds)
     return tuple(Run(one, name_with(one, seed, f"{before}{seed}{after}")) for seed, one in configs)
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import pkgutil
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NoReturn
@@ -82,6 +84,13 @@ _SHOWN = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 _PARSER.add_argument("--info", "-i", choices=_SHOWN, nargs="?", const="all")
 
 
+def main() -> int | None:
+    """Answer ``--list`` and ``--watch`` without the slow import of Hydra; give other commands to ``app.main``."""
+    name = {"--list": "listing:show", "--watch": "watch:watch"}.get(" ".join(sys.argv[1:]), "app:main")
+    status: int | None = pkgutil.resolve_name(f"experiments.cli.{name}")()
+    return status
+
+
 def split(argv: Sequence[str]) -> tuple[CommandMode, list[str], list[str]]:
     """Return the mode, the flags for Hydra and the overrides of a command line without the program's name.
 
@@ -89,16 +98,11 @@ def split(argv: Sequence[str]) -> tuple[CommandMode, list[str], list[str]]:
 
     Raises:
         ConfigError: on unknown flags, and on those that would load another main file or a pickled one.
-        SystemExit: with status 0, after ``--version``, ``--list`` and ``--watch``.
+        SystemExit: with status 0, after ``--version``.
     """
     args = _PARSER.parse_intermixed_args(list(argv))
     if args.list or args.watch:
-        if len(argv) > 1:
             raise ConfigError(f"--{'list' if args.list else 'watch'}: takes no other arguments; see --help")
-        from experiments.cli import listing, watch
-
-        (listing.show if args.list else watch.watch)()
-        raise SystemExit(0)
     if args.version:
         print(f"ngn-suite {ngn.__version__}")
         raise SystemExit(0)

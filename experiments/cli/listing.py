@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
+from functools import cache
 from textwrap import fill
 
 from experiments.analysis.collect import Reader
-from experiments.analysis.selection import keys_of
-from experiments.config.identity import canonical, name_with
+from experiments.analysis.selection import selected_runs
 from experiments.core.config import Config
 from experiments.core.paths import RESULTS
 from experiments.runs.sweeps.status import Speeds, duration_text
@@ -25,19 +25,24 @@ python scripts/build_paper_data.py --table TABLE   prints a table; scripts/build
 def show() -> None:
     """Print every study: its runs, records, time and memory; its title; its tables and figures."""
     gc.disable()  # the configurations of thousands of runs stay to the end
-    store = Store(RESULTS)
-    runs = {study.name: {run.id: run.config for run in study.runs(store)} for study in STUDIES.values()}
-    records, speeds, outputs = {path.stem for path in store.paths()}, Speeds(RESULTS), outputs_of(runs)
+    store, speeds = Store(RESULTS), Speeds(RESULTS)
+    store.get = cache(store.get)  # type: ignore[method-assign]
+    records = {path.stem for path in store.paths()}
+    whole = {name: {run.id: run.config for run in study.runs(store, foreseen=True)} for name, study in STUDIES.items()}
+    runs = {  # where all have records, none is foreseen
+        name: every.keys() if every.keys() <= records else {run.id for run in STUDIES[name].runs(store)}
+        for name, every in whole.items()
+    }
+    outputs = outputs_of(runs)
     print(f"{'study':22}{'runs':>7}{'records':>9}{'time':>12}{'memory':>10}")
     for name, study in STUDIES.items():
-        mine = runs[name]
-        whole = [run.config for run in study.runs(store, foreseen=True)]
-        time, memory = _time_and_memory(whole, speeds)
-        print(f"{name:22}{len(mine):>7,}{len(mine.keys() & records):>9,}{time:>12}{memory:>10}")
+        time, memory = _time_and_memory(whole[name].values(), speeds)
+        print(f"{name:22}{len(runs[name]):>7,}{len(runs[name] & records):>9,}{time:>12}{memory:>10}")
         needs = f", needs {study.needs}" if str(study.needs) else ""
         for text in (f"{study.title}{needs}", *([f"→ {', '.join(outputs[name])}"] if outputs[name] else [])):
             print(fill(text, 112, initial_indent="    ", subsequent_indent="      "))
     print(NOTES)
+    gc.freeze()  # nor does the end of the program look at them
     gc.enable()
 
 
@@ -53,7 +58,7 @@ def _time_and_memory(configs: Iterable[Config], speeds: Speeds) -> tuple[str, st
     return more + duration_text(sum(seconds)) if seconds else "?", f"{max(peaks) / 1024:.1f} GiB" if peaks else "?"
 
 
-def outputs_of(runs: Mapping[str, Mapping[str, Config]]) -> dict[str, list[str]]:
+def outputs_of(runs: Mapping[str, Set[str]]) -> dict[str, list[str]]:
     """Return study → the names of the tables and figures made from its runs.
 
     A table or figure belongs to the smallest study that has all of its runs. If no study has all, it belongs to each
@@ -61,9 +66,9 @@ def outputs_of(runs: Mapping[str, Mapping[str, Config]]) -> dict[str, list[str]]
     """
     outputs: dict[str, list[str]] = {name: [] for name in runs}
     for name, ids in _tables_and_figures():
-        complete = [study for study in runs if ids <= runs[study].keys()]
+        complete = [study for study in runs if ids <= runs[study]]
         smallest = sorted(complete, key=lambda study: len(runs[study]))[:1]
-        for study in smallest or [study for study in runs if ids & runs[study].keys()]:
+        for study in smallest or [study for study in runs if ids & runs[study]]:
             outputs[study].append(name)
     return outputs
 
@@ -71,8 +76,7 @@ def outputs_of(runs: Mapping[str, Mapping[str, Config]]) -> dict[str, list[str]]
 def _tables_and_figures() -> Iterator[tuple[str, set[str]]]:
     """Yield (name, run ids) of every table and figure."""
     for table in macros():
-        each = [(runs.config(seed), keys_of(runs, seed)) for runs in table.runs.values() for seed in runs.seeds]
-        yield table.name, {name_with(config, config.seed.value, canonical(keys)) for config, keys in each}
+        yield table.name, {run.id for runs in table.runs.values() for run in selected_runs(runs)}
     empty = Reader(Store(RESULTS / "none"))  # the runs of a figure do not depend on records
     for name, figure in FIGURES.items():
         yield name, set(figure.data(empty).runs)

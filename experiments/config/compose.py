@@ -8,6 +8,7 @@ A test holds the two equal.
 from __future__ import annotations
 
 import difflib
+import pickle
 import sys
 from collections.abc import Mapping
 from functools import cache, lru_cache
@@ -98,7 +99,7 @@ def _merge(into: dict[str, Any], *more: Mapping[str, Any]) -> dict[str, Any]:
     """Merge blocks into the first, and return it. The others stay as they are: blocks are copied, lists are shared."""
     for key, value in (item for extra in more for item in extra.items()):
         known = into.get(key)
-        into[key] = _merge(known if isinstance(known, dict) else {}, value) if isinstance(value, Mapping) else value
+        into[key] = _merge(known if isinstance(known, dict) else {}, value) if isinstance(value, dict) else value
     return into
 
 
@@ -201,15 +202,17 @@ def with_defaults(choices: Mapping[str, str]) -> dict[str, str]:
 
 
 @lru_cache(maxsize=256)
-def _selection(choices: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+def _selection(choices: tuple[tuple[str, str], ...]) -> bytes:
     chosen = dict(choices)
     base = {key: value for key, value in _load(CONF / "config.yaml").items() if key not in ("defaults", "hydra")}
-    return _merge({}, base, *(_load(options(group)[chosen[group]]) for group in GROUPS))
+    # pickled, since that is the fastest copy
+    return pickle.dumps(_merge({}, base, *(_load(options(group)[chosen[group]]) for group in GROUPS)))
 
 
 def selection(choices: Mapping[str, str]) -> dict[str, Any]:
     """Return the merged, unchecked configuration of some choices. The caller may change its blocks."""
-    return _merge({}, _selection(tuple(sorted(with_defaults(choices).items()))))
+    merged: dict[str, Any] = pickle.loads(_selection(tuple(sorted(with_defaults(choices).items()))))
+    return merged
 
 
 def set_key(config: dict[str, Any], key: str, value: Any) -> None:

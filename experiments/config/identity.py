@@ -81,7 +81,7 @@ def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Flatten ``{"a": {"b": 1}}`` to ``{"a.b": 1}``. Lists count as values."""
     flat: dict[str, Any] = {}
     for name, value in nested.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, dict):
             flat.update(flatten(value, f"{prefix}{name}."))
         else:
             flat[prefix + name] = value
@@ -97,21 +97,19 @@ def identity_keys(config: Config) -> dict[str, Any]:
     """Return the flattened keys that determine the run id."""
     model = config.model
     by_path = model is not None and (model.name == "local" or model.package is not None)
-    execution = EXECUTION_KEYS[1:] if by_path else EXECUTION_KEYS
-    omitted = tuple(
-        key for key in (*config.method.unused, *config.gate.unused, *execution) if key not in config.gate.sized_by
-    )
+    execution = () if model is None else EXECUTION_KEYS[1:] if by_path else EXECUTION_KEYS
+    omitted = {*config.method.unused, *config.gate.unused, *execution} - {*config.gate.sized_by}
     blocks = tuple(f"{name}." for name in omitted)
     keys = {}
     for key, value in sorted(flatten(scientific(config)).items()):
+        if key in ADDED_LATER and ADDED_LATER[key] == value:
+            continue
         named = key
         if key.startswith("gate.kinds."):  # the value of a kind of groups belongs where the gate's own does
             leaf = key.rpartition(".")[2]
             named = f"schedule.{leaf}" if leaf == "lambda0" else f"gate.{leaf}"
         unset = named != key and value is None
-        if not (
-            unset or named in omitted or named.startswith(blocks) or (key in ADDED_LATER and ADDED_LATER[key] == value)
-        ):
+        if not (unset or named in omitted or named.startswith(blocks)):
             keys[key] = value
     return keys
 

@@ -85,7 +85,7 @@ class Closed(BaseModel, metaclass=_Explaining):
     """A block of settings. It refuses unknown keys, NaN, infinities and control characters, and is immutable after the
     check."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     @model_validator(mode="after")
     def _printable(self) -> Self:

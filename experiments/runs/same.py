@@ -12,7 +12,7 @@ from experiments.config.identity import flatten, identity_keys, numerics
 from experiments.core.config import Config
 from experiments.core.paths import RESULTS
 from experiments.core.pretrained import BaseModel
-from experiments.data import data_root, sets
+from experiments.data import data_root
 from experiments.data.errors import MissingData
 from experiments.store.provenance import changed_since, code, named
 from experiments.store.sources import changed_files, combined_digest, made_by
@@ -107,6 +107,8 @@ def data_differences(record: Mapping[str, Any], config: Config) -> list[str]:
 @functools.cache
 def _data_digest(parts: tuple[tuple[str, str], ...], root: Path) -> str | None:
     """Return the digest that a record has of these data sets; None if the suite has no reader of them."""
+    from experiments.data import sets  # imported here: it reads archives and the network, and many need no digest
+
     if not all(name in sets.NAMES for _, name in parts):
         return None
     digests = {part: sets.verify(name, root).sha256 for part, name in parts}

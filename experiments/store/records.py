@@ -190,7 +190,7 @@ class Store:
 
     def paths(self) -> list[Path]:
         """Return the paths of all records, sorted. No file is opened, so damaged ones are included."""
-        return sorted(self.root.glob("[!.]*/[!.]*.json"))
+        return sorted(self.root.glob("[!.]*/[!.]*.json"), key=lambda path: path.parts)
 
     def get(self, run_id: str) -> dict[str, Any] | None:
         """Return the record of a run, or None if there is none; a RecordError if it is damaged."""

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from experiments.config.identity import scientific
 from experiments.config.run_files import Run
 from experiments.core.blocks import visible
 from experiments.core.config import Config, TaskSettings
@@ -82,7 +81,7 @@ def _kind(config: Mapping[str, Any], phases: int) -> Kind:
 def _samples(folder: Path, task: TaskSettings) -> Iterator[tuple[Kind, Sample]]:
     """Read a few records of each kind of run id, spread evenly from first to last."""
     alike: dict[str, list[Path]] = defaultdict(list)
-    for path in sorted(folder.glob("*.json")):
+    for path in sorted(folder.glob("*.json"), key=str):
         alike[path.stem.rsplit("-s", 1)[0]].append(path)
     for path in (path for paths in alike.values() for path in paths[:: -(-len(paths) // SAMPLE)]):
         try:
@@ -109,6 +108,7 @@ class Speeds:
     def __init__(self, *folders: Path, on_gpu: bool = False) -> None:
         self.folders, self.on_gpu = folders, on_gpu
         self._samples: dict[str, dict[Kind, list[Sample]]] = {}
+        self._rates: dict[Kind, float | None] = {}
 
     def samples(self, config: Config, alike: int) -> list[list[Sample]]:
         """Return samples of each kind whose first ``alike`` entries are those of a run."""
@@ -117,8 +117,14 @@ class Speeds:
             kinds = self._samples[task.name] = defaultdict(list)
             for kind, sample in chain.from_iterable(_samples(folder / task.name, task) for folder in self.folders):
                 kinds[kind].append(sample)
-        wanted = _kind(scientific(config), config.trainings)[:alike]
+        wanted = self._kind(config)[:alike]
         return [found for kind, found in self._samples[task.name].items() if kind[:alike] == wanted]
+
+    @staticmethod
+    def _kind(config: Config) -> Kind:
+        model, commits = config.model.name if config.model else None, config.schedule.commit is not None
+        alike = (config.task.name, config.gate.component, model, config.method.name)
+        return (*alike, config.profile, commits, config.trainings)
 
     def memory(self, config: Config) -> float | None:
         """Return the peak memory of the process in MiB, or None if no record tells."""
@@ -126,11 +132,12 @@ class Speeds:
 
     def seconds(self, config: Config) -> float | None:
         """Return the seconds that a run takes, by records or else by its task; None if neither tells."""
-        for entries in range(7, 2, -1):
-            if near := self.samples(config, entries):
-                steps = config.train.steps_on(config.task.usual_samples)
-                return median(map(self._typical, near)) * steps * config.trainings
-        return config.task.seconds(config)
+        if (kind := self._kind(config)) not in self._rates:
+            near = next(filter(None, (self.samples(config, entries) for entries in range(7, 2, -1))), ())
+            self._rates[kind] = median(map(self._typical, near)) if near else None
+        if (rate := self._rates[kind]) is None:
+            return config.task.seconds(config)
+        return rate * config.train.steps_on(config.task.usual_samples) * config.trainings
 
     def _typical(self, found: list[Sample]) -> float:
         alike = [((one.device != "cpu") == self.on_gpu, one.cpu == machine()["cpu"]) for one in found]

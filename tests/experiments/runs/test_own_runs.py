@@ -13,7 +13,7 @@ import torch
 from record_samples import grown, record
 from whole_runs import smoke
 
-from experiments.cli import app
+from experiments.cli.watch import watch
 from experiments.config import run_files
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
@@ -140,8 +140,7 @@ def test_after_an_interruption_no_point_is_missing_or_twice(tmp_path, monkeypatc
     monkeypatch.setattr(trainer, "EVERY", -1)
     with pytest.raises(KeyboardInterrupt):
         launch([config])
-    with pytest.raises(SystemExit, match="0"):
-        app.main(["--watch"])
+    watch()
     head, now, *plots = capsys.readouterr().out.splitlines()
     assert head == "regression1d s0 grown: step 6 of 12, 0 s ago"
     assert now.split()[::2] == ["loss", "t"]
