@@ -242,11 +242,9 @@ def fetch(name: str, root: Path, origin: DataOrigin, progress: Progress) -> tupl
             return info, fetched
     except DataError as fault:
         files = ", ".join(remote.file for remote in origin.remotes)
-        if not files:
-            raise
         raise DataError(
-            f"{fault}\nThe files can also be brought from elsewhere: put {files} into {folder} and run this again. "
-            f"docs/data.md lists the other layouts that are read."
+            f"{fault}\nThe files can also be brought from elsewhere: put {files or 'them'} into {folder} and run this "
+            f"again. docs/data.md lists {'the other layouts that are' if files else 'what is'} read."
         ) from None
     except OSError as fault:
         raise DataError(

@@ -139,11 +139,6 @@ _MNIST_PACKED = {
 _BINARY = [f"{cifar10.BINARY_FOLDER}/{name}.bin" for name in (*cifar10.BATCHES, cifar10.TEST)]
 _WIKISQL = {"data.tar.bz2": "sha256:755c728ab188e364575705c8641f3fafd86fb089cb8b08e8c03f01832aae0881"}
 _SPIDER_COMMIT = "b7b5b8c890cd30e35427348bb9eb8c6d1350ca7c"
-_SPIDER = {
-    "train_spider.json": "git:673f7c4ca415a4fd1ebb8654960c2ff18cbc90c3",
-    "dev.json": "sha256:30d64a3fccde493226df79687aed9e4a1c0129525baf44f29c0573d914d758a4",
-    "tables.json": "sha256:61bb20aa401f03164e2d7f3b16509b7b5f79cc9c943ca7bd159046df1159e2ed",
-}
 _WIKITEXT = {"wikitext-2-v1.zip": "sha256:92675f1d63015c1c8b51f1656a52d5bdbc33aafa60cc47a218a66e7ee817488c"}
 
 
@@ -224,11 +219,11 @@ _FETCHED: dict[str, Download] = {
     ),
     "spider": (
         _remotes(
-            _SPIDER,
+            texts.SPIDER.OFFICIAL,
             f"https://raw.githubusercontent.com/taoyds/spider/{_SPIDER_COMMIT}/evaluation_examples/examples/",
             f"https://github.com/taoyds/spider/raw/{_SPIDER_COMMIT}/evaluation_examples/examples/",
         ),
-        partial(manifest.install_with_manifest, f"official files, unpacked from taoyds/spider at {_SPIDER_COMMIT}"),
+        install_unchanged,
     ),
     "pile10k": (
         (),

@@ -79,7 +79,7 @@ class Folder:
     """The files of one data set below a data root. Each file is hashed and checked as it is read.
 
     Args:
-        official: digest of each official file, by file name, as ``sha256:...`` or ``md5:...``.
+        official: digest of each official file, by file name, as ``sha256:...``, ``md5:...`` or ``git:...``, of a blob.
         adopting: accept any digest, because the caller is about to write a manifest of these files.
     """
 
@@ -149,12 +149,12 @@ class Folder:
         expected: list[str] = []
         official = self.official.get(name)
         if official is not None:
-            md5 = official.startswith("md5:")
-            actual = (
-                f"md5:{hashlib.md5(content.data, usedforsecurity=False).hexdigest()}"
-                if md5
-                else f"sha256:{self._contents[name]}"
-            )
+            kind, actual = official.partition(":")[0], f"sha256:{self._contents[name]}"
+            if kind != "sha256":
+                start = ("sha1", b"blob %d\0" % content.size) if kind == "git" else (kind,)
+                hashed = hashlib.new(*start, usedforsecurity=False)
+                hashed.update(content.data)
+                actual = f"{kind}:{hashed.hexdigest()}"
             if actual == official:
                 return
             expected.append(f"official {official}, found {actual}")

@@ -97,6 +97,11 @@ SPIDER = TextSet(
     (("train_spider.json", "dev.json", "tables.json"),),
     dict.fromkeys(("train_spider.json", "dev.json"), forms.SpiderQuestion) | {"tables.json": forms.SpiderDatabase},
     inside=("spider", "spider_data"),
+    OFFICIAL={
+        "train_spider.json": "git:673f7c4ca415a4fd1ebb8654960c2ff18cbc90c3",
+        "dev.json": "sha256:30d64a3fccde493226df79687aed9e4a1c0129525baf44f29c0573d914d758a4",
+        "tables.json": "sha256:61bb20aa401f03164e2d7f3b16509b7b5f79cc9c943ca7bd159046df1159e2ed",
+    },
     check=forms.check_spider,
 )
 """Yu et al., "Spider", 2018; CC BY-SA 4.0. The databases are not used."""

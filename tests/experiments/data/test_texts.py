@@ -48,14 +48,18 @@ def test_adopted_files_are_read_with_their_provenance_and_official_ones_come_fir
     assert set(SETS["wikisql"].load_data(tmp_path).parts) == set(whole)
 
 
-def test_spider_comes_from_its_repository_by_the_digests_of_its_blobs(tmp_path):
+def test_spider_is_official_by_the_digests_of_its_blobs_fetched_or_laid_by_hand(tmp_path, monkeypatch):
     files = {name: json.dumps(part).encode() for name, part in synthetic_texts.TEXTS["spider"].parts.items()}
     blobs = {name: "git:" + hashlib.sha1(b"blob %d\0" % len(file) + file).hexdigest() for name, file in files.items()}
+    monkeypatch.setitem(sets._READERS, "spider", replace(texts.SPIDER, OFFICIAL=blobs))
     with serving() as server:
         server.files |= files
         remotes = tuple(Remote(name, blob, (server.url(name),)) for name, blob in blobs.items())
         origin = DataOrigin(remotes, partial(sets.verify, "spider"), sets.ORIGINS["spider"].install)
-        assert not unofficial_parts(fetch("spider", tmp_path, origin, silent)[0].provenance)
+        fetched = fetch("spider", tmp_path, origin, silent)[0]
+    samples.put(tmp_path / "hand" / "spider", files)
+    assert fetch("spider", tmp_path / "hand", origin, silent) == (fetched, False)
+    assert not unofficial_parts(fetched.provenance)
 
 
 def test_an_archive_is_unpacked_with_a_manifest_that_names_it(tmp_path):
