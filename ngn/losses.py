@@ -102,14 +102,27 @@ class Taught:
         if not model.training:
             return self.loss(model, batch)
         calls: list[tuple[Any, Any, Any]] = []
-        hook = model.register_forward_hook(lambda _, *call: calls.append(call), with_kwargs=True)
-        with hook:
+        with model.register_forward_hook(lambda _, *call: calls.append(call), with_kwargs=True):
             task = self.loss(model, batch)
-        args, named, output = calls[-1]
+        return self.beside(task, *calls[-1])
+
+    def beside(self, task: Tensor, args: Any, named: Any, output: Any, share: float = 1.0) -> Tensor:
+        """The sum above for one call of the model, its ``output``, and L; ``share`` scales the other term, as L is."""
         with torch.no_grad():
             aim = F.softmax(_logits(self.teacher(*args, **named)).float() / self.temperature, -1)
         apart = F.kl_div(F.log_softmax(_logits(output).float() / self.temperature, -1), aim, reduction="none").sum(-1)
-        return (1 - self.weight) * task + self.weight * self.temperature**2 * apart.mean()
+        return (1 - self.weight) * task + self.weight * share * self.temperature**2 * apart.mean()
+
+
+def checked_teacher(teacher: nn.Module, learner: Any) -> nn.Module:
+    """``teacher`` in eval mode.
+
+    Raises:
+        ValueError: if it is a part of the learner, or that is a stack.
+    """
+    if learner.replicas is not None or {*teacher.modules()} & {*learner.modules()}:
+        raise ValueError("teacher= is a model of its own: pass copy.deepcopy(model), made before learn_sizes")
+    return teacher.eval()
 
 
 def _logits(output: Any) -> Tensor:

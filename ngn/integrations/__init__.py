@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -11,6 +13,10 @@ from torch import nn
 from ngn.learner import Learner
 from ngn.learner.boundaries import LR
 from ngn.learner.importance import Importance
+from ngn.losses import Taught, checked_teacher, own_loss
+
+TAUGHT = WeakKeyDictionary[nn.Module, ExitStack]()
+"""What a callback with a teacher has changed of a trained model; a training that failed left it to the next one."""
 
 
 class BoundaryOptimizer:
@@ -27,10 +33,12 @@ class BoundaryOptimizer:
             (Adafactor) it silences the warning.
         by_importance: of a callback: sort the units before the first step by this score, from the first 32 batches.
         loss: of a callback: ``loss(model, batch)`` for the scores; None: that of the model's output.
+        teacher: of a callback: a trained model like ``learner.model``. Steps learn its logits, too, as with ``ngn.fit``.
 
     Raises:
         TypeError: if ``learner`` is not a learner.
-        ValueError: in training, if the trained module does not contain the learner's model.
+        ValueError: if ``teacher`` is a part of it; in training, if the trained module does not contain the learner's
+            model.
 
     >>> import torch, ngn
     >>> from ngn.integrations import BoundaryOptimizer
@@ -51,11 +59,13 @@ class BoundaryOptimizer:
         shrink: bool = True,
         by_importance: Importance | None = None,
         loss: Callable[..., Any] | None = None,
+        teacher: nn.Module | None = None,
     ) -> None:
         if not isinstance(learner, Learner):
             raise TypeError(f"the callback needs a learner, as of ngn.learn_sizes, not a {type(learner).__name__}")
         self.learner, self.lr, self.shrink = learner, lr, shrink
         self.by_importance, self.loss = by_importance, loss
+        self.both = None if teacher is None else Taught(own_loss, checked_teacher(teacher, learner))
 
     def begin(self, model: nn.Module, done: int, batches: Any) -> None:
         """Check that the trained ``model`` contains the learner's; before step 0, sort its units if asked to."""
@@ -64,6 +74,10 @@ class BoundaryOptimizer:
             raise ValueError("the trained model does not contain the sizes of the learner: train learner.model")
         if self.by_importance is not None and not done:
             self.learner.sort(self.by_importance, batches, self.loss)
+        self.taught = TAUGHT.setdefault(model, ExitStack())
+        self.taught.close()
+        if self.both is not None:
+            self.both.teacher.to(next(model.parameters()).device)
 
     def step(self) -> None:
         """Add the gradients of the penalty, move the boundaries, and clear their gradients.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -10,7 +11,8 @@ from torch import nn
 
 from ngn.axis import OrderedAxis
 from ngn.budget.allocation import BudgetLearner
-from ngn.integrations import BoundaryOptimizer
+from ngn.integrations import TAUGHT, BoundaryOptimizer
+from ngn.losses import Taught
 
 
 class SizesCallback(BoundaryOptimizer, Callback):
@@ -36,7 +38,8 @@ class SizesCallback(BoundaryOptimizer, Callback):
     callbacks. If a strategy wraps the module (DDP, FSDP), they stay masked until ``deploy``. With manual optimisation,
     boundaries move once in a batch, before the first step of an optimiser of the learner's parameters.
 
-    Arguments and errors are those of :class:`BoundaryOptimizer`; an unknown number of steps is a ValueError, too.
+    Arguments and errors are those of :class:`BoundaryOptimizer`; an unknown number of steps is a ValueError, too, and
+    a teacher with manual optimisation, which does not read the loss that ``training_step`` returns.
     """
 
     done = 0
@@ -59,7 +62,33 @@ class SizesCallback(BoundaryOptimizer, Callback):
             each for each in trainer.optimizers if held & {id(p) for g in each.param_groups for p in g["params"]}
         ]
         self.moved = False
+        if self.both is not None:
+            self._teach(pl_module, self.both)
         self.learner.resume(*self._steps(trainer, pl_module))
+
+    def _teach(self, pl_module: Any, both: Taught) -> None:
+        """Let ``training_step`` return the loss of ``both``."""
+        if not pl_module.automatic_optimization:
+            raise ValueError("teacher= needs automatic optimisation: call ngn.losses.Taught in training_step instead")
+        own, model = pl_module.training_step, self.learner.model
+
+        @functools.wraps(own)  # Lightning reads its signature
+        def training_step(*args: Any, **named: Any) -> Any:
+            calls: list[tuple[Any, Any, Any]] = []
+            with model.register_forward_hook(lambda _, *call: calls.append(call), with_kwargs=True):
+                given = own(*args, **named)
+            if isinstance(given, dict):
+                return {**given, "loss": both.beside(given["loss"], *calls[-1])}
+            return both.beside(given, *calls[-1])
+
+        pl_module.training_step = training_step
+        self.taught.callback(setattr, pl_module, "training_step", own)
+
+    def on_train_end(self, trainer: Any, pl_module: Any, *fault: Any) -> None:
+        if pl_module in TAUGHT:
+            TAUGHT[pl_module].close()
+
+    on_exception = on_train_end
 
     def _steps(self, trainer: Any, pl_module: Any) -> tuple[int, float]:
         """The number of steps, and the fraction of the training that is done."""

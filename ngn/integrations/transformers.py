@@ -22,6 +22,7 @@ from ngn.differences import check_deployed, own_sizes, resize
 from ngn.integrations import BoundaryOptimizer
 from ngn.integrations.peft import to_peft
 from ngn.integrations.stock import fits, fitted, on_meta, only, padded_to
+from ngn.losses import Taught, told
 from ngn.tracing.found import listed
 
 SIZES = "ngn_sizes"
@@ -159,7 +160,8 @@ class SizesCallback(BoundaryOptimizer, TrainerCallback, ExportableState):
     Fixed sizes are cut in place (:meth:`~ngn.learner.Learner.shrink`). With several processes, DeepSpeed, FSDP,
     ``torch_compile`` or ``load_best_model_at_end`` they stay masked until ``deploy``.
 
-    Arguments and errors are those of :class:`BoundaryOptimizer`.
+    Arguments and errors are those of :class:`BoundaryOptimizer`. The shown loss includes that of a teacher; with one, a
+    loss that is not that of the model's output is a TypeError.
     """
 
     def state(self) -> dict[str, Any]:
@@ -177,6 +179,24 @@ class SizesCallback(BoundaryOptimizer, TrainerCallback, ExportableState):
         self.begin(others["model"], state.global_step, others["train_dataloader"])
         guard_folders(self.learner.model, False)  # the Trainer's checkpoints are resumed by this callback
         self.learner.resume(state.global_step, self._progress(state))
+        if self.both is not None:
+            self._teach(others["model"], self.both, args)
+
+    def _teach(self, trained: nn.Module, both: Taught, args: Any) -> None:
+        """Let the outputs of ``trained`` in train mode have the loss of ``both``."""
+        parts = args.gradient_accumulation_steps * (args.world_size if args.average_tokens_across_devices else 1)
+
+        def hook(model: nn.Module, given: Any, named: Any, output: Any) -> None:
+            if model.training:
+                if not isinstance(output, dict) or output.get("loss") is None:
+                    raise TypeError(
+                        f"teacher= adds to the loss of the model's output, but {told(output)} has none: leave "
+                        "compute_loss_func and label_smoothing_factor out, or leave teacher= out"
+                    )
+                share = 1.0 if named.get("num_items_in_batch") is None else 1.0 / parts  # the loss is of a part then
+                output["loss"] = both.beside(output["loss"], given, named, output, share)
+
+        self.taught.enter_context(trained.register_forward_hook(hook, with_kwargs=True))
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **others: Any) -> None:
         self.step()
@@ -192,6 +212,7 @@ class SizesCallback(BoundaryOptimizer, TrainerCallback, ExportableState):
         self.learner.step(self._progress(state), optimizer)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        self.taught.close()
         model = self.learner.model
         guard_folders(model)
         divided = args.deepspeed or args.fsdp  # each process holds a part

@@ -18,7 +18,7 @@ from ngn.budget.evidence import PARTS
 from ngn.learner import Learner
 from ngn.learner.importance import BATCHES, Importance
 from ngn.learner.shrinking import shrink
-from ngn.losses import Taught, as_loss, named, told
+from ngn.losses import Taught, as_loss, checked_teacher, named, told
 from ngn.methods.fixed import Retained
 from ngn.methods.ngn import COMMIT
 from ngn.tensor_files import tensors_of
@@ -132,9 +132,7 @@ def fit(
         several = 1 if isinstance(batches, FullBatches) else BATCHES
         learner.sort(by_importance, (batches.at(n) for n in range(several)), whole)
     if teacher is not None:
-        if learner.replicas is not None or {*teacher.modules()} & {*learner.modules()}:
-            raise ValueError("teacher= is a model of its own: pass copy.deepcopy(model), made before learn_sizes")
-        whole = Taught(whole, teacher.eval())
+        whole = Taught(whole, checked_teacher(teacher, learner))
     before = copy.deepcopy(learner) if retrain else None
     trainer = Trainer(learner, batches, whole, plan, held_out=judged, **settings)
     history = trainer.fit()

@@ -21,14 +21,15 @@ class Model(nn.Module):
 
     def forward(self, x, y=None):
         output = self.mlp(x)
-        return output if y is None else {"loss": nn.functional.mse_loss(output, y), "output": output}
+        logits = torch.cat([output, -2 * output], -1)
+        return output if y is None else {"loss": nn.functional.mse_loss(output, y), "logits": logits}
 
 
 DATA = [{"x": x, "y": x.sin()} for x in X]
 LOADER = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, X.sin()), batch_size=16)
 
 
-def in_transformers(learner, folder, steps, model=None, at=None, others=(), accumulate=1, how=None, **settings):
+def in_transformers(learner, folder, steps, model=None, at=None, others=(), accumulate=1, how=None, data=DATA, **settings):
     """Train with transformers' Trainer, from the checkpoint of a step ``at`` on."""
     transformers = pytest.importorskip("transformers")
     from ngn.integrations.transformers import SizesCallback
@@ -40,8 +41,7 @@ def in_transformers(learner, folder, steps, model=None, at=None, others=(), accu
         **{"save_steps": 1} | settings,
     )  # fmt: skip
     callbacks = [SizesCallback(learner, lr=0.2, **how or {}), *others]
-    data = {"train_dataset": DATA, "eval_dataset": DATA}
-    trainer = transformers.Trainer(model or learner.model, arguments, callbacks=callbacks, **data)
+    trainer = transformers.Trainer(model or learner.model, arguments, None, data, data, callbacks=callbacks)
     trainer.train(**({} if at is None else {"resume_from_checkpoint": f"{folder}/checkpoint-{at}"}))
 
 

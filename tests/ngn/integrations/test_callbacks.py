@@ -11,17 +11,13 @@ from ngn.integrations import BoundaryOptimizer
 from ngn.methods.orders import Order
 
 
-def same_as_fit(learner, steps, lr, accumulate):
-    """Whether ``ngn.fit`` learns the same sizes with the same steps."""
-    other = ngn.learn_sizes(Model(), SIZES, example=X, lambda0=1.0)
-    plan = ngn.TrainPlan(steps=steps, lr=lr, lr_boundary=0.2, accumulate=accumulate)
-    batches = [(X[n : n + 16], X[n : n + 16].sin()) for n in range(0, 64, 16)]
-
-    def loss(model, batch):
-        return model(*batch)["loss"]
-
-    ngn.fit(other, batches, None, loss, plan, progress="never")
-    return torch.allclose(learner.size(), other.size(), atol=1e-4)
+def by_fit(steps, accumulate, teacher=None):
+    """A learner of the same steps by ``ngn.fit``."""
+    learner = ngn.learn_sizes(Model(), SIZES, example=X, lambda0=1.0)
+    plan = ngn.TrainPlan(steps=steps, lr=1e-3, lr_boundary=0.2, accumulate=accumulate)
+    batches = [{"x": X[n : n + 16], "y": X[n : n + 16].sin()} for n in range(0, 64, 16)]
+    ngn.fit(learner, batches, plan=plan, teacher=teacher, progress="never")
+    return learner
 
 
 def learned(learner):
@@ -71,7 +67,47 @@ def test_it_learns_what_fit_learns(tmp_path, train, accumulate):
         train(learner, tmp_path, 2, model=Model())
     train(learner, tmp_path, 40, accumulate=accumulate)
     assert 1 <= learned(learner) < 12
-    assert same_as_fit(learner, 40, 1e-3, accumulate)
+    torch.testing.assert_close(learner.size(), by_fit(40, accumulate).size(), rtol=0, atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore")  # Lightning's own
+@trainers
+def test_it_learns_from_a_teacher_what_fit_learns(tmp_path, train):
+    teacher, learner = Model().requires_grad_(False), ngn.learn_sizes(Model(), SIZES, example=X, lambda0=1.0)
+    for p in teacher.parameters():
+        p.mul_(-2.0)
+    train(learner, tmp_path, 8, accumulate=2, how={"teacher": teacher})
+    alone, taught, ours = (each.model.mlp[2].bias for each in (by_fit(8, 2), by_fit(8, 2, teacher), learner))
+    torch.testing.assert_close(ours, taught)
+    assert not torch.allclose(ours, alone, atol=1e-3)
+
+
+def test_parts_of_a_batch_share_a_teacher_and_evaluations_have_none(tmp_path):
+    """The losses of parts of a batch are sums over the tokens of all of them."""
+    transformers = pytest.importorskip("transformers")
+    ids = torch.randint(0, 9, (64, 6), generator=torch.Generator().manual_seed(0))
+    rows = [{"input_ids": row, "labels": row} for row in ids]
+    shape = {"vocab_size": 9, "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1}
+    config = transformers.LlamaConfig(**shape, num_attention_heads=2)
+    teacher, *others = (transformers.LlamaForCausalLM(config) for _ in range(3))
+    others[1].load_state_dict(others[0].state_dict())
+    ours, fits = (ngn.learn_sizes(each, {"**.mlp": ngn.Width(4, t0=9.0)}, lambda0=0.0) for each in others)
+    losses, how = [], {"teacher": teacher}
+
+    class Watcher(transformers.TrainerCallback):
+        def on_evaluate(self, args, state, control, metrics, **others):
+            losses.append(metrics["eval_loss"])
+
+    with pytest.raises(TypeError, match="leave compute_loss_func and label_smoothing_factor out"):
+        in_transformers(ours, tmp_path, 1, data=rows, how=how, label_smoothing_factor=0.1)
+    evaluated = {"eval_strategy": "steps", "eval_steps": 4, "save_strategy": "no"}
+    in_transformers(ours, tmp_path, 4, others=[Watcher()], accumulate=2, data=rows, how=how, **evaluated)
+    plan = ngn.TrainPlan(steps=4, lr=1e-3, lr_boundary=0.2, accumulate=2)
+    batches = [{"input_ids": part, "labels": part} for part in ids.split(16)]
+    ngn.fit(fits, batches, plan=plan, teacher=teacher, progress="never")
+    for one, other in zip(ours.model.parameters(), fits.model.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
+    assert losses[-1] == pytest.approx(float(ours.model.eval()(ids, labels=ids).loss.detach()), abs=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore")  # Lightning's own
@@ -118,6 +154,11 @@ def test_lightning_with_two_optimisers_learns_what_one_does(limit):
         return learner
 
     assert alike(trained(Manual, limit), trained(lightning_module(lightning), {"max_steps": 20}))
+    learner = made("price")
+    with pytest.raises(ValueError, match="needs automatic optimisation"):
+        lightning.Trainer(callbacks=[SizesCallback(learner, teacher=Model())], **QUIET, **limit).fit(
+            Manual(learner.model), LOADER
+        )
 
 
 @pytest.mark.filterwarnings("ignore")  # Lightning's own
