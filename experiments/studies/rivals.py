@@ -197,6 +197,14 @@ STUDY = Study(
 )
 
 
+def fronts(store: Store) -> Iterator[tuple[str, str, list[Any]]]:
+    """Yield (work, method, each seed's members by share) of trainings with the time of all separate ones."""
+    for name, method, _, _, runs in _planned():
+        records = [store.get(run.id) for run in selected_runs(runs)] if method in FRONTS[1:] else []
+        if there := [record["phases"]["grown"]["members"] for record in records if record is not None]:
+            yield name, method, there
+
+
 def read(folder: Path) -> pd.DataFrame:
     """Read the smaller modules of a folder of records, one for each phase of a planned run.
 

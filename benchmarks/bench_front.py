@@ -1,0 +1,73 @@
+"""Time a batch of each size of one training, beside a batch of the whole model, for the page with the slider.
+
+    python benchmarks/bench_front.py [--rounds N]
+
+Sizes are those of the records. Weights do not change the time, so the models are untrained. All sizes take turns on one
+thread. A time is the least processor time of a batch over that of the whole model; it is measured three times.
+``benchmarks/results/front.json`` has the three.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from timing import in_turns, seconds
+from torch import nn
+
+import ngn
+from experiments.core.paths import ROOT
+from experiments.models.cifar_resnet import CifarResNet
+from experiments.store.provenance import code, machine, packages
+from experiments.store.records import Store
+from experiments.studies import rivals
+from experiments.tasks.tinystories.units import Transformer
+from ngn.files import write_atomically
+
+REPEATS = 3
+IMAGES = torch.randn(16, 3, 32, 32).contiguous(memory_format=torch.channels_last)
+WORKS = {
+    "front20": (CifarResNet(3), IMAGES, [f"layer{stage}.{block}.conv1" for stage in (1, 2, 3) for block in range(3)]),
+    "front_stories": (
+        Transformer(80, 128),
+        torch.randint(80, (16, 128)),
+        [f"layers.{layer}.{part}" for layer in (0, 1) for part in ("mlp.0", "attn")],
+    ),
+}
+"""Work → its model, a batch, and the names of its sizes in the order of a record's counts."""
+
+
+@torch.no_grad()
+def times(models: Sequence[nn.Module], x: torch.Tensor, rounds: int) -> list[list[float]]:
+    """Return the times of each model over that of the last one, one a repeat."""
+    each = [functools.partial(seconds, functools.partial(model, x)) for model in models]
+    best = [[min(turns) for turns in in_turns(each, rounds)] for _ in range(REPEATS)]
+    return [[round(repeat[at] / repeat[-1], 4) for repeat in best] for at in range(len(models))]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the file, and print what it says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=60, help="turns of a repeat (default 60)")
+    rounds = parser.parse_args(arguments).rounds
+    torch.set_num_threads(1)
+    found: dict[str, Any] = {"machine": machine(), "packages": packages(), "commit": code().commit, "rounds": rounds}
+    fronts = [*rivals.fronts(Store(rivals.FOLDER))]
+    for name, (model, x, sizes) in WORKS.items():
+        seeds = [members for work, _, of in fronts if work == name for members in of]
+        counts = sorted({tuple(member["count"]) for members in seeds for member in members.values()})
+        whole = ngn.find_sizes(model.eval(), x[:2])
+        models = [whole.cut(dict(zip(sizes, count, strict=True))).eval() for count in counts]
+        members = [{"count": c, "times": t} for c, t in zip(counts, times(models, x, rounds), strict=True)]
+        found[name] = {"batch": len(x), "members": members}
+        print(name, *members, sep="\n", flush=True)
+    text = json.dumps(found, indent=1) + "\n"
+    write_atomically(ROOT / "benchmarks" / "results" / "front.json", text.encode(), replace=True)
+
+
+if __name__ == "__main__":
+    main()
