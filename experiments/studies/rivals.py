@@ -95,11 +95,14 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "one training, equal time": ("front", {}),
     "one training, teacher": ("front", {"method.teacher": True}),
     "as given": ("given", {}),
+    "dense, cut after training": ("magnitude", {"method.at": 1.0}),
 }
 """Method in the tables → the method of the suite, and its settings."""
 SCRATCH = "NGN's sizes from scratch"
 """The second phase of NGN."""
 WHOLE = ("dense", "as given")
+CUT = "dense, cut after training"
+"""No step follows the cut, so it has the settings of the dense model."""
 FRONTS = ("one training", "one training, equal time", "one training, teacher")
 """All sizes at once, with the steps of one separate training, or the time of all. A run is a line at several shares."""
 OWN = ("NGN", "NGN, sizes fixed early")
@@ -109,7 +112,8 @@ _NETWORK = ("NGN", "NGN's sizes from scratch", "NGN, sizes fixed early", "even s
             "Torch-Pruning", "Torch-Pruning, local", "Torch-Pruning, sparsity", "MorphNet", "BAR")  # fmt: skip
 _FRESH = ("NGN", "NGN's sizes from scratch", "shrunk to even sizes", "uniform width", "even sizes",
           "even sizes, cut half-way", "magnitude", "Torch-Pruning")  # fmt: skip
-_OWN = {"dense": {"train.lr": 1e-3}, "MorphNet": {"train.lr": 1e-2}, "BAR": {"train.lr_boundary": 0.2}}
+_OWN = dict.fromkeys(("dense", CUT), {"train.lr": 1e-3})
+_OWN |= {"MorphNet": {"train.lr": 1e-2}, "BAR": {"train.lr_boundary": 0.2}}
 _TRAINED = {"train.lr": 3e-3, "train.lr_boundary": 0.6}
 _TEXT: dict[str, Any] = {"limited": "parameters", "score": "bits_per_character", "unit": "bits per character",
                          "better": -1, "samples": "characters", "small": 0.02, "digits": 3}  # fmt: skip
@@ -145,12 +149,13 @@ WORKS = {
     ),
     "front_stories": RivalWork(
         "Transformer on TinyStories, from scratch", "front", _STORIES, 3000, 200_000,
-        (*FRONTS[:2], "even sizes", "NGN"), (25, 50, 75), 5, {"task.held": 200_000, "train.batch": 16},
+        (*FRONTS[:2], "even sizes", "NGN", "Torch-Pruning", CUT), (25, 50, 75), 5,
+        {"task.held": 200_000, "train.batch": 16}, {"Torch-Pruning": {"method.at": 0.25}},
         together={FRONTS[1]: 12_700}, **_TEXT,
     ),
     "front20": RivalWork(
         "ResNet-20, trained, on CIFAR-10", "front", _IMAGES | {"model": "resnet20"}, 1053, 10_000,
-        (*FRONTS, "magnitude", "NGN, sizes fixed early"), (25, 50, 75), 5, _TRAINED, _OWN,
+        (*FRONTS, "magnitude", "NGN, sizes fixed early", "Torch-Pruning, local", CUT), (25, 50, 75), 5, _TRAINED, _OWN,
         together={FRONTS[1]: 3750, FRONTS[2]: 2800},
     ),
     "smollm2": RivalWork(

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ngn.budget import BUDGET_COMMIT, Budget, Limits, Reach
 from ngn.budget.cost import NOISY, Cost, refuse_changing
-from ngn.budget.rounding import largest
+from ngn.budget.rounding import Allowed, NestedCounts, largest
 from ngn.learner.sized import SizedModel
 from ngn.methods.ngn import CountGate
 
@@ -106,6 +106,13 @@ class Allowance:
         if timed:
             return [self._within_time(size, allowed, limit) for size, limit in each]
         return [largest(size, allowed, self.cost.estimate, measured, limit) for size, limit in each]
+
+    def even(self, limit: float, allowed: Allowed) -> NestedCounts:
+        """The largest of ``allowed`` counts within another limit, in proportion to K; of time, by the formula."""
+        whole = torch.tensor(self.cost.largest, dtype=torch.float64)
+        sizes = self.at_cost(torch.tensor(limit, dtype=torch.float64), whole, None, whole).tolist()
+        exact = self.cost.estimate if self.budget.kind == "milliseconds" else self.cost.measured
+        return largest(sizes, allowed, self.cost.estimate, exact, limit)
 
     def _within_time(self, sizes: Sequence[float], allowed: Sequence[Sequence[int]], limit: float) -> tuple[int, ...]:
         """The slowest counts within a limit on the time, of those that the formula gives for limits around it.

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -43,6 +44,9 @@ ASKED = (0.0, 0.1, 0.25, 0.5)
 FLOOR = 0.5
 """Part of the smallest member's even counts that stays in networks with running statistics: batch norm rescales what a
 thin layer has lost, so that scores say too little of its last components."""
+UNUSED = 0.01
+"""Part of the whole cost by which a member can be below its limit before its counts are rounded as those of a budget:
+one head can cost as much as many units."""
 TESTED = 2
 """Members that are compared."""
 
@@ -89,11 +93,14 @@ class FrontLearner(Learner):
         self.places = [every * number for number in range(budget.members)]
         self.allowed = [allowance.allowed(g) for g in range(len(self.gates))]
         fine = thinned(self.allowed, FINE)
-        order = even_order(fine, self.cost.largest)
-        largest = self.cost.measured(tuple(counts[-1] for counts in fine))
-        first, last = min(float(allowance.limit), largest), self.places[-1]
-        self.limits = [first + (largest - first) * n / last for n in range(last)] + [largest]
-        rows, costs = points(order, fine, self.cost, self.limits)
+        most = self.cost.measured(tuple(counts[-1] for counts in fine))
+        first, last = min(float(allowance.limit), most), self.places[-1]
+        self.limits = [first + (most - first) * n / last for n in range(last)] + [most]
+        rows, costs = points(even_order(fine, self.cost.largest), fine, self.cost, self.limits)
+        wasteful = [place for place in self.places[-2::-1] if self.limits[place] - costs[place] > UNUSED * most]
+        if wasteful:
+            through = [partial(allowance.even, self.limits[place]) for place in wasteful]
+            rows, costs = points(even_order(fine, self.cost.largest, through), fine, self.cost, self.limits)
         self.register_buffer("path", torch.tensor(rows))
         self.register_buffer("costs", torch.tensor(costs, dtype=torch.float64))
         for name, shape in {"worth": (sum(self.cost.largest),), "seen": (), "asked": ()}.items():

@@ -12,30 +12,41 @@ Points are taken where the cost comes just within evenly spaced limits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from ngn.budget import share
-from ngn.budget.rounding import Allowed
+from ngn.budget.rounding import Allowed, NestedCounts
 from ngn.tracing.found import aligned
 
 FINE = 8192
 """Largest number of removals on an even path."""
+Within = Callable[[Allowed], NestedCounts]
 
 
-def even_order(allowed: Allowed, whole: Sequence[int]) -> list[int]:
+def even_order(allowed: Allowed, whole: Sequence[int], through: Sequence[Within] = ()) -> list[int]:
     """The sizes in the order in which one factor for all takes their components; ``whole``: K of each.
+
+    Args:
+        through: largest first: allowed counts → those of them that the path leads through.
 
     >>> even_order([[1, 2, 3, 4], [1, 2]], [4, 2])
     [0, 1, 0, 0]
+    >>> even_order([[1, 2, 3, 4], [1, 2]], [4, 2], [lambda allowed: (2, 2)])
+    [0, 0, 1, 0]
     """
-    steps = [
-        ((a + b) / (2 * K), g) for g, (n, K) in enumerate(zip(allowed, whole, strict=True)) for a, b in pairwise(n)
-    ]
-    return [g for _, g in sorted(steps, reverse=True)]
+    order: list[int] = []
+    for counts in (*through, lambda allowed: tuple(n[0] for n in allowed)):
+        low = counts(allowed)
+        taken = [(n[bisect_left(n, least) :], K) for n, least, K in zip(allowed, low, whole, strict=True)]
+        steps = [((a + b) / (2 * K), g) for g, (n, K) in enumerate(taken) for a, b in pairwise(n)]
+        order += [g for _, g in sorted(steps, reverse=True)]
+        allowed = [n[: bisect_right(n, least)] for n, least in zip(allowed, low, strict=True)]
+    return order
 
 
 def member_with(point: int, counts: Sequence[Sequence[int]], places: Sequence[int]) -> int:

@@ -34,6 +34,21 @@ def test_an_even_path_takes_the_same_part_of_all_sizes():
         place_of(None, [3.0, 18.0], "parameters")
 
 
+def test_members_use_their_limits_where_heads_are_coarse(monkeypatch):
+    layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+    model, x = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), torch.randn(2, 5, 32)
+
+    def unused():
+        front = ngn.Front(parameters="25%", members=7)
+        learner = ngn.learn_sizes(copy.deepcopy(model), example=x, budget=front)
+        assert bool((learner.path.diff(dim=0) >= 0).all())
+        return max(1 - float(learner.costs[place]) / learner.limits[place] for place in learner.places)
+
+    assert unused() < 0.02
+    monkeypatch.setattr("ngn.front.UNUSED", 1.0)
+    assert unused() > 0.04
+
+
 class Branches(nn.Module):
     """Two branches: one sees what the target is made of, one sees noise."""
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ngn.losses import Loss
     from ngn.methods.base import Capacity
 
-CutPoint = Annotated[float, Field(ge=0, lt=1)]
+CutPoint = Annotated[float, Field(ge=0, le=1)]
 HALF = 0.5
 """Progress at which a method with a penalty cuts."""
 
@@ -87,7 +87,7 @@ class CutOnce(OfModules, ABC):
     """Cut at a progress of the training."""
 
     at: CutPoint | None = None
-    """Progress at which it is cut; null for 0 with trained weights, else for half."""
+    """Progress at which it is cut, 1 for after the last step; null for 0 with trained weights, else for half."""
 
     def cut_at(self, config: Config) -> float:
         """Return :attr:`at`, or its default for this configuration."""

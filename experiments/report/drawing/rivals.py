@@ -13,25 +13,27 @@ from matplotlib.figure import Figure
 
 from experiments.analysis import estimates
 from experiments.report.drawing import style
-from experiments.studies.rivals import LEVEL, LIMITS, METHODS, OWN, WHOLE, WORKS
+from experiments.studies.rivals import CUT, LEVEL, LIMITS, METHODS, OWN, WHOLE, WORKS
 
 LOOKS = [
     style.Look(color, marker, dash)
     for dash, marker in (("-", "o"), ("--", "s"), (":", "^"), ("-.", "D"), ("-", "v"))
     for color in (style.BLUE, style.VERMILION, style.GREEN, style.ORANGE, style.GREY)
 ]
+SEPARATE = "a training a size"
 FRONT = {
     "dense": ("dense", style.Look(style.BLACK, "*", "-")),
-    "NGN": ("a training a size, NGN", style.Look(style.ORANGE, "D", "-.")),
-    "NGN, sizes fixed early": ("a training a size, NGN", style.Look(style.ORANGE, "D", "-.")),
-    "even sizes": ("a training a size, rival", style.Look(style.VERMILION, "s", "--")),
-    "magnitude": ("a training a size, rival", style.Look(style.VERMILION, "s", "--")),
+    CUT: (CUT, style.Look(style.BLACK, "x", ":")),
     "one training": ("one training, steps of one", style.Look(style.GREY, "v", ":")),
     "one training, equal time": ("one training, time of all", style.Look(style.BLUE, "o", "-")),
-    "one training, teacher": ("the same, with a teacher", style.Look(style.GREEN, "^", "-")),
+    "one training, teacher": ("one training, a teacher", style.Look(style.GREEN, "^", "-")),
+    **dict.fromkeys(OWN, (f"{SEPARATE}, NGN", style.Look(style.ORANGE, "D", "-."))),
+    **dict.fromkeys(("even sizes", "magnitude"), (f"{SEPARATE}, even", style.Look(style.VERMILION, "s", "--"))),
+    **dict.fromkeys(
+        ("Torch-Pruning", "Torch-Pruning, local"), ("Torch-Pruning", style.Look(style.PURPLE, "P", (0, (8, 2))))
+    ),  # type: ignore[arg-type]
 }
-"""Method → its name and style where one training stands beside one a size. The rival of images is magnitude, that of
-text is even sizes."""
+"""Method → its name and style where one training stands beside one a size."""
 
 FAR = 3.0
 """A method whose scores are this many times the range of the others' away from them is named, not drawn."""

@@ -15,7 +15,7 @@ from experiments.core.blocks import ConfigError
 from experiments.data import DataError
 from experiments.methods import METHODS
 from experiments.methods.pruning import published
-from experiments.methods.pruning.cutting import ModuleRun
+from experiments.methods.pruning.cutting import ModuleRun, at_the_cut
 from experiments.models.trainer import StudyTrainer
 from experiments.runs import launch
 from experiments.runs.models import load_model
@@ -104,6 +104,14 @@ def test_a_training_resumes_bit_by_bit_before_and_after_its_cut(method, stop, tm
         return StudyTrainer(learner, batches, task.loss, plan, progress="never", shrink=True, **settings)
 
     resumed(trainer, tmp_path, stop)
+
+
+def test_no_step_follows_a_cut_at_the_end():
+    work, done, cuts = work_of("tinystories", "magnitude", **{"method.at": 1.0}), [], []
+    learner = at_the_cut(work, lambda module: cuts.append(len(done)) or module)
+    batches, plan = work.task.batches(work.config.train, 0), plan_of(Stack.of(work.config), 1)
+    StudyTrainer(learner, batches, work.task.loss, plan, progress="never", shrink=True, on_step=done.append).fit()
+    assert cuts == [8] == done[-1:]
 
 
 def test_a_model_to_make_smaller_chooses_its_gate_and_is_trained_from_its_cut():

@@ -55,4 +55,4 @@ def test_the_study_names_the_records_of_its_rows():
     others = [record for record in records if record["run_id"] not in planned]
     scratch = [record for record in others if record["config"]["task"]["split"] == "test"]
     assert [record["phases"].keys() for record in scratch] == [{"grown"}], "NGN from scratch without its second phase"
-    assert set(rivals.read(rivals.FOLDER).method) == {*METHODS}
+    assert {*METHODS} - {rivals.CUT} <= set(rivals.read(rivals.FOLDER).method) <= {*METHODS}
