@@ -1,6 +1,6 @@
 """Time a batch of each size of one training, beside a batch of the whole model, for the page with the slider.
 
-    python benchmarks/bench_front.py [--rounds N]
+    python benchmarks/bench_front.py
 
 Sizes are those of the records. Weights do not change the time, so the models are untrained. All sizes take turns on one
 thread. A time is the least processor time of a batch over that of the whole model; it is measured three times.
@@ -9,7 +9,6 @@ thread. A time is the least processor time of a batch over that of the whole mod
 
 from __future__ import annotations
 
-import argparse
 import functools
 import json
 from collections.abc import Sequence
@@ -28,41 +27,36 @@ from experiments.studies import rivals
 from experiments.tasks.tinystories.units import Transformer
 from ngn.files import write_atomically
 
-REPEATS = 3
+ROUNDS, REPEATS = 100, 3
 IMAGES = torch.randn(16, 3, 32, 32).contiguous(memory_format=torch.channels_last)
+BLOCKS = [f"layer{stage}.{block}.conv1" for stage in (1, 2, 3) for block in range(3)]
+LAYERS = [f"layers.{layer}.{part}" for layer in (0, 1) for part in ("mlp.0", "attn")]
 WORKS = {
-    "front20": (CifarResNet(3), IMAGES, [f"layer{stage}.{block}.conv1" for stage in (1, 2, 3) for block in range(3)]),
-    "front_stories": (
-        Transformer(80, 128),
-        torch.randint(80, (16, 128)),
-        [f"layers.{layer}.{part}" for layer in (0, 1) for part in ("mlp.0", "attn")],
-    ),
+    "front20": (CifarResNet(3), IMAGES, BLOCKS),
+    "front_stories": (Transformer(80, 128), torch.randint(80, (16, 128)), LAYERS),
 }
 """Work → its model, a batch, and the names of its sizes in the order of a record's counts."""
 
 
 @torch.no_grad()
-def times(models: Sequence[nn.Module], x: torch.Tensor, rounds: int) -> list[list[float]]:
+def times(models: Sequence[nn.Module], x: torch.Tensor) -> list[list[float]]:
     """Return the times of each model over that of the last one, one a repeat."""
     each = [functools.partial(seconds, functools.partial(model, x)) for model in models]
-    best = [[min(turns) for turns in in_turns(each, rounds)] for _ in range(REPEATS)]
+    best = [[min(turns) for turns in in_turns(each, ROUNDS)] for _ in range(REPEATS)]
     return [[round(repeat[at] / repeat[-1], 4) for repeat in best] for at in range(len(models))]
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Write the file, and print what it says."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=60, help="turns of a repeat (default 60)")
-    rounds = parser.parse_args(arguments).rounds
     torch.set_num_threads(1)
-    found: dict[str, Any] = {"machine": machine(), "packages": packages(), "commit": code().commit, "rounds": rounds}
+    found: dict[str, Any] = {"machine": machine(), "packages": packages(), "commit": code().commit, "rounds": ROUNDS}
     fronts = [*rivals.fronts(Store(rivals.FOLDER))]
     for name, (model, x, sizes) in WORKS.items():
         seeds = [members for work, _, of in fronts if work == name for members in of]
         counts = sorted({tuple(member["count"]) for members in seeds for member in members.values()})
         whole = ngn.find_sizes(model.eval(), x[:2])
         models = [whole.cut(dict(zip(sizes, count, strict=True))).eval() for count in counts]
-        members = [{"count": c, "times": t} for c, t in zip(counts, times(models, x, rounds), strict=True)]
+        members = [{"count": c, "times": t} for c, t in zip(counts, times(models, x), strict=True)]
         found[name] = {"batch": len(x), "members": members}
         print(name, *members, sep="\n", flush=True)
     text = json.dumps(found, indent=1) + "\n"

@@ -112,7 +112,7 @@ _NETWORK = ("NGN", "NGN's sizes from scratch", "NGN, sizes fixed early", "even s
             "Torch-Pruning", "Torch-Pruning, local", "Torch-Pruning, sparsity", "MorphNet", "BAR")  # fmt: skip
 _FRESH = ("NGN", "NGN's sizes from scratch", "shrunk to even sizes", "uniform width", "even sizes",
           "even sizes, cut half-way", "magnitude", "Torch-Pruning")  # fmt: skip
-_OWN = dict.fromkeys(("dense", CUT), {"train.lr": 1e-3})
+_OWN = {method: {"train.lr": 1e-3} for method in ("dense", CUT)}
 _OWN |= {"MorphNet": {"train.lr": 1e-2}, "BAR": {"train.lr_boundary": 0.2}}
 _TRAINED = {"train.lr": 3e-3, "train.lr_boundary": 0.6}
 _TEXT: dict[str, Any] = {"limited": "parameters", "score": "bits_per_character", "unit": "bits per character",
