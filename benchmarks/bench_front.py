@@ -3,15 +3,15 @@
     python benchmarks/bench_front.py
 
 Sizes are those of the records. Weights do not change the time, so the models are untrained. All sizes take turns on one
-thread. A time is the least processor time of a batch over that of the whole model; it is measured three times.
-``benchmarks/results/front.json`` has the three.
+thread. A time is the least processor time of a batch over that of the whole model. It is measured three times, into
+``benchmarks/results/front.json``.
 """
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,8 +25,8 @@ from experiments.store.provenance import code, machine, packages
 from experiments.store.records import Store
 from experiments.studies import rivals
 from experiments.tasks.tinystories.units import Transformer
-from ngn.files import write_atomically
 
+FILE = ROOT / "benchmarks" / "results" / "front.json"
 ROUNDS, REPEATS = 100, 3
 IMAGES = torch.randn(16, 3, 32, 32).contiguous(memory_format=torch.channels_last)
 BLOCKS = [f"layer{stage}.{block}.conv1" for stage in (1, 2, 3) for block in range(3)]
@@ -41,7 +41,7 @@ WORKS = {
 @torch.no_grad()
 def times(models: Sequence[nn.Module], x: torch.Tensor) -> list[list[float]]:
     """Return the times of each model over that of the last one, one a repeat."""
-    each = [functools.partial(seconds, functools.partial(model, x)) for model in models]
+    each = [partial(seconds, partial(model, x)) for model in models]
     best = [[min(turns) for turns in in_turns(each, ROUNDS)] for _ in range(REPEATS)]
     return [[round(repeat[at] / repeat[-1], 4) for repeat in best] for at in range(len(models))]
 
@@ -53,14 +53,13 @@ def main() -> None:
     fronts = [*rivals.fronts(Store(rivals.FOLDER))]
     for name, (model, x, sizes) in WORKS.items():
         seeds = [members for work, _, of in fronts if work == name for members in of]
-        counts = sorted({tuple(member["count"]) for members in seeds for member in members.values()})
+        counts = sorted({tuple(one["count"]) for members in seeds for one in members.values()})
         whole = ngn.find_sizes(model.eval(), x[:2])
         models = [whole.cut(dict(zip(sizes, count, strict=True))).eval() for count in counts]
         members = [{"count": c, "times": t} for c, t in zip(counts, times(models, x), strict=True)]
         found[name] = {"batch": len(x), "members": members}
-        print(name, *members, sep="\n", flush=True)
-    text = json.dumps(found, indent=1) + "\n"
-    write_atomically(ROOT / "benchmarks" / "results" / "front.json", text.encode(), replace=True)
+        print(name, *members, sep="\n")
+    FILE.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

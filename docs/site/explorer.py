@@ -12,7 +12,7 @@ import numpy as np
 from experiments.core.paths import ROOT
 from experiments.store.records import Store
 from experiments.studies import rivals
-from experiments.studies.rivals import FRONTS, LIMITS, WORKS
+from experiments.studies.rivals import CUT, FRONTS, LIMITS, WORKS
 
 LAYERS = {
     "front20": [f"block {number}: channels" for number in range(1, 10)],
@@ -39,7 +39,7 @@ def trainings() -> Iterator[dict[str, Any]]:
                 method: {"at": float(of.part.mean()), "score": float(of.score.mean()), "seeds": len(of),
                          "text": rivals.mean(of.score, digits)}
                 for method, of in there.groupby("method", sort=False)
-                if method not in (*FRONTS, "as given")
+                if method not in (*FRONTS, CUT, "as given")
             }  # fmt: skip
             of_made = there[there.method == made]
             sizes = np.mean([members[share]["count"] for members in seeds], axis=0).tolist()

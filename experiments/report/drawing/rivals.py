@@ -20,18 +20,15 @@ LOOKS = [
     for dash, marker in (("-", "o"), ("--", "s"), (":", "^"), ("-.", "D"), ("-", "v"))
     for color in (style.BLUE, style.VERMILION, style.GREEN, style.ORANGE, style.GREY)
 ]
-SEPARATE = "a training a size"
 FRONT = {
     "dense": ("dense", style.Look(style.BLACK, "*", "-")),
     CUT: (CUT, style.Look(style.BLACK, "x", ":")),
     "one training": ("one training, steps of one", style.Look(style.GREY, "v", ":")),
     "one training, equal time": ("one training, time of all", style.Look(style.BLUE, "o", "-")),
     "one training, teacher": ("one training, a teacher", style.Look(style.GREEN, "^", "-")),
-    **dict.fromkeys(OWN, (f"{SEPARATE}, NGN", style.Look(style.ORANGE, "D", "-."))),
-    **dict.fromkeys(("even sizes", "magnitude"), (f"{SEPARATE}, even", style.Look(style.VERMILION, "s", "--"))),
-    **dict.fromkeys(
-        ("Torch-Pruning", "Torch-Pruning, local"), ("Torch-Pruning", style.Look(style.PURPLE, "P", (0, (8, 2))))
-    ),  # type: ignore[arg-type]
+    **dict.fromkeys(OWN, ("a training a size, NGN", style.Look(style.ORANGE, "D", "-."))),
+    **dict.fromkeys(("even sizes", "magnitude"), ("a training a size, even", style.Look(style.VERMILION, "s", "--"))),
+    **dict.fromkeys(("Torch-Pruning", "Torch-Pruning, local"), ("Torch-Pruning", style.Look(style.PURPLE, "P", "-."))),
 }
 """Method → its name and style where one training stands beside one a size."""
 
@@ -44,8 +41,9 @@ def draw(units: pd.DataFrame, scale: str, path: Path) -> None:
     units = units[units.equal == "steps"]
     works = [name for name, work in WORKS.items() if work.scale == scale and name in set(units.work)]
     looks = FRONT if scale == "front" else dict(zip(METHODS, zip(METHODS, LOOKS, strict=False), strict=False))
-    large = {"font.size": 10.0, "axes.titlesize": 10.5} if scale == "front" else {}  # README shows it on a phone, too
-    with matplotlib.style.context(["default", style.RC | large]):
+    small = scale != "front"  # README shows that one on a phone, too
+    sizes = {"legend.fontsize": 7.0} if small else {"font.size": 10.0, "axes.titlesize": 10.5, "legend.fontsize": 9.0}
+    with matplotlib.style.context(["default", style.RC | sizes]):
         rows = math.ceil(len(works) / 3)
         figure = Figure(figsize=(style.WIDTH, 1.4 + 2.2 * rows), layout="constrained")
         panels = figure.subplots(rows, math.ceil(len(works) / rows), squeeze=False).flat
@@ -79,8 +77,7 @@ def draw(units: pd.DataFrame, scale: str, path: Path) -> None:
         shown = {
             text: line for axes in figure.axes for line, text in zip(*axes.get_legend_handles_labels(), strict=True)
         }
-        legend = {"ncols": 3, "fontsize": 9} if large else {"ncols": 4, "fontsize": 7}
-        figure.legend(shown.values(), shown.keys(), loc="outside lower center", **legend)
+        figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=4 if small else 3)
     style.save(figure, path.parent, path.stem)
 
 
