@@ -50,7 +50,7 @@ html_extra_path = ["redirect"]
 html_static_path, html_css_files = ["static"], ["site.css"]
 html_show_sphinx = html_show_copyright = html_copy_source = False
 html_math_renderer = "mathml"
-pygments_style, pygments_dark_style = "friendly", "monokai"
+pygments_style, pygments_dark_style = "a11y-light", "a11y-high-contrast-dark"
 
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3

@@ -9,29 +9,27 @@ from typing import Any
 
 import numpy as np
 
-from experiments.analysis.selection import selected_runs
+from experiments.core.paths import ROOT
 from experiments.store.records import Store
 from experiments.studies import rivals
-from experiments.studies.rivals import FRONTS, LIMITS, WORKS
+from experiments.studies.rivals import CUT, FRONTS, LIMITS, WORKS
 
 LAYERS = {
     "front20": [f"block {number}: channels" for number in range(1, 10)],
     "front_stories": [f"layer {number}: {what}" for number in (1, 2) for what in ("hidden units", "heads")],
 }
 """Work → what its sizes are, in the order of a record's counts."""
+TIMES = ROOT / "benchmarks" / "results" / "front.json"
+"""What ``benchmarks/bench_front.py`` measured."""
 
 
 def trainings() -> Iterator[dict[str, Any]]:
     """Yield what the page shows of each training with the time of all separate ones: sizes, costs and scores by share,
     and the separate trainings beside."""
-    results, store = rivals.read(rivals.FOLDER), Store(rivals.FOLDER)
-    fronts = [(name, made, runs) for name, made, _, _, runs in rivals._planned() if made in FRONTS[1:]]
-    fronts.sort(key=lambda front: ([*LAYERS].index(front[0]), "teacher" not in front[1]))
-    for name, made, planned in fronts:
-        records = [record for run in selected_runs(planned) if (record := store.get(run.id)) is not None]
-        if not records:
-            continue
-        work, seeds = WORKS[name], [record["phases"]["grown"]["members"] for record in records]
+    results, timed = rivals.read(rivals.FOLDER), json.loads(TIMES.read_text())
+    ours = rivals.fronts(Store(rivals.FOLDER))
+    for name, made, seeds in sorted(ours, key=lambda front: ([*LAYERS].index(front[0]), "teacher" not in front[1])):
+        work, times = WORKS[name], {tuple(member["count"]): member["times"] for member in timed[name]["members"]}
         digits = f".{work.digits}f"
         own = results[(results.work == name) & (results.equal == "steps")]
         steps = []
@@ -41,17 +39,19 @@ def trainings() -> Iterator[dict[str, Any]]:
                 method: {"at": float(of.part.mean()), "score": float(of.score.mean()), "seeds": len(of),
                          "text": rivals.mean(of.score, digits)}
                 for method, of in there.groupby("method", sort=False)
-                if method not in (*FRONTS, "as given")
+                if method not in (*FRONTS, CUT, "as given")
             }  # fmt: skip
             of_made = there[there.method == made]
+            sizes = np.mean([members[share]["count"] for members in seeds], axis=0).tolist()
             steps.append(
                 {
                     "share": int(share),
                     "part": float(of_made.part.mean()),
                     "cost": float(np.mean([members[share]["cost"] for members in seeds])),
-                    "sizes": np.mean([members[share]["count"] for members in seeds], axis=0).tolist(),
+                    "sizes": sizes,
                     "score": float(of_made.score.mean()),
                     "text": rivals.mean(of_made.score, digits),
+                    "times": times.get(tuple(sizes)),
                     "beside": beside,
                 }
             )
@@ -62,6 +62,7 @@ def trainings() -> Iterator[dict[str, Any]]:
             "cost": LIMITS[work.limited],
             "layers": LAYERS[name],
             "seeds": len(seeds),
+            "timed": f"batch of {timed[name]['batch']}, one thread of {timed['machine']['cpu']}",
             "steps": steps,
         }
 

@@ -112,7 +112,7 @@ _NETWORK = ("NGN", "NGN's sizes from scratch", "NGN, sizes fixed early", "even s
             "Torch-Pruning", "Torch-Pruning, local", "Torch-Pruning, sparsity", "MorphNet", "BAR")  # fmt: skip
 _FRESH = ("NGN", "NGN's sizes from scratch", "shrunk to even sizes", "uniform width", "even sizes",
           "even sizes, cut half-way", "magnitude", "Torch-Pruning")  # fmt: skip
-_OWN = dict.fromkeys(("dense", CUT), {"train.lr": 1e-3})
+_OWN = {method: {"train.lr": 1e-3} for method in ("dense", CUT)}
 _OWN |= {"MorphNet": {"train.lr": 1e-2}, "BAR": {"train.lr_boundary": 0.2}}
 _TRAINED = {"train.lr": 3e-3, "train.lr_boundary": 0.6}
 _TEXT: dict[str, Any] = {"limited": "parameters", "score": "bits_per_character", "unit": "bits per character",
@@ -200,6 +200,14 @@ STUDY = Study(
     rank=520,
     needs=Needs(memory_gb=8),
 )
+
+
+def fronts(store: Store) -> Iterator[tuple[str, str, list[Any]]]:
+    """Yield (work, method, each seed's members by share) of trainings with the time of all separate ones."""
+    for name, method, _, _, runs in _planned():
+        records = [store.get(run.id) for run in selected_runs(runs)] if method in FRONTS[1:] else []
+        if there := [record["phases"]["grown"]["members"] for record in records if record is not None]:
+            yield name, method, there
 
 
 def read(folder: Path) -> pd.DataFrame:

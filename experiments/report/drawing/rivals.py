@@ -13,13 +13,24 @@ from matplotlib.figure import Figure
 
 from experiments.analysis import estimates
 from experiments.report.drawing import style
-from experiments.studies.rivals import LEVEL, LIMITS, METHODS, OWN, WHOLE, WORKS
+from experiments.studies.rivals import CUT, LEVEL, LIMITS, METHODS, OWN, WHOLE, WORKS
 
 LOOKS = [
     style.Look(color, marker, dash)
     for dash, marker in (("-", "o"), ("--", "s"), (":", "^"), ("-.", "D"), ("-", "v"))
     for color in (style.BLUE, style.VERMILION, style.GREEN, style.ORANGE, style.GREY)
 ]
+FRONT = {
+    "dense": ("dense", style.Look(style.BLACK, "*", "-")),
+    CUT: (CUT, style.Look(style.BLACK, "x", ":")),
+    "one training": ("one training, steps of one", style.Look(style.GREY, "v", ":")),
+    "one training, equal time": ("one training, time of all", style.Look(style.BLUE, "o", "-")),
+    "one training, teacher": ("one training, a teacher", style.Look(style.GREEN, "^", "-")),
+    **dict.fromkeys(OWN, ("a training a size, NGN", style.Look(style.ORANGE, "D", "-."))),
+    **dict.fromkeys(("even sizes", "magnitude"), ("a training a size, even", style.Look(style.VERMILION, "s", "--"))),
+    **dict.fromkeys(("Torch-Pruning", "Torch-Pruning, local"), ("Torch-Pruning", style.Look(style.PURPLE, "P", "-."))),
+}
+"""Method → its name and style where one training stands beside one a size."""
 
 FAR = 3.0
 """A method whose scores are this many times the range of the others' away from them is named, not drawn."""
@@ -29,7 +40,10 @@ def draw(units: pd.DataFrame, scale: str, path: Path) -> None:
     """Write the figure of ``units`` at equal steps as an SVG file: means over seeds, bars of Student's 95 %."""
     units = units[units.equal == "steps"]
     works = [name for name, work in WORKS.items() if work.scale == scale and name in set(units.work)]
-    with matplotlib.style.context(["default", style.RC]):
+    looks = FRONT if scale == "front" else dict(zip(METHODS, zip(METHODS, LOOKS, strict=False), strict=False))
+    small = scale != "front"  # README shows that one on a phone, too
+    sizes = {"legend.fontsize": 7.0} if small else {"font.size": 10.0, "axes.titlesize": 10.5, "legend.fontsize": 9.0}
+    with matplotlib.style.context(["default", style.RC | sizes]):
         rows = math.ceil(len(works) / 3)
         figure = Figure(figsize=(style.WIDTH, 1.4 + 2.2 * rows), layout="constrained")
         panels = figure.subplots(rows, math.ceil(len(works) / rows), squeeze=False).flat
@@ -37,17 +51,18 @@ def draw(units: pd.DataFrame, scale: str, path: Path) -> None:
             work, (these, beyond) = WORKS[name], without_far(units[units.work == name])
             beside = [method for method in METHODS if method in set(these.method) - {*WHOLE}]
             apart = max(0.2, (these.share.max() - these.share.min()) / 100)
-            for look, method in zip(LOOKS, METHODS, strict=False):
+            for method in METHODS:
                 own = these[these.method == method]
                 if method == "as given" and len(own):
                     axes.axhline(own.score.iloc[0], color="black", linewidth=0.8, label=method)
                 elif len(own):
+                    label, look = looks[method]
                     x, y, half = np.array([_point(of_share) for _, of_share in own.groupby("share")]).T
                     if method in beside:  # side by side, as methods have almost the same cost
                         x = x + apart * (beside.index(method) - (len(beside) - 1) / 2)
                     wide = {"zorder": 3, "linewidth": 2.0} if method in (work.together or OWN) else {"alpha": 0.8}
                     axes.errorbar(x, y, half, color=look.color, marker=look.marker, linestyle=look.dash, markersize=3,
-                                  elinewidth=0.6, label=method, **wide)  # fmt: skip
+                                  elinewidth=0.6, label=label, **wide)  # fmt: skip
             axes.set_xlabel(f"% of the dense {LIMITS[work.limited]}{beyond}")
             axes.set_xticks(ticks := sorted(set(these.share[these.method != "as given"])))
             if len(ticks) == 1:
@@ -62,7 +77,7 @@ def draw(units: pd.DataFrame, scale: str, path: Path) -> None:
         shown = {
             text: line for axes in figure.axes for line, text in zip(*axes.get_legend_handles_labels(), strict=True)
         }
-        figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=4, fontsize=7)
+        figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=4 if small else 3)
     style.save(figure, path.parent, path.stem)
 
 

@@ -1,5 +1,6 @@
 """The report's page in a real browser."""
 
+import json
 import re
 import shutil
 
@@ -121,6 +122,8 @@ def test_without_scripts_texts_and_tables_can_be_read(browser, address):
 def test_the_slider_moves_along_the_front_of_the_records(browser, tmp_path, width, scheme):
     (tmp_path / "page.html").write_text(f"<!doctype html><meta charset=utf-8>{explorer.page()}")
     page, steps = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme), {}
+    members = json.loads(explorer.TIMES.read_text())["front20"]["members"]
+    measured, times = [f"{sorted(member['times'])[1]:.2f}" for member in members], {}
     page.goto((tmp_path / "page.html").as_uri())
     benchmarks = (ROOT / "docs" / "benchmarks.md").read_text()
     trainings = page.locator("label:has([type=radio])").all_inner_texts()
@@ -130,9 +133,11 @@ def test_the_slider_moves_along_the_front_of_the_records(browser, tmp_path, widt
         while (budget := (training, page.inner_text("#budget-is"))) not in steps:
             steps[budget] = [float(text.split()[0]) for text in page.locator("td.count").all_inner_texts()]
             assert f"| {page.inner_text('#score').split(': ')[1]} |" in benchmarks
+            times.setdefault(training, []).append(page.inner_text("#time"))
             page.keyboard.press("ArrowRight")
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
         page.keyboard.press("Shift+Tab")
+    assert times[trainings[0]] == [f"Time of a batch: {time} of the whole model's" for time in measured]
     assert len(steps) == 6 * len(trainings) >= 12
     assert steps[trainings[0], "25 % of the multiply-adds"] < steps[trainings[0], "50 % of the multiply-adds"]
     assert steps[trainings[-1], "100 % of the parameters"] == [256, 4, 256, 4]
