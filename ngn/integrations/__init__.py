@@ -33,7 +33,7 @@ class BoundaryOptimizer:
             (Adafactor) it silences the warning.
         by_importance: of a callback: sort the units before the first step by this score, from the first 32 batches.
         loss: of a callback: ``loss(model, batch)`` for the scores; None: that of the model's output.
-        teacher: of a callback: a trained model like ``learner.model``. Steps learn its logits, too, as with ``ngn.fit``.
+        teacher: of a callback: a trained model like ``learner.model``. Steps learn its logits, too.
 
     Raises:
         TypeError: if ``learner`` is not a learner.
