@@ -102,7 +102,7 @@ def split(argv: Sequence[str]) -> tuple[CommandMode, list[str], list[str]]:
     """
     args = _PARSER.parse_intermixed_args(list(argv))
     if args.list or args.watch:
-            raise ConfigError(f"--{'list' if args.list else 'watch'}: takes no other arguments; see --help")
+        raise ConfigError(f"--{'list' if args.list else 'watch'}: takes no other arguments; see --help")
     if args.version:
         print(f"ngn-suite {ngn.__version__}")
         raise SystemExit(0)

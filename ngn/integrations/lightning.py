@@ -84,11 +84,12 @@ class SizesCallback(BoundaryOptimizer, Callback):
         pl_module.training_step = training_step
         self.taught.callback(setattr, pl_module, "training_step", own)
 
-    def on_train_end(self, trainer: Any, pl_module: Any, *fault: Any) -> None:
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         if pl_module in TAUGHT:
             TAUGHT[pl_module].close()
 
-    on_exception = on_train_end
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        self.on_train_end(trainer, pl_module)
 
     def _steps(self, trainer: Any, pl_module: Any) -> tuple[int, float]:
         """The number of steps, and the fraction of the training that is done."""

@@ -29,7 +29,7 @@ DATA = [{"x": x, "y": x.sin()} for x in X]
 LOADER = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, X.sin()), batch_size=16)
 
 
-def in_transformers(learner, folder, steps, model=None, at=None, others=(), accumulate=1, how=None, data=DATA, **settings):
+def in_transformers(learner, folder, steps, model=None, at=None, others=(), accumulate=1, how=None, data=DATA, **more):
     """Train with transformers' Trainer, from the checkpoint of a step ``at`` on."""
     transformers = pytest.importorskip("transformers")
     from ngn.integrations.transformers import SizesCallback
@@ -38,7 +38,7 @@ def in_transformers(learner, folder, steps, model=None, at=None, others=(), accu
         folder, max_steps=steps, per_device_train_batch_size=16, train_sampling_strategy="sequential",
         learning_rate=1e-3, lr_scheduler_type="constant", max_grad_norm=0.0, report_to=[], disable_tqdm=True,
         use_cpu=True, dataloader_pin_memory=False, gradient_accumulation_steps=accumulate,
-        **{"save_steps": 1} | settings,
+        **{"save_steps": 1} | more,
     )  # fmt: skip
     callbacks = [SizesCallback(learner, lr=0.2, **how or {}), *others]
     trainer = transformers.Trainer(model or learner.model, arguments, None, data, data, callbacks=callbacks)
