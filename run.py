@@ -4,6 +4,9 @@ if __name__ == "__main__":
     from experiments.cli import pipes
 
     pipes.until_main()
-    from experiments.cli import arguments
+    import pkgutil
+    import sys
 
-    pipes.exit_with(arguments.main)
+    programs = {"--list": "listing:show", "--watch": "watch:watch"}  # these spare the slow import of Hydra
+    main = pkgutil.resolve_name(f"experiments.cli.{programs.get(' '.join(sys.argv[1:]), 'app:main')}")
+    pipes.exit_with(main)

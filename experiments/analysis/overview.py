@@ -135,11 +135,7 @@ def grouped(table: pd.DataFrame, by: Sequence[str], columns: Sequence[str]) -> l
 
 
 def _numbers(table: pd.DataFrame, name: str) -> Any:
-    """Return a column as numbers, NaN where a run lacks one.
-
-    Raises:
-        ConfigError: if it holds texts.
-    """
+    """Return a column as numbers, NaN where a run lacks one; a ConfigError if it holds texts."""
     try:
         return table[name].astype(float)
     except ValueError:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import pkgutil
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NoReturn
@@ -82,13 +80,6 @@ for _names in ("--package -p", "--config-dir -cd", "--config-path -cp", "--confi
 _PARSER.add_argument("--cfg", "-c", choices=("job", "hydra", "all"))
 _SHOWN = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 _PARSER.add_argument("--info", "-i", choices=_SHOWN, nargs="?", const="all")
-
-
-def main() -> int | None:
-    """Answer ``--list`` and ``--watch`` without the slow import of Hydra; give other commands to ``app.main``."""
-    name = {"--list": "listing:show", "--watch": "watch:watch"}.get(" ".join(sys.argv[1:]), "app:main")
-    status: int | None = pkgutil.resolve_name(f"experiments.cli.{name}")()
-    return status
 
 
 def split(argv: Sequence[str]) -> tuple[CommandMode, list[str], list[str]]:

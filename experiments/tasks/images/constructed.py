@@ -77,11 +77,7 @@ class ConstructedTask(ResNetTask):
             self.places += [(names[cut.module], cut.name, cut.dim, cut.width) for cut in whole_of[:1]]
 
     def _refuse_unfit(self, whole: nn.Module) -> None:
-        """Refuse a module that does not map images of this task to scores of its classes, [N, 10].
-
-        Raises:
-            ConfigError: with the fault of the module.
-        """
+        """Raise a ConfigError for a module that does not map images to scores of the classes, [N, 10]."""
         message = f"model.constructor={self.constructor.constructor}: cannot classify images of 32 x 32 pixels"
         tried = copy.deepcopy(whole)
         for training in (True, False):

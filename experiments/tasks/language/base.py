@@ -139,11 +139,7 @@ def missing_file(folder: Path) -> str | None:
 
 
 def _from_hub(settings: BaseModel, fetch: bool) -> Path:
-    """Return the snapshot of ``settings.source``; download what the hub's cache lacks, unless ``fetch`` is false.
-
-    Raises:
-        DataError: if it may not be fetched, or there is no network, no such repository, or no permission to read it.
-    """
+    """Return the snapshot of ``settings.source``, downloaded where ``fetch`` allows it; a DataError says why not."""
     require_packages(f"model={settings.name}", "huggingface_hub")
     from huggingface_hub import HfApi, errors, snapshot_download
 
