@@ -1,7 +1,4 @@
-"""Parts from a folder outside the suite: what their records say, and what is refused.
-
-tests/project/test_walkthroughs.py adds one of each, as docs/extending.md says.
-"""
+"""Parts from a folder outside the suite: what their records say, and what is refused."""
 
 import json
 import os

@@ -1,7 +1,4 @@
-"""Folder borders are import borders: arrows point one way, the library stands alone, and tables need no torch.
-
-The order of the suite's parts is that of ``[tool.importlinter]`` in pyproject.toml, which ``lint-imports`` checks.
-"""
+"""Folder borders are import borders: arrows point one way, the library stands alone, and tables need no torch."""
 
 import re
 import subprocess

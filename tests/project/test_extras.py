@@ -1,7 +1,4 @@
-"""Every extra by itself runs what it promises, and a missing package is a sentence with its extra.
-
-The wheel holds only the library. With only torch, numpy and safetensors it runs the examples of the README.
-"""
+"""Every extra by itself runs what it promises, and a missing package is a sentence with its extra."""
 
 import os
 import re
@@ -106,11 +103,7 @@ def test_a_run_that_lacks_a_package_is_refused(choices, overrides, module, said,
 
 
 def closure(names):
-    """Return distributions of this environment by name, with all their requirements.
-
-    Raises:
-        importlib.metadata.PackageNotFoundError: if one is not installed here.
-    """
+    """Return distributions of this environment by name, with all their requirements."""
     found = {}
     left = set(names)
     while left:

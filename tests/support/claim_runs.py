@@ -136,9 +136,7 @@ def two_learners(key, ours, our_error, theirs, error):
 
 
 def committed(cost=1.0, beta4=1e-5):
-    """Write committed schedules that end at 6, with a truncated error of ``cost`` times the soft error.
-
-    Schedules without a commit have errors of the paper's form."""
+    """Write schedules to 6: committed with ``cost`` times the soft error truncated, others as the paper's errors."""
     soft = {**dict.fromkeys(FOUR.runs, 1e-5), "beta4": beta4}
     made = [(COMMITTED.runs[f"datafour_{key}_commit"], grown(6.0, x, cost * x)) for key, x in soft.items()]
     return made + schedules(no_alpha=(4.5, 1e-5, 9e-5), beta4=(4.0, 1e-5, 6e-4))

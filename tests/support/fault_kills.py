@@ -1,8 +1,4 @@
-"""The kill-anywhere campaign: kill any program at any moment, give the same command again, compare all that it wrote.
-
-A program is killed at a system call of writing, at a step of its training or another call of a function in C, or inside
-of a write, which leaves half of a file. ``tests/support/faults.py`` runs this.
-"""
+"""Kill any program at any moment (a write, a step, a call in C), give its command again, and compare what it wrote."""
 
 from __future__ import annotations
 

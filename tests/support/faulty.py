@@ -1,8 +1,4 @@
-"""Child processes that are killed or disturbed at chosen moments, for tests/support/faults.py.
-
-Children are forked from a process that has imported torch but never used it, so each costs milliseconds. Everything in
-them is real: their own process id and signals, and SIGKILL without any clean-up.
-"""
+"""Child processes, forked before torch is used, that are killed or disturbed at chosen moments, for faults.py."""
 
 from __future__ import annotations
 
@@ -47,10 +43,7 @@ def configs(folder, kind="1d", seeds=1, **changes):
 
 
 def child(work, log=None):
-    """Run ``work`` in a forked process; return its exit status (1 after an exception) or minus its signal.
-
-    Its output goes to ``log``.
-    """
+    """Run ``work`` in a forked process that writes to ``log``; return its status (1: an exception), or -signal."""
     return wait(start(work, log))
 
 
@@ -97,11 +90,7 @@ def train(folder, wanted):
 
 
 class Hook:
-    """Act at the n-th event of a kind, and count them.
-
-    Kinds are "steps" (the signal checks, one per step), "writes" (the system calls of a save, each before and after
-    it), and "calls" (of functions in C: any moment of the main thread).
-    """
+    """Act at the n-th event of a kind: "steps", "writes" (before and after each), "calls" of functions in C."""
 
     def __init__(self, at, action, kind="steps", names=CALLS):
         self.at, self.action, self.count = at, action, 0
@@ -137,10 +126,7 @@ KILL = send(signal.SIGKILL)
 
 
 def found(folder, *ignored):
-    """Map the id of every run that is recorded below a folder to the results in its record, curves and models.
-
-    ``ignored`` are keys of the execution: "replicas", where runs may be taken over in smaller stacks.
-    """
+    """Map run ids below a folder to results in records, curves and models; ``ignored``: keys of the execution."""
     store = Store(folder / "results")
     kept = {}
     for path in store.paths():

@@ -21,11 +21,7 @@ PACKAGES = ("torch", "torch._dynamo", "hydra", "pydantic", "filelock", "torch_ge
 
 
 def ask(server, words):
-    """Run a script in a forked process, to which signals go on, and end as it does; anything else needs no server.
-
-    Raises:
-        struct.error: if the server has ended.
-    """
+    """Run a script in a forked process, to which signals go on, and end as it does; anything else needs no server."""
     if not words or words[0].startswith("-"):
         os.execv(sys.executable, [sys.executable, *words])
     connection = socket.socket(socket.AF_UNIX)

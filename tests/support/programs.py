@@ -1,8 +1,4 @@
-"""Programs as they are typed, in processes forked from one that has imported torch (``program_server.py``).
-
-An interpreter that trains spends four seconds of a processor on the imports of torch, its compiler and Hydra; a fork of
-a process that has them spends none.
-"""
+"""Programs as they are typed, in processes forked from one that has imported torch (``program_server.py``)."""
 
 import atexit
 import functools
@@ -22,10 +18,7 @@ VARIABLE = "TEST_PROGRAMS"
 
 
 def run(script, *arguments, cwd, env=os.environ):
-    """Do what ``python script arguments...`` does in the folder ``cwd``; its exit status and what it printed.
-
-    ``env`` is its whole environment.
-    """
+    """Do what ``python script arguments...`` does in ``cwd`` with only ``env``; its exit status and what it printed."""
     line = [Path(server()).with_name("python"), script, *arguments]
     return subprocess.run(line, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
 
@@ -59,10 +52,7 @@ def path():
 
 @functools.cache
 def server():
-    """The socket of the process that forks: that of the process that started this one, or a new one.
-
-    A new one ends with this process. Test processes that this one starts use it as well.
-    """
+    """The socket of the process that forks: of the process that started this one, or a new one that ends with it."""
     if VARIABLE in os.environ:
         return os.environ[VARIABLE]
     folder = tempfile.TemporaryDirectory(prefix="ngn-")  # its path is short, as those of sockets have to be

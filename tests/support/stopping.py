@@ -20,11 +20,7 @@ def stop_after(step):
 
 
 def resumed(trainer, folder, stop):
-    """Return what a training gives that was stopped after a step and resumed: the same as a whole one, bit by bit.
-
-    Args:
-        trainer: makes the trainer, with the keywords given here.
-    """
+    """Stop and resume a training of ``trainer()``, and return what it gives: bit by bit what a whole one does."""
     whole = trainer()
     curves = whole.fit().curves
     with pytest.raises(Stop):

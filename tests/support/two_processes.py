@@ -1,7 +1,4 @@
-"""Run a function in two processes that talk by gloo.
-
-two_processes.py RANK FOLDER    # one of them: does the work that lies in the folder
-"""
+"""Run a function in two processes that talk by gloo; ``two_processes.py RANK FOLDER`` is one of them."""
 
 import datetime
 import os

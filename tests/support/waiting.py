@@ -12,11 +12,7 @@ T = TypeVar("T")
 
 
 def until(condition, what, seconds=900.0):
-    """Return the value of ``condition`` as soon as it is true.
-
-    Raises:
-        AssertionError: if it is not true within ``seconds``.
-    """
+    """Return the value of ``condition`` as soon as it is true; an AssertionError if it is not within ``seconds``."""
     end, pause = time.monotonic() + seconds, threading.Event()
     while not (value := condition()):
         assert time.monotonic() < end, f"waited in vain: {what}"

@@ -29,11 +29,7 @@ class Lie(AssertionError):
 
 
 class Reader:
-    """Somebody who sits in a folder of a checkout, and types what a page says.
-
-    Args:
-        checkout: whose package is imported; the folder itself where it is a checkout.
-    """
+    """Somebody in a folder who types what a page says, with the package of a checkout (or in it)."""
 
     def __init__(self, folder, checkout=ROOT):
         self.folder, self.checkout, self.printed, self.exported = folder, checkout, "", ""
@@ -55,11 +51,7 @@ class Reader:
         )  # fmt: skip
 
     def follow(self, page):
-        """Do everything that the page says, in its order.
-
-        Raises:
-            Lie: where something else happens than the page says.
-        """
+        """Do everything that the page says, in its order; a Lie where something else happens than it says."""
         forms = {FILE: self.write, COMMANDS: self.type, PRINTED: self.compare, MISSING: self.miss, SHOWN: self.see}
         steps = [(found.start(), do, found.groups()) for form, do in forms.items() for found in form.finditer(page)]
         for _, do, parts in sorted(steps, key=lambda step: step[0]):

@@ -59,7 +59,7 @@ def test_the_list_has_every_study_with_its_runs_and_outputs():
     command = [sys.executable, "-X", "importtime", "run.py", "--list"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0
-    assert "experiments.cli.listing" in done.stderr
+    assert "experiments.analysis" in done.stderr
     assert not re.search(r"\| +(torch|hydra)$", done.stderr, re.M)
     rows = dict(re.findall(r"^(\w+) {2,}(\S.*)$", done.stdout, re.M))
     assert rows.keys() == STUDIES.keys() | {"study"}

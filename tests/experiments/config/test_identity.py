@@ -15,10 +15,7 @@ FROZEN = Path(__file__).parent / "frozen_ids.json"
 
 
 def test_frozen_ids_never_change():
-    """The file holds complete configurations from the first use of their ids, so new defaults do not matter.
-
-    Only append to the file: a changed line would orphan every record of that run.
-    """
+    """The file holds configurations from the first use of their ids. Only append: a changed line orphans records."""
     rows = json.loads(FROZEN.read_text())
     assert len(rows) >= 20
     for row in rows:

@@ -1,7 +1,4 @@
-"""Planning and status, with the real script; a damaged file beside the records stops no command.
-
-The fault ``damaged_beside`` damages every file in every way, and puts folders, links and pipes in their place.
-"""
+"""Planning and status, with the real script; a damaged file beside the records stops no command."""
 
 import json
 import os

@@ -1,7 +1,4 @@
-"""Pretrained models: where they are loaded from, what their digest covers, and the error messages.
-
-Nothing outside the folder of a local model is followed.
-"""
+"""Pretrained models: where they are loaded from, what their digest covers, and the error messages."""
 
 import json
 import os
