@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from experiments.analysis import estimates
 from experiments.report.drawing import style
-from experiments.studies.rivals import CUT, LEVEL, LIMITS, METHODS, OWN, WHOLE, WORKS
+from experiments.studies.rivals import CUT, LEVEL, LIMITS, METHODS, OWN, SCRATCH, WHOLE, WORKS
 
 LOOKS = [
     style.Look(color, marker, dash)
@@ -27,6 +27,7 @@ FRONT = {
     "one training, equal time": ("one training, time of all", style.Look(style.BLUE, "o", "-")),
     "one training, teacher": ("one training, a teacher", style.Look(style.GREEN, "^", "-")),
     **dict.fromkeys(OWN, ("a training a size, NGN", style.Look(style.ORANGE, "D", "-."))),
+    SCRATCH: ("NGN's sizes, from scratch", style.Look(style.ORANGE, "d", ":")),
     **dict.fromkeys(("even sizes", "magnitude"), ("a training a size, even", style.Look(style.VERMILION, "s", "--"))),
     **dict.fromkeys(("Torch-Pruning", "Torch-Pruning, local"), ("Torch-Pruning", style.Look(style.PURPLE, "P", "-."))),
 }
