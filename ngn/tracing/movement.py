@@ -15,8 +15,7 @@ from ngn.tracing.rules import Dims, rule
 def reshaped(trace: Trace, dims: Dims, shape: Sequence[int]) -> Dims:
     """The dimensions of a view of another ``shape``: products are split and merged."""
     if 0 in shape:
-        for dim in dims:
-            trace.fix(dim, "an empty tensor")
+        trace.fix("an empty tensor", *dims)
         return trace.fresh(shape, "an empty tensor")
     result: Dims = []
     left = [dim for dim in dims if dim.size != 1]
@@ -50,7 +49,7 @@ def _divided(trace: Trace, dim: Dim, sizes: list[int]) -> Dims:
             parts.append(inner)
         return [dim, *parts[::-1]]
     except Misfit:
-        trace.fix(dim, "reshaped across its parts")
+        trace.fix("reshaped across its parts", dim)
         return trace.fresh(sizes, "reshaped across its parts")
 
 
@@ -73,45 +72,29 @@ def _permuted(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     return [dims]
 
 
-@rule("expand expand_copy")
+@rule("expand expand_copy repeat")
 def _expanded(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     dims = trace.dims(args["self"])
     dims = [ONE] * (out.dim() - len(dims)) + dims
+    if "repeats" in args:
+        return [[product(trace.alike(n, "repeated"), dim) for n, dim in zip(args["repeats"], dims, strict=True)]]
     return [[dim if dim.size == n else trace.alike(n, "expanded") for dim, n in zip(dims, out.shape, strict=True)]]
 
 
-@rule("repeat")
-def _repeated(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
-    dims = trace.dims(args["self"])
-    dims = [ONE] * (out.dim() - len(dims)) + dims
-    return [[product(trace.alike(n, "repeated"), dim) for n, dim in zip(args["repeats"], dims, strict=True)]]
-
-
-@rule("cat concat concatenate")
-def _concatenated(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
-    along = args.get("dim", 0) % out.dim()
-    held = [trace.dims(tensor) for tensor in args["tensors"] if tensor.numel() or tensor.dim() == out.dim()]
-    held = [dims for dims in held if all(dim.size for dim in dims)]
-    result: Dims = []
-    for place in range(out.dim()):
-        if place == along:
-            result.append(joined(*(dims[place] for dims in held)))
-        else:
-            for dims in held[1:]:
-                trace.unite(held[0][place], dims[place])
-            result.append(held[0][place])
-    return [result]
-
-
-@rule("stack")
-def _stacked(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
+@rule("cat concat concatenate stack")
+def _joined(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
+    along, stacked = args.get("dim", 0) % out.dim(), trace.operation == "stack"
     held = [trace.dims(tensor) for tensor in args["tensors"]]
+    if stacked:
+        held = [[*dims[:along], ONE, *dims[along:]] for dims in held]
+    elif not (held := [dims for dims in held if all(dim.size for dim in dims)]):
+        return trace.unknown(args, out, "an empty tensor")
     for dims in held[1:]:
-        for one, other in zip(held[0], dims, strict=True):
-            trace.unite(one, other)
-    result = list(held[0])
-    result.insert(args.get("dim", 0) % out.dim(), trace.new(len(held), "the number of stacked tensors"))
-    return [result]
+        for place, (one, other) in enumerate(zip(held[0], dims, strict=True)):
+            if place != along:
+                trace.unite(one, other)
+    whole = trace.new(len(held), "the number of stacked tensors") if stacked else joined(*(d[along] for d in held))
+    return [[*held[0][:along], whole, *held[0][along + 1 :]]]
 
 
 @rule("split split_with_sizes chunk unsafe_split unsafe_split_with_sizes unsafe_chunk split_copy split_with_sizes_copy")
@@ -140,12 +123,12 @@ def _sliced(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     elif full % step == 0 and size == full // step and reason(dims[along]) is None:
         try:
             dims[along], inner = factored(dims[along], step)
-            trace.fix(inner, "every few entries are taken")
+            trace.fix("every few entries are taken", inner)
         except Misfit:
-            trace.fix(dims[along], "every few entries are taken")
+            trace.fix("every few entries are taken", dims[along])
             dims[along] = trace.new(size, "every few entries are taken")
     else:
-        trace.fix(dims[along], "sliced")
+        trace.fix("sliced", dims[along])
         dims[along] = trace.new(size, "sliced")
     return [dims]
 
@@ -153,7 +136,7 @@ def _sliced(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
 @rule("select unbind select_copy unbind_copy")
 def _selected(trace: Trace, args: dict[str, Any], *outs: Tensor) -> list[Dims]:
     dims = list(trace.dims(args["self"]))
-    trace.fix(dims.pop(args.get("dim", 0) % len(dims)), "single entries are selected")
+    trace.fix("single entries are selected", dims.pop(args.get("dim", 0) % len(dims)))
     return [dims] * len(outs)
 
 
@@ -186,7 +169,7 @@ def _pixels(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
         channels = product(channels, trace.new(size * size, "positions"))
     else:
         channels, inner = _divided(trace, channels, [channels.size // size**2, size**2])
-        trace.fix(inner, "positions")
+        trace.fix("positions", inner)
     return [[*lead, channels, *trace.fresh(out.shape[-2:], "positions")]]
 
 
@@ -194,7 +177,7 @@ def _pixels(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
 def _shuffled(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     batch, channels, *rest = trace.dims(args["self"])
     outer, inner = _divided(trace, channels, [args["groups"], channels.size // args["groups"]])
-    trace.fix(outer, "the number of shuffled groups")
+    trace.fix("the number of shuffled groups", outer)
     return [[batch, product(inner, outer), *rest]]
 
 
@@ -213,14 +196,13 @@ def _complex(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     dims = list(trace.dims(args["self"]))
     if out.dim() > len(dims):
         return [[*dims, trace.new(2, "real and imaginary parts")]]
-    trace.fix(dims[-1], "real and imaginary parts")
+    trace.fix("real and imaginary parts", dims[-1])
     return [dims[:-1]]
 
 
 @rule("im2col")
 def _columns(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     *lead, channels, height, width = trace.dims(args["self"])
-    for dim in (height, width):
-        trace.fix(dim, "positions")
+    trace.fix("positions", height, width)
     window, places = trace.fresh([out.shape[-2] // channels.size, out.shape[-1]], "positions")
     return [[*lead, product(channels, window), places]]

@@ -2,59 +2,35 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
 
-from ngn.tracing.dims import Dim, Misfit, factored, product, reason
-from ngn.tracing.record import Trace
-from ngn.tracing.rules import Dims, broadcast, rule
+from ngn.tracing.dims import Misfit, factored, product, reason
+from ngn.tracing.record import Trace, tensors_in
+from ngn.tracing.rules import Dims, rule
+
+_FACTORS = ("mat1 mat2", "batch1 batch2", "self mat2", "self other", "input weight", "self vec", "self tensor")
+"""Names of the two arguments that an operation multiplies; first those of a sum, which has ``self``, too."""
 
 
-def _matrices(trace: Trace, a: Tensor, b: Tensor) -> list[Dim]:
-    """The dimensions of the product of matrices, or of batches of them."""
-    *batch_a, rows, inner = trace.dims(a)
-    *batch_b, other, columns = trace.dims(b)
-    for one, two in zip(batch_a, batch_b, strict=True):
+@rule("mm bmm matmul mv dot linear addmm baddbmm _addmm_activation _sparse_addmm")
+def _product(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
+    """Products of matrices, or of batches of them, and of a matrix and a vector; a bias or a matrix may be added."""
+    a, b = next((args[one], args[two]) for one, two in map(str.split, _FACTORS) if one in args and two in args)
+    *rows, inner = trace.dims(a)
+    of_b = trace.dims(b)[::-1] if "weight" in args else trace.dims(b)
+    batch, (other, *columns) = of_b[:-2], of_b[-2:]
+    for one, two in zip(rows, batch, strict=False):
         trace.unite(one, two)
         trace.batches.append(one)
     trace.contract(a, b, (inner, other))
-    trace.work.append([*batch_a, rows, inner, columns])
-    return [*batch_a, rows, columns]
-
-
-@rule("mm bmm matmul")
-def _mm(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
-    return [_matrices(trace, args["self"], args["mat2"] if "mat2" in args else args["other"])]
-
-
-@rule("addmm baddbmm _addmm_activation _sparse_addmm")
-def _addmm(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
-    a, b = (args["mat1"], args["mat2"]) if "mat1" in args else (args["batch1"], args["batch2"])
-    dims = _matrices(trace, a, b)
-    trace.unite_last(trace.dims(args["self"]), dims)
-    return [dims]
-
-
-@rule("linear")
-def _linear(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
-    *lead, inner = trace.dims(args["input"])
-    columns, other = trace.dims(args["weight"])
-    trace.contract(args["input"], args["weight"], (inner, other))
-    if args.get("bias") is not None:
-        trace.unite(trace.dims(args["bias"])[0], columns)
-    trace.work.append([*lead, inner, columns])
-    return [[*lead, columns]]
-
-
-@rule("mv dot")
-def _mv(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
-    a, b = args["self"], args["vec"] if "vec" in args else args["tensor"]
-    *lead, inner = trace.dims(a)
-    trace.contract(a, b, (inner, trace.dims(b)[0]))
-    trace.work.append([*lead, inner])
-    return [lead]
+    trace.work.append([*rows, inner, *columns])
+    added = args.get("bias") if "weight" in args else args["self"]
+    if added is not None and added is not a:
+        trace.unite_last(trace.dims(added), [*rows, *columns])
+    return [[*rows, *columns]]
 
 
 @rule("mkldnn_rnn_layer _cudnn_rnn miopen_rnn")
@@ -71,16 +47,14 @@ def _grouped(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     a, b = trace.dims(args["self"]), trace.dims(args["mat2"])
     if len(a) != 2 or len(b) != 3 or args.get("bias") is not None:
         return trace.unknown(args, out)
-    for dim in (a[0], b[0]):
-        trace.fix(dim, "entries are sent to experts")
+    trace.fix("entries are sent to experts", a[0], b[0])
     trace.contract(args["self"], args["mat2"], (a[1], b[1]))
     block = 16 // args["mat2"].element_size()
     for dim in b[1:]:
         if dim.size % block == 0 and reason(dim) is None:
-            try:
-                trace.fix(factored(dim, block)[1], "rows of a grouped product take whole blocks of 16 bytes,")
-            except Misfit:
-                trace.fix(dim, "rows of a grouped product take whole blocks of 16 bytes,")
+            with suppress(Misfit):
+                _, dim = factored(dim, block)
+            trace.fix("rows of a grouped product take whole blocks of 16 bytes,", dim)
     trace.work.append([a[0], a[1], b[2]])
     return [[a[0], b[2]]]
 
@@ -90,8 +64,7 @@ def _convolution(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     batch, channels, *places = trace.dims(args["input"])
     first, second, *kernel = trace.dims(args["weight"])
     transposed, groups = args["transposed"], args["groups"]
-    for dim in (*places, *kernel):
-        trace.fix(dim, "positions")
+    trace.fix("positions", *places, *kernel)
     if groups == 1:
         into, produced = (first, second) if transposed else (second, first)
         trace.contract(args["input"], args["weight"], (channels, into))
@@ -104,8 +77,7 @@ def _convolution(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
         trace.unite(group, of_weight)
         into = each if transposed else second
         trace.unite(within, into)
-        for dim in (within, each, second):
-            trace.fix(dim, "a grouped convolution loses whole groups only,")
+        trace.fix("a grouped convolution loses whole groups only,", within, each, second)
         produced = product(of_weight, second if transposed else each)
     if args.get("bias") is not None:
         trace.unite(trace.dims(args["bias"])[0], produced)
@@ -116,41 +88,26 @@ def _convolution(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
 
 @rule("native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training cudnn_batch_norm batch_norm")
 @rule("miopen_batch_norm _batch_norm_with_update _batch_norm_no_update _native_batch_norm_legit_functional")
-def _batch_norm(trace: Trace, args: dict[str, Any], out: Tensor, *more: Tensor) -> list[Dims]:
+@rule("native_layer_norm _fused_rms_norm rms_norm layer_norm native_group_norm")
+def _norm(trace: Trace, args: dict[str, Any], out: Tensor, *more: Tensor) -> list[Dims]:
     dims = trace.dims(args["input"])
+    own = dims[len(dims) - len(args["normalized_shape"]) :] if "normalized_shape" in args else [dims[1]]
     for name in ("weight", "bias", "running_mean", "running_var"):
         if args.get(name) is not None:
-            trace.unite(trace.dims(args[name])[0], dims[1])
-    if args.get("training"):  # the trace is in eval mode, so the program asks for it: to standardise a weight
-        for dim in (dims[0], *dims[2:]):
-            trace.fix(dim, "a norm over it")
-    return [dims, *([dims[1]] if o.dim() == 1 and len(o) else trace.fresh(o.shape, "statistics") for o in more)]
-
-
-@rule("native_layer_norm _fused_rms_norm rms_norm layer_norm")
-def _layer_norm(trace: Trace, args: dict[str, Any], *outs: Tensor) -> list[Dims]:
-    dims = trace.dims(args["input"])
-    last = dims[len(dims) - len(args["normalized_shape"]) :]
-    for name in ("weight", "bias"):
-        if args.get(name) is not None:
-            for dim, own in zip(trace.dims(args[name]), last, strict=True):
-                trace.unite(dim, own)
-    for dim in last:
-        trace.fix(dim, "a norm over it")
-    return [dims]
-
-
-@rule("native_group_norm")
-def _group_norm(trace: Trace, args: dict[str, Any], *outs: Tensor) -> list[Dims]:
-    dims = trace.dims(args["input"])
-    for name in ("weight", "bias"):
-        if args.get(name) is not None:
-            trace.unite(trace.dims(args[name])[0], dims[1])
-    try:
-        _, within = factored(dims[1], dims[1].size // args["group"])
-        trace.fix(within, "a group norm loses whole groups only,")
-    except Misfit:
-        trace.fix(dims[1], "a group norm over it")
+            for dim, one in zip(trace.dims(args[name]), own, strict=True):
+                trace.unite(dim, one)
+    if "normalized_shape" in args:
+        trace.fix("a norm over it", *own)
+    elif "group" in args:
+        try:
+            _, within = factored(dims[1], dims[1].size // args["group"])
+            trace.fix("a group norm loses whole groups only,", within)
+        except Misfit:
+            trace.fix("a group norm over it", dims[1])
+    else:
+        if args.get("training"):  # the trace is in eval mode, so the program asks for it: to standardise a weight
+            trace.fix("a norm over it", dims[0], *dims[2:])
+        return [dims, *([dims[1]] if o.dim() == 1 and len(o) else trace.fresh(o.shape, "statistics") for o in more)]
     return [dims]
 
 
@@ -166,8 +123,7 @@ def _spatial(trace: Trace, args: dict[str, Any], *outs: Tensor) -> list[Dims]:
     dims = trace.dims(args["self"] if "self" in args else args["input"])
     number = next((int(digit) for digit in trace.operation if digit.isdigit()), 2)
     lead = dims[: len(dims) - number]
-    for dim in dims[len(lead) :]:
-        trace.fix(dim, "positions")
+    trace.fix("positions", *dims[len(lead) :])
     for dim, own in zip(trace.dims(args["indices"]) if "indices" in args else (), lead, strict=False):
         trace.unite(dim, own)
     return [[*lead, *trace.fresh(o.shape[len(lead) :], "positions")] for o in outs]
@@ -184,14 +140,10 @@ def _attention(trace: Trace, args: dict[str, Any], *outs: Tensor) -> list[Dims]:
         trace.unite(a, b)
         trace.unite(a, c)
     trace.unite(query[-1], key[-1])
-    for dim in (query[-2], query[-1], key[-2], value[-2]):
-        trace.fix(dim, "attention")
+    trace.fix("attention", query[-2], query[-1], key[-2], value[-2])
     mask = args.get("attn_mask", args.get("attn_bias"))
     if mask is not None:
-        broadcast(trace, [mask], [*(dim.size for dim in query[:-1]), key[-2].size])
-        for dim, own in zip(trace.dims(mask)[::-1], [key[-2], *query[-2::-1]], strict=False):
-            if dim.size != 1:
-                trace.unite(dim, own)
+        trace.unite_last(trace.dims(mask), [*query[:-1], key[-2]])
     trace.batches += query[:-2]
     trace.work += [[*query, key[-2]], [*query[:-1], key[-2], value[-1]]]
     return [[*query[:-1], value[-1]]]
@@ -201,7 +153,6 @@ def _attention(trace: Trace, args: dict[str, Any], *outs: Tensor) -> list[Dims]:
 def _flexible(trace: Trace, args: dict[str, Any], *outs: Tensor) -> list[Dims]:
     """Attention with functions of positions; if these read tensors, or blocks differ by head, nothing is known."""
     query, key, value, *others = args["args"]
-    tensors = [each for each in tree_leaves(others) if isinstance(each, Tensor)]
-    if any(each.dim() < 3 or each.shape[1] != 1 for each in tensors):
+    if any(each.dim() < 3 or each.shape[1] != 1 for each in tensors_in(others)):
         return trace.unknown(args, outs)
     return _attention(trace, {"query": query, "key": key, "value": value}, *outs)

@@ -71,6 +71,11 @@ def shape_of(tensor: Tensor) -> list[int]:
     return [] if tensor.is_nested else [*tensor.shape]
 
 
+def tensors_in(values: Any) -> list[Tensor]:
+    """The tensors in nested containers."""
+    return [value for value in tree_leaves(values) if isinstance(value, Tensor)]
+
+
 class Trace:
     """The dimensions of every tensor in the passes of a model.
 
@@ -153,9 +158,10 @@ class Trace:
             return held
         return self._known[tensor][1] if tensor in self._known else None
 
-    def fix(self, dim: Dim, why: str) -> None:
-        """Let no entry of ``dim`` be removed, because of the present operation."""
-        fix(dim, f"{why} in {self.where}")
+    def fix(self, why: str, *dims: Dim) -> None:
+        """Let no entry of ``dims`` be removed, because of the present operation."""
+        for dim in dims:
+            fix(dim, f"{why} in {self.where}")
 
     def unite(self, a: Dim, b: Dim) -> None:
         """Let the entries of two dimensions stay or go together."""
@@ -188,10 +194,8 @@ class Trace:
 
     def finish(self, outputs: Any) -> None:
         """Fix the dimensions of the outputs, and settle the slices and equal entries."""
-        for value in tree_leaves(outputs):
-            if isinstance(value, Tensor):
-                for dim in self.dims(value):
-                    fix(dim, "is that of an output")
+        for dim in (dim for value in tensors_in(outputs) for dim in self.dims(value)):
+            fix(dim, "is that of an output")
         for dim, ends, where in self._slices.values():
             equal(dim, sorted(ends), where)
         for leaf in (leaf for made in self._alike for leaf in leaves(made) if leaf.alike):
@@ -218,11 +222,9 @@ class Trace:
     def unknown(self, args: dict[str, Any], out: Any, why: str = "") -> list[list[Dim]]:
         """Fix the dimensions of all tensors of an operation without a rule."""
         why = why or f"the operation {self.operation}"
-        for value in tree_leaves(list(args.values())):
-            if isinstance(value, Tensor):
-                for dim in self.dims(value):
-                    self.fix(dim, why)
-        return [self.fresh(shape_of(value), why) for value in tree_leaves(out) if isinstance(value, Tensor)]
+        for value in tensors_in(args):
+            self.fix(why, *self.dims(value))
+        return [self.fresh(shape_of(value), why) for value in tensors_in(out)]
 
 
 @contextmanager

@@ -13,11 +13,10 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
 
 from ngn.components.attention import Attention
 from ngn.tracing.dims import ONE, Dim
-from ngn.tracing.record import Trace
+from ngn.tracing.record import Trace, tensors_in
 
 Dims: TypeAlias = list[Dim]
 Rule: TypeAlias = Callable[..., list[Dims]]
@@ -54,8 +53,7 @@ def broadcast(trace: Trace, tensors: Sequence[Tensor], shape: Sequence[int]) -> 
 
 def elementwise(trace: Trace, args: dict[str, Any], *outs: Tensor) -> list[Dims]:
     """Every entry of the result depends on the entries at its place alone."""
-    given = [value for value in tree_leaves([*args.values()]) if isinstance(value, Tensor)]
-    return [broadcast(trace, given, outs[0].shape)] * len(outs)
+    return [broadcast(trace, tensors_in(args), outs[0].shape)] * len(outs)
 
 
 for _names in (
@@ -98,7 +96,7 @@ def _reduced(trace: Trace, args: dict[str, Any], *outs: Tensor) -> list[Dims]:
     along = {place % max(1, len(dims)) for place in _list(args.get("dim"))} or {*range(len(dims))}
     for place in along & {*range(len(dims))}:
         if not (trace.operation == "mean" and isinstance(trace.stack[-1], Attention)):  # its mean is over what is left
-            trace.fix(dims[place], f"{trace.operation} over it")
+            trace.fix(f"{trace.operation} over it", dims[place])
     left = [
         ONE if place in along else dim for place, dim in enumerate(dims) if place not in along or args.get("keepdim")
     ]
@@ -114,7 +112,7 @@ def _mixed(trace: Trace, args: dict[str, Any], *outs: Tensor) -> list[Dims]:
     usual = [-2, -1] if trace.operation.startswith("tri") else [-1]
     along = along or ([*range(len(dims))] if trace.operation in ("roll", "rot90") else usual)
     for place in along if dims else ():
-        trace.fix(dims[place], f"{trace.operation.strip('_')} over it")
+        trace.fix(f"{trace.operation.strip('_')} over it", dims[place])
         if dims[place].size != outs[0].shape[place]:
             dims[place] = trace.new(outs[0].shape[place], trace.operation)
     return [dims] * len(outs)
@@ -123,7 +121,7 @@ def _mixed(trace: Trace, args: dict[str, Any], *outs: Tensor) -> list[Dims]:
 @rule("embedding _embedding_bag _embedding_bag_forward_only")
 def _embedded(trace: Trace, args: dict[str, Any], out: Tensor, *of_bags: Tensor) -> list[Dims]:
     weight = trace.dims(args["weight"])
-    trace.fix(weight[0], "indexed")
+    trace.fix("indexed", weight[0])
     return [[*(trace.fresh([len(out)], "bags") if of_bags else trace.dims(args["indices"])), weight[1]]]
 
 
@@ -131,8 +129,7 @@ def _embedded(trace: Trace, args: dict[str, Any], out: Tensor, *of_bags: Tensor)
 def _indexed(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     dims = trace.dims(args["self"])
     used = _places(args["indices"])
-    for place in used:
-        trace.fix(dims[place], "indexed")
+    trace.fix("indexed", *(dims[place] for place in used))
     rest = [dim for place, dim in enumerate(dims) if place not in used]
     size = out.dim() - len(rest)
     at = used[0] if used and used[-1] - used[0] == len(used) - 1 else 0
@@ -162,9 +159,8 @@ def _along(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
             if beside and place != along and dim.size == dims[place].size:
                 trace.unite(dim, dims[place])
                 continue
-            for each in (dim, dims[place]) if beside else (dim,):
-                trace.fix(each, "indexed")
-    trace.fix(dims[along], "indexed")
+            trace.fix("indexed", dim, *([dims[place]] if beside else []))
+    trace.fix("indexed", dims[along])
     return [
         [dim if dim.size == size else trace.new(size, "indexed") for dim, size in zip(dims, out.shape, strict=True)]
     ]
@@ -175,8 +171,7 @@ def _put(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     dims, values = trace.dims(args["self"]), trace.dims(args["values"])
     used = _places(args["indices"])
     kept = dims[used[-1] + 1 :] if used else dims
-    for dim in (*dims[: len(dims) - len(kept)], *values[: max(0, len(values) - len(kept))]):
-        trace.fix(dim, "indexed")
+    trace.fix("indexed", *dims[: len(dims) - len(kept)], *values[: max(0, len(values) - len(kept))])
     trace.unite_last(values, kept)
     return [dims]
 
@@ -188,14 +183,13 @@ def _weight_norm(trace: Trace, args: dict[str, Any], *outs: Tensor) -> list[Dims
         if place == along:
             trace.unite(dim, own)
         else:
-            trace.fix(dim, "a norm over it")
+            trace.fix("a norm over it", dim)
     return [dims]
 
 
 @rule("roi_align roi_pool")
 def _regions(trace: Trace, args: dict[str, Any], *outs: Tensor) -> list[Dims]:
     """Regions of images, torchvision's: the channels stay, the other entries meet."""
-    for dim in (*trace.dims(args["rois"]), *(dim for at, dim in enumerate(trace.dims(args["input"])) if at != 1)):
-        trace.fix(dim, "regions of it are read")
-    channels = trace.dims(args["input"])[1]
+    images, channels, *inside = trace.dims(args["input"])
+    trace.fix("regions of it are read", *trace.dims(args["rois"]), images, *inside)
     return [[regions, channels, *places] for regions, _, *places in (trace.fresh(o.shape, "regions") for o in outs)]

@@ -15,14 +15,14 @@ from torch._ops import OpOverload
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
 from ngn.checks import Written, arguments, calls_of, copied, enter, outputs_on, uncompiled, untouched
 from ngn.comparison import varied
 from ngn.components.attention import use_cuttable_attention
 from ngn.tracing import movement, products  # noqa: F401 - their rules
 from ngn.tracing.dims import new
-from ngn.tracing.record import AttributeInt, Trace, counting, shape_of
+from ngn.tracing.record import AttributeInt, Trace, counting, shape_of, tensors_in
 from ngn.tracing.rules import RULES, elementwise
 
 _VIEWS = re.compile(
@@ -100,9 +100,8 @@ def _follow(seen: Trace, written: Written, method: str, example: Any) -> None:
     """Follow one pass, in the present mode."""
     model = seen.model
     args, named = arguments(copied(example))
-    for value in tree_leaves((args, named)):
-        if isinstance(value, Tensor):
-            seen.set(value, [new(size, "is that of an input") for size in value.shape])
+    for value in tensors_in((args, named)):
+        seen.set(value, [new(size, "is that of an input") for size in value.shape])
     seen.stack = [model]
     with uncompiled(), torch_attention(model), _calls(seen), counting(model), _Operations(seen, written), _Sizes(seen):
         outputs = (model if method == "forward" else getattr(model, method))(*args, **named)
@@ -163,15 +162,15 @@ class _Operations(TorchDispatchMode):
                 rule = elementwise
         else:  # with functions among its arguments, such as cond or flex_attention
             named = {"args": args, **(kwargs or {})}
-        if any(isinstance(value, Tensor) and value.is_nested for value in tree_leaves((named, out))):
+        if any(value.is_nested for value in tensors_in((named, out))):
             seen.operation, rule = f"{name} of nested tensors", None
         with torch._C.DisableTorchFunction():
             made = seen.unknown(named, out) if rule is None else rule(seen, named, *outs)
             made = [*made, *(seen.fresh(shape_of(value), "statistics") for value in outs[len(made) :])]
             if any([dim.size for dim in dims] != shape_of(value) for dims, value in zip(made, outs, strict=False)):
                 made = seen.unknown(named, out)
-            first = next((value for value in tree_leaves(args) if isinstance(value, Tensor)), None)
-            source = seen.source(first) if first is not None and _VIEWS.fullmatch(name) else None
+            viewed = tensors_in(args)[:1] if _VIEWS.fullmatch(name) else []
+            source = seen.source(viewed[0]) if viewed else None
             for dims, value in zip(made, outs, strict=False):
                 seen.set(value, dims, source)
         return out
