@@ -228,25 +228,6 @@ class OrderedAxis(nn.Module):
     def moved(self) -> None:
         """Renew notes of shapes: tensors of the model were cut in place, those of this axis or of others."""
 
-    def start_at(self, start: Callable[[Cut], int]) -> None:
-        """Let each cut start where ``start`` says, before its tensor is cut in place."""
-        self.cuts = tuple(replace(cut, start=start(cut)) for cut in self.cuts)
-
-    def note_whole(self, whole: Any) -> None:
-        """Keep the model before its first cut, for reports."""
-        self.whole = whole
-
-    def without_tensors(self) -> None:
-        """Have no tensor any more, as the layer around them is removed."""
-        self.cuts, self.counts = (), ()
-
-    def keep_capacities(self, gone: Sequence[Capacity]) -> None:
-        """Keep the capacities of removed layers, whose sizes are still reported."""
-        if self.capacity is not None:
-            if GONE not in self._modules:
-                self.add_module(GONE, nn.ModuleList())
-            self.get_submodule(GONE).extend(gone)  # type: ignore[operator]
-
 
 @contextmanager
 def having(axes: Iterable[Any], **values: Callable[[Any], Any]) -> Iterator[None]:

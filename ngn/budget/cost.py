@@ -123,7 +123,7 @@ class Cost:
         traced = costs[0]
         if traced is None or any(cost is not traced for cost in costs):
             return False
-        exact = traced.of([a.name for a in self.axes], [round(traced.units(a.name) / a.K) for a in self.axes])
+        exact = traced.of({axis.name: axis.K for axis in self.axes})
         ends = ((counts, torch.tensor(counts, dtype=torch.float64)) for counts in (self._largest, self._smallest))
         if any(float(exact(n)[0]) - self.base != self._measured(counts) for counts, n in ends):
             return False

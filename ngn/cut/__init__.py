@@ -7,6 +7,7 @@ schedules keep them; nothing is folded. Modules keep their classes and their for
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -180,7 +181,7 @@ def _cut(model: nn.Module, choices: Mapping[OrderedAxis, Choice], optimizers: Se
         return int(kept_entries(value.shape[dim], along(dim, value, plans[id(value)][1]))[: cut.start].sum())
 
     for axis in axes_in(model):
-        axis.start_at(start)
+        axis.cuts = tuple(dataclasses.replace(cut, start=start(cut)) for cut in axis.cuts)
     for key, smaller in each.items():
         value = owned(plans[key][0])
         new = smaller(value.detach())
@@ -229,7 +230,9 @@ def _remove_layers(
     keep_layers(layers, [number for number, stays in enumerate(kept) if stays])
     inside = [part for layer in lost for part in layer.modules()]
     shared = {*model.modules()}  # by layers that are left
-    axis.keep_capacities(capacities := [part for part in inside if isinstance(part, Capacity) and part not in shared])
+    capacities = [part for part in inside if isinstance(part, Capacity) and part not in shared]
+    if axis.capacity is not None:
+        axis.add_module(GONE, nn.ModuleList([*(axis._modules.get(GONE) or ()), *capacities]))  # type: ignore[misc]
     gates: set[nn.Parameter] = set()
     for part in (part for capacity in capacities for part in capacity.modules()):
         for name, p in [*part.named_parameters(recurse=False)]:  # nothing trains them any more
@@ -238,7 +241,7 @@ def _remove_layers(
             gates.add(p)
     for part in inside:
         if isinstance(part, OrderedAxis):
-            part.without_tensors()
+            part.cuts, part.counts = (), ()
     left = {id(p) for p in model.parameters()}
     dead = {p for layer in lost for p in layer.parameters() if id(p) not in left} | gates
     for optimizer in optimizers:

@@ -189,7 +189,7 @@ def shrink(
     if present[0].whole is None:
         whole = WholeModel.of(model, present)
         for axis in present:
-            axis.note_whole(whole)
+            axis.whole = whole
     cut = InPlaceCut(model, wanted, choices)
     cut_in_place(model, choices, optimizers)
     for follow in followers:

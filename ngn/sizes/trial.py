@@ -195,17 +195,15 @@ def difference(
 
 @contextmanager
 def _at(axes: Sequence[OrderedAxis], count: Callable[[OrderedAxis], int]) -> Iterator[None]:
-    """Let each axis retain its leading components, ``count`` of them."""
-    with having(axes, capacity=lambda axis: _leading(axis.capacity, count(axis)), mode=lambda axis: "hard"):
+    """Let each axis retain its leading components, ``count`` of them, with their weights."""
+
+    def leading(axis: OrderedAxis) -> Capacity:
+        capacity = Retained(axis.K, count(axis))
+        capacity.w = axis.capacity.weights().detach().to(torch.float64)
+        return capacity.to(capacity.w.device)
+
+    with having(axes, capacity=leading, mode=lambda axis: "hard"):
         yield
-
-
-def _leading(learned: Capacity, count: int) -> Capacity:
-    """Return a capacity that retains the ``count`` leading components of ``learned``, with its weights."""
-    capacity = Retained(learned.K)
-    capacity.w = learned.weights().detach().to(torch.float64)
-    capacity.left.fill_(count)
-    return capacity.to(capacity.w.device)
 
 
 @contextmanager

@@ -55,23 +55,21 @@ class Leaf:
 
 
 @dataclass(frozen=True, eq=False)
-class Product:
+class _Composed:
+    parts: tuple[Dim, ...]
+    size: int
+
+
+class Product(_Composed):
     """Factors, the outermost first; without any, a dimension of length one."""
 
-    factors: tuple[Dim, ...]
-    size: int
 
-
-@dataclass(frozen=True, eq=False)
-class Sum:
+class Sum(_Composed):
     """Pieces that lie one after the other."""
-
-    terms: tuple[Dim, ...]
-    size: int
 
 
 Dim: TypeAlias = Union[Leaf, Product, Sum]
-ONE = Product((), 1)
+ONE, NONE = Product((), 1), Sum((), 0)
 
 
 def new(size: int, fixed: str | None = None) -> Dim:
@@ -103,13 +101,10 @@ def resolved(dim: Dim) -> Dim:
         root.parts = resolved(root.parts)
         return root.parts
     flat: list[Dim] = []
-    if isinstance(dim, Product):
-        for part in map(resolved, dim.factors):
-            flat += part.factors if isinstance(part, Product) else (part,) if part.size != 1 else ()
-        return flat[0] if len(flat) == 1 else Product(tuple(flat), dim.size) if flat else ONE
-    for part in map(resolved, dim.terms):
-        flat += part.terms if isinstance(part, Sum) else (part,) if part.size else ()
-    return flat[0] if len(flat) == 1 else Sum(tuple(flat), dim.size)
+    nothing = ONE if isinstance(dim, Product) else NONE
+    for part in map(resolved, dim.parts):
+        flat += part.parts if type(part) is type(dim) else (part,) if part.size != nothing.size else ()
+    return flat[0] if len(flat) == 1 else type(dim)(tuple(flat), dim.size) if flat else nothing
 
 
 def leaves(dim: Dim) -> Iterator[Leaf]:
@@ -118,7 +113,7 @@ def leaves(dim: Dim) -> Iterator[Leaf]:
     if isinstance(dim, Leaf):
         yield dim
     else:
-        for part in dim.factors if isinstance(dim, Product) else dim.terms:
+        for part in dim.parts:
             yield from leaves(part)
 
 
@@ -159,15 +154,15 @@ def _unite(a: Dim, b: Dim) -> None:
         assert isinstance(leaf, Leaf)
         return leaf.refine(tree)
     if isinstance(a, Sum) or isinstance(b, Sum):
-        if not isinstance(a, Sum) or (isinstance(b, Sum) and b.terms[0].size < a.terms[0].size):
+        if not isinstance(a, Sum) or (isinstance(b, Sum) and b.parts[0].size < a.parts[0].size):
             a, b = b, a
         assert isinstance(a, Sum)
-        first, *rest = a.terms
+        first, *rest = a.parts
         here, after = split(b, first.size)
         _unite(first, here)
         return _unite(joined(*rest), after)
-    *outer_a, last_a = a.factors
-    *outer_b, last_b = b.factors
+    *outer_a, last_a = a.parts
+    *outer_b, last_b = b.parts
     if last_a.size % last_b.size:
         (outer_a, last_a), (outer_b, last_b) = (outer_b, last_b), (outer_a, last_a)
     if last_a.size % last_b.size:
@@ -183,19 +178,19 @@ def split(dim: Dim, at: int) -> tuple[Dim, Dim]:
     """The entries of ``dim`` before ``at``, and those from there on."""
     dim = resolved(dim)
     if at == 0 or at == dim.size:
-        return (Sum((), 0), dim) if at == 0 else (dim, Sum((), 0))
+        return (NONE, dim) if at == 0 else (dim, NONE)
     if isinstance(dim, Leaf):
         parts = _part(dim, at), _part(dim, dim.size - at)
         dim.refine(Sum(parts, dim.size))
         return parts
     if isinstance(dim, Sum):
-        for number, term in enumerate(dim.terms):
+        for number, term in enumerate(dim.parts):
             if at < term.size:
                 before, after = split(term, at)
-                return joined(*dim.terms[:number], before), joined(after, *dim.terms[number + 1 :])
+                return joined(*dim.parts[:number], before), joined(after, *dim.parts[number + 1 :])
             at -= term.size
         raise AssertionError("split beyond the end")
-    outer, inner = dim.factors[0], product(*dim.factors[1:])
+    outer, inner = dim.parts[0], product(*dim.parts[1:])
     whole, part = divmod(at, inner.size)
     before, after = split(outer, whole)
     if not part:
@@ -217,7 +212,7 @@ def factored(dim: Dim, inner: int) -> tuple[Dim, Dim]:
         dim.refine(Product(parts, dim.size))
         return parts
     if isinstance(dim, Product):
-        *outer, last = dim.factors
+        *outer, last = dim.parts
         if inner % last.size == 0:
             rest, within = factored(product(*outer), inner // last.size)
             return rest, product(within, last)
@@ -225,8 +220,8 @@ def factored(dim: Dim, inner: int) -> tuple[Dim, Dim]:
             rest, within = factored(last, inner)
             return product(*outer, rest), within
         raise Misfit
-    if all(term.size % inner == 0 for term in dim.terms):
-        pieces = [factored(term, inner) for term in dim.terms]
+    if all(term.size % inner == 0 for term in dim.parts):
+        pieces = [factored(term, inner) for term in dim.parts]
         for _, within in pieces[1:]:
             _unite(pieces[0][1], within)
         return joined(*(new(1) if rest.size == 1 else rest for rest, _ in pieces)), pieces[0][1]
@@ -270,7 +265,7 @@ def positions(dim: Dim, leaf: Leaf) -> list[tuple[int, int]] | None:
         return []
     if isinstance(dim, Sum):
         spans, at = [], 0
-        for term in dim.terms:
+        for term in dim.parts:
             if (inside := positions(term, leaf)) is None:
                 return None
             spans += [(at + start, width) for start, width in inside]
@@ -278,7 +273,7 @@ def positions(dim: Dim, leaf: Leaf) -> list[tuple[int, int]] | None:
         return spans
     spans = [(0, 1)]
     seen = False
-    for part in dim.factors:  # the outermost first
+    for part in dim.parts:  # the outermost first
         inside = positions(part, leaf)
         if inside is None or (inside and seen):
             return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
@@ -35,18 +35,14 @@ class Polynomial:
     constant: Tensor
     slopes: Tensor
 
-    def units(self, name: str) -> float:
-        """The number of units of the size ``name``."""
-        return float(self.full[self.names.index(name)])
-
-    def of(self, names: Sequence[str], units: Sequence[int]) -> Polynomial:
-        """The cost of the sizes ``names``, counted in components of so many ``units``; other sizes stay full."""
-        at = [self.names.index(name) for name in names]
-        scale = torch.tensor(units, dtype=torch.float64)
+    def of(self, components: Mapping[str, int]) -> Polynomial:
+        """The cost of some sizes, by name, counted in so many components each; other sizes stay full."""
+        at = [self.names.index(name) for name in components]
+        scale = (self.full[at] / torch.tensor([*components.values()], dtype=torch.float64)).round()
         rest = self.full.clone()
         rest[at] = 0
         constant = self.constant + self.slopes @ rest
-        return Polynomial(tuple(names), self.full[at] / scale, constant, self.slopes[..., at] * scale)
+        return Polynomial(tuple(components), self.full[at] / scale, constant, self.slopes[..., at] * scale)
 
     def __call__(self, n: Tensor) -> tuple[Tensor, Tensor]:
         """C, float64 [...], and dC/dn, [..., G], at the sizes n, float64 [..., G]."""
@@ -82,10 +78,10 @@ def _affine(dim: Dim, columns: Mapping[Leaf, int]) -> Tensor | None:
         total[columns.get(dim, -1)] = 1.0 if dim in columns else dim.size
         return total
     if not isinstance(dim, Product):
-        parts = [_affine(term, columns) for term in dim.terms]
+        parts = [_affine(term, columns) for term in dim.parts]
         return None if any(part is None for part in parts) else sum((p for p in parts if p is not None), total)
     total[-1] = 1.0
-    for part in (_affine(factor, columns) for factor in dim.factors):
+    for part in (_affine(factor, columns) for factor in dim.parts):
         if part is None or (bool(part[:-1].any()) and bool(total[:-1].any())):
             return None
         total = part * total[-1] if bool(part[:-1].any()) else total * part[-1]
@@ -189,17 +185,21 @@ class FoundSizes:
 
     def only(self, *patterns: str) -> FoundSizes:
         """The groups of which a module has a name that one of ``patterns`` matches."""
-        return self._those(lambda group: any(_matches(p, m) for p in patterns for m in group.members), patterns)
+        return self._those(patterns, True)
 
     def without(self, *patterns: str) -> FoundSizes:
         """The groups of which no module has a name that one of ``patterns`` matches."""
-        return self._those(lambda group: not any(_matches(p, m) for p in patterns for m in group.members), patterns)
+        return self._those(patterns, False)
 
-    def _those(self, wanted: Callable[[SizeGroup], bool], patterns: Sequence[str]) -> FoundSizes:
+    def _those(self, patterns: Sequence[str], matching: bool) -> FoundSizes:
+        matched: set[str] = set()
         for pattern in patterns:
-            if not any(_matches(pattern, member) for group in self.groups for member in group.members):
+            expression = pattern_of(pattern)
+            names = {group.name for group in self if any(map(expression.fullmatch, group.members))}
+            if not names:
                 raise ValueError(f"{pattern!r} matches no module with a size; there are {self.listed()}")
-        return replace(self, groups=tuple(filter(wanted, self.groups)))
+            matched |= names
+        return replace(self, groups=tuple(group for group in self if (group.name in matched) == matching))
 
     def chosen(self, groups: Mapping[str, SizeGroup]) -> FoundSizes:
         """A choice of groups: the name of each, and what it is to be, with a new name or in other components."""
@@ -224,10 +224,6 @@ class FoundSizes:
         fixed = [(listed(f.members), f"{f.length:,}", f.reason) for f in self.fixed]
         lines = aligned(rows) + (["", *aligned([("not cut", "length", "why"), *fixed])] if fixed else [])
         return "\n".join(lines)
-
-
-def _matches(pattern: str, name: str) -> bool:
-    return pattern_of(pattern).fullmatch(name) is not None
 
 
 def pattern_of(pattern: str) -> re.Pattern[str]:

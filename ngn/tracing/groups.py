@@ -33,11 +33,6 @@ def traced_sizes(
             "If your data reach them, pass more inputs: also={'forward': [x]}",
             stacklevel=3,
         )
-    return groups_of(seen, example, also)
-
-
-def groups_of(seen: Trace, example: Any, also: Mapping[str, Sequence[Any]] = MappingProxyType({})) -> FoundSizes:
-    """The groups and the fixed dimensions of a trace."""
     _fix_missed(seen)
     consumers = _consumers(seen)
     places: dict[Leaf, list[tuple[Held, int]]] = {}
@@ -59,7 +54,7 @@ def groups_of(seen: Trace, example: Any, also: Mapping[str, Sequence[Any]] = Map
     named = _named([*groups.values()])
     sizes = {leaf: group.name for leaf, group in zip(groups, named, strict=True)}
     costs = {kind: polynomial(terms, sizes) for kind, terms in products.items()}
-    return FoundSizes(seen.model, named, _fixed(seen, {*groups}), example, costs, also)
+    return FoundSizes(model, named, _fixed(seen, {*groups}), example, costs, also)
 
 
 def _fix_missed(seen: Trace) -> None:
@@ -111,11 +106,10 @@ def _fix_inner(seen: Trace, places: dict[Leaf, Any], consumers: dict[Leaf, list[
     def visit(dim: Dim) -> None:
         if isinstance(dim, Leaf):
             return
-        parts = dim.factors if isinstance(dim, Product) else dim.terms
-        for part in parts:
+        for part in dim.parts:
             visit(part)
         if isinstance(dim, Product):
-            free = [{leaf for leaf in leaves(part) if leaf.fixed is None and consumers.get(leaf)} for part in parts]
+            free = [{leaf for leaf in leaves(part) if leaf.fixed is None and consumers.get(leaf)} for part in dim.parts]
             outer = next((some for some in free if some), set())
             for leaf in set().union(*free) - outer:
                 fix(leaf, "whole blocks of it are cut")
@@ -138,7 +132,7 @@ def _share(terms: Sequence[Sequence[Dim]], leaf: Leaf) -> float:
         dim = resolved(dim)
         if isinstance(dim, Leaf):
             return 0 if dim is leaf else dim.size
-        return prod(map(length, dim.factors)) if isinstance(dim, Product) else sum(map(length, dim.terms))
+        return (prod if isinstance(dim, Product) else sum)(map(length, dim.parts))
 
     whole = sum(prod(dim.size for dim in dims) for dims in terms)
     return (whole - sum(prod(map(length, dims)) for dims in terms)) / max(1, whole)

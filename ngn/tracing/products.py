@@ -18,7 +18,8 @@ _FACTORS = ("mat1 mat2", "batch1 batch2", "self mat2", "self other", "input weig
 @rule("mm bmm matmul mv dot linear addmm baddbmm _addmm_activation _sparse_addmm")
 def _product(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     """Products of matrices, or of batches of them, and of a matrix and a vector; a bias or a matrix may be added."""
-    a, b = next((args[one], args[two]) for one, two in map(str.split, _FACTORS) if one in args and two in args)
+    names = next((one, two) for one, two in map(str.split, _FACTORS) if one in args and two in args)
+    a, b = (args[name] for name in names)
     *rows, inner = trace.dims(a)
     of_b = trace.dims(b)[::-1] if "weight" in args else trace.dims(b)
     batch, (other, *columns) = of_b[:-2], of_b[-2:]
@@ -27,8 +28,8 @@ def _product(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
         trace.batches.append(one)
     trace.contract(a, b, (inner, other))
     trace.work.append([*rows, inner, *columns])
-    added = args.get("bias") if "weight" in args else args["self"]
-    if added is not None and added is not a:
+    added = None if "self" in names else args.get("bias" if "weight" in args else "self")
+    if added is not None:
         trace.unite_last(trace.dims(added), [*rows, *columns])
     return [[*rows, *columns]]
 

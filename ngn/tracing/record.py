@@ -19,7 +19,7 @@ from ngn.tracing.dims import ONE, Dim, Leaf, Product, equal, fix, leaves, new, r
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """A parameter or buffer, ``module.name``: its dimensions, its number of entries, whether it is a parameter.
+    """A parameter or buffer, ``module.name``: its dimensions, and whether it is a parameter.
 
     ``places``: all modules that hold it, each with the name that it has there.
     """
@@ -27,7 +27,6 @@ class Held:
     module: nn.Module
     name: str
     dims: list[Dim]
-    size: int
     trained: bool
     places: list[tuple[nn.Module, str]]
 
@@ -100,8 +99,8 @@ class Trace:
         inside: set[int] = set()
         for module in model.modules():
             for name, own in getattr(module, "parametrizations", {}).items():
-                value = value_of(module, name)  # what is computed is cut: truncation makes it a plain tensor
-                held = Held(module, name, [*map(new, value.shape)], value.numel(), True, [(module, name)])
+                shape = value_of(module, name).shape  # what is computed is cut: truncation makes it a plain tensor
+                held = Held(module, name, [*map(new, shape)], True, [(module, name)])
                 self.parametrised[id(own)] = self.held[id(own)] = held
                 inside |= {id(part) for part in own.modules()}
         scripted: set[int] = set()
@@ -118,7 +117,7 @@ class Trace:
                             why = "a buffer that no file holds"  # its entries could not be put in a learned order
                         why = why and f"{why} in {self.paths[id(module)] or 'the model'}"
                         dims = [new(size, why) for size in value.shape]
-                        self.held[id(value)] = Held(module, name, dims, value.numel(), trained, [])
+                        self.held[id(value)] = Held(module, name, dims, trained, [])
                     self.held[id(value)].places.append((module, name))
         self.stack: list[nn.Module] = [model]
         self.contractions: list[tuple[nn.Module, Held | None, Dim, bool]] = []
@@ -255,7 +254,7 @@ def attributes_of(leaf: Leaf, counted: list[tuple[AttributeInt, Dim]]) -> list[t
     attributes: dict[tuple[int, str], tuple[nn.Module, str]] = {}
     for size, dim in counted:
         dim = resolved(dim)
-        parts = dim.factors if isinstance(dim, Product) else (dim,)
+        parts = dim.parts if isinstance(dim, Product) else (dim,)
         if leaf not in parts:
             continue
         fitting = [each for each in size.factors if each[2] % leaf.size == 0]
