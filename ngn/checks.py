@@ -33,6 +33,13 @@ def is_frozen(value: Tensor) -> bool:
     return isinstance(value, nn.Parameter) and not value.requires_grad
 
 
+def places_in(model: nn.Module) -> Iterator[tuple[nn.Module, dict[str, Any], str, Tensor]]:
+    """Yield where modules hold parameters and buffers: module, table, name and tensor, a tied one several times."""
+    for module in model.modules():
+        for table in (module._parameters, module._buffers):
+            yield from ((module, table, name, value) for name, value in table.items() if value is not None)
+
+
 def floating(outputs: Any) -> list[Tensor]:
     """The real or complex tensors in the output of a model, also within data classes."""
     if dataclasses.is_dataclass(outputs) and not isinstance(outputs, (type, Mapping)):

@@ -57,15 +57,10 @@ def outputs(module: nn.Module, width: int = 1, start: int = 0, fold: bool = Fals
 
     ``fold`` multiplies the output of the module by the coefficients. Do not use it before a nonlinear function.
     """
-    names = ("weight", "bias", "running_mean", "running_var")
     dim = 1 if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) or inputs_first(module) else 0
-    cuts = []
-    for name in names:
-        value = getattr(module, name, None)
-        if isinstance(value, Tensor):
-            folds = fold and not name.startswith("running")
-            cuts.append(Cut(module, name, dim if name == "weight" else 0, width, start, folds))
-    return cuts
+    places = {"weight": (dim, fold), "bias": (0, fold), "running_mean": (0, False), "running_var": (0, False)}
+    held = [name for name in places if isinstance(getattr(module, name, None), Tensor)]
+    return [Cut(module, name, along, width, start, folds) for name in held for along, folds in [places[name]]]
 
 
 def inputs(module: nn.Module, width: int = 1, start: int = 0, fold: bool = True) -> list[Cut]:

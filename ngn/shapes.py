@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
-from ngn.checks import is_frozen, value_of
+from ngn.checks import is_frozen, places_in, value_of
 from ngn.components.attention import with_stock_attention
 from ngn.components.low_rank import Bottleneck
 from ngn.cut import cut_copy, distinct
@@ -126,11 +126,8 @@ def load(model: nn.Module, path: str | Path, budget: str | float | None = None) 
     if callable(tie := getattr(result.eval(), "tie_weights", None)):  # transformers are untied on the meta device
         tie()
     places: dict[int, list[tuple[dict[str, Any], str]]] = {}
-    for module in result.modules():
-        for held in (module._parameters, module._buffers):
-            for name, value in held.items():
-                if value is not None:
-                    places.setdefault(id(value), []).append((held, name))
+    for _, held, name, value in places_in(result):
+        places.setdefault(id(value), []).append((held, name))
     wanted = tensors_of(result)
     free = plain and FROZEN in metadata  # learn_sizes may have frozen what the plain model trains
     shared = {n for n, value in wanted.items() if n not in stored and (free or is_frozen(value)) and not value.is_meta}

@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 from torch.utils._pytree import tree_map
 
 from ngn.axis import GONE, OrderedAxis
-from ngn.checks import is_frozen
+from ngn.checks import is_frozen, places_in
 from ngn.components.low_rank import Bottleneck, replace
 from ngn.cut.copying import duplicate
 from ngn.cut.modules import (
@@ -87,8 +87,8 @@ def cut_copy(
     ``share``: which of the tensors that are not cut stay the original's own, its frozen parameters or all. It is a
     ValueError if part of the model cannot be copied faithfully.
     """
-    held = {part: (*part._parameters.values(), *part._buffers.values()) for part in model.modules()}
-    stacked = {id(value) for part in held if _lead(part) for value in held[part]}
+    held = [(part, value) for part, _, _, value in places_in(model)]
+    stacked = {id(value) for part, value in held if _lead(part)}
     memo: dict[int, Any] = {}
     for axis in choices:
         only_to_learn = (axis.capacity, axis._modules.get(GONE), axis.whole)
@@ -101,12 +101,11 @@ def cut_copy(
         return nn.Parameter(new, trained or value.requires_grad) if isinstance(value, nn.Parameter) else new
 
     cut = {axis: choice for axis, choice in choices.items() if share != "all" or not bool(choice.kept.all())}
-    tensors = [value for values in held.values() for value in values if value is not None]  # tied ones several times
     parametrised: list[nn.Module] = []
-    lost: list[nn.Module] = []
+    lost: set[nn.Module] = set()
     for key, (named, parts) in plans_of(cut).items():
         value, folds = owned(named), [choice for part, choice in parts if part.fold]
-        if folds and sum(value is other for other in tensors) > 1:
+        if folds and sum(value is other for _, other in held) > 1:
             raise ValueError(
                 f"{named.name} is tied to another module, so coefficients cannot be folded into it: set fold=False, or "
                 "fold into another map"
@@ -117,11 +116,11 @@ def cut_copy(
             memo[key] = chosen(value, any(bool((c != 1).any()) for c in factors))
         elif is_stack(value):
             pairs = zip(value, _stays(parts), strict=True)
-            lost += [part for layer, stays in pairs if not stays for part in layer.modules()]
+            lost |= {part for layer, stays in pairs if not stays for part in layer.modules()}
         else:
             parametrised.append(named.module)
-    left = {id(value) for part in held.keys() - {*lost} for value in held[part]}
-    for value in tensors:
+    left = {id(value) for part, value in held if part not in lost}
+    for _, value in held:
         if id(value) in memo:
             continue
         if id(value) not in left:  # of removed layers alone: not worth a copy
@@ -192,10 +191,9 @@ def _cut(model: nn.Module, choices: Mapping[OrderedAxis, Choice], optimizers: Se
         # A graph that is still alive has fixed the shape of the gradient. A change of type makes torch forget it.
         value.data = new.new_empty(0, dtype=torch.float32 if new.dtype == torch.float16 else torch.float16)
         value.data = new
-    for module in model.modules():
-        for name, value in (*module._parameters.items(), *module._buffers.items()):
-            if id(value) in plans:
-                update_attributes(module, name, plans[id(value)][0].dim)
+    for module, _, name, value in places_in(model):
+        if id(value) in plans:
+            update_attributes(module, name, plans[id(value)][0].dim)
     for layers, parts in ((owned(cut), parts) for cut, parts in plans.values()):
         if is_stack(layers):
             axis = next(axis for axis in choices if any(owned(cut) is layers for cut in axis.cuts))

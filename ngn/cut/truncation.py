@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
+from ngn.checks import places_in
 from ngn.components.attention import with_stock_attention
 from ngn.cut import cut_copy
 from ngn.cuts import Choice, Cut, Stacked
@@ -78,7 +79,8 @@ def axes_of(model: nn.Module) -> list[OrderedAxis]:
     axes = []
     for path, module in model.named_modules():
         for name, lost in _held(module):
-            if id(lost) not in paths and _has_axis(lost):
+            # a learner also lists the axes of removed layers, which cut nothing any more
+            if id(lost) not in paths and any(isinstance(part, OrderedAxis) and part.cuts for part in lost.modules()):
                 raise ValueError(
                     f"{path or 'the model'}: .{name} holds an ordered axis that is not a submodule, so it would be "
                     "neither trained nor saved; use nn.ModuleList"
@@ -97,8 +99,7 @@ def axes_of(model: nn.Module) -> list[OrderedAxis]:
 def _replaced(model: nn.Module, cut: Cut) -> bool:
     """Whether another module of ``model`` holds the tensor of ``cut``, as after conversion to SyncBatchNorm."""
     value = getattr(cut.module, cut.name, None)
-    each = (held.get(cut.name) for module in model.modules() for held in (module._parameters, module._buffers))
-    return value is None or any(value is other for other in each)
+    return value is None or any(value is other and name == cut.name for _, _, name, other in places_in(model))
 
 
 def _held(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
@@ -114,8 +115,3 @@ def _held(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
         elif isinstance(value, (list, tuple, set, frozenset, dict)) and id(value) not in seen:
             seen.add(id(value))
             work += [(name, part) for part in (value.values() if isinstance(value, dict) else value)]
-
-
-def _has_axis(module: nn.Module) -> bool:
-    """Whether ``module`` has an axis; a learner also lists those of removed layers, which cut nothing any more."""
-    return any(isinstance(part, OrderedAxis) and part.cuts != () for part in module.modules())

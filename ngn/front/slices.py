@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from ngn.axis import OrderedAxis
+from ngn.checks import places_in
 from ngn.components.base import OrderedSum
 from ngn.cut import cut_copy, plans_of
 from ngn.cut.modules import WHOLE, numbers_of
@@ -211,11 +212,10 @@ def plan_of(model: nn.Module, counts: Mapping[OrderedAxis, int]) -> Opening:
     choices = {axis: choice for axis, choice in choices.items() if axis.capacity not in masked}
     if not choices:
         return [], [], []
-    tables = [table for part in model.modules() for table in (part._parameters, part._buffers)]
     tensors = []
     for cut, parts in plans_of(choices).values():
         value = owned(cut)
-        places = [(table, name) for table in tables for name, held in table.items() if held is value]
+        places = [(table, name) for _, table, name, held in places_in(model) if held is value]
         tensors.append((places, value.shape, _spans(value, parts)))
     small = dict(cut_copy(model, choices, share="all").named_modules())
     numbers: list[tuple[Slots, str, Any]] = []

@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 from torch.utils._pytree import tree_leaves
 
 from ngn.axis import OrderedAxis
+from ngn.checks import places_in
 from ngn.cut import axes_in, cut_in_place, cutters, leading, plans_of
 from ngn.cut.modules import TrainingHook, breaks_groups
 from ngn.cut.truncation import axes_of
@@ -119,13 +120,8 @@ class InPlaceCut:
         self._model, self._wanted = model, wanted
         self._before = dict(model.named_modules(remove_duplicate=False))
         to_cut = cutters(plans_of(choices))
-        self._tensors = {
-            (module, name): (value.shape, to_cut.get(id(value)))
-            for module in model.modules()
-            for held in (module._parameters, module._buffers)
-            for name, value in held.items()
-            if value is not None
-        }
+        held = places_in(model)
+        self._tensors = {(module, name): (value.shape, to_cut.get(id(value))) for module, _, name, value in held}
 
     @torch.no_grad()
     def __call__(self, held: nn.Module | dict[str, Any]) -> None:

@@ -33,27 +33,23 @@ class TracedSize(Size):
 
         ``left`` gets the groups that K does not divide; if it is None, they are an error.
         """
-        groups = self.of(found, name)
-        called = [name if len(groups) == 1 else group.name for group in groups]
-        result = {}
-        for group, own in zip(groups, called, strict=True):
+        groups, result = self.of(found, name), {}
+        for group in groups:
+            own = (name if len(groups) == 1 else group.name) or "model"
+            entries = self.entries(group)
             try:
-                result[group.name] = self._in_components(group, own or "model")
+                K = self.divided(own, group.length * entries, lcm(self.round_to, entries))
             except Indivisible as fault:
                 if left is None:
                     raise
                 left[group.name] = Uncut(group.members, group.length, str(fault))
+                continue
+            wide = (replace(cut, width=cut.width * (group.length // K)) for cut in group.cuts)
+            cuts = tuple(sorted(wide, key=lambda cut: cut.fold))  # the first says how many entries a component has
+            order = group.order if self.by_importance is None else self.order(own, K)
+            made = replace(group, name=own, unit=self.unit, length=K, cuts=cuts, order=order, units=group.length)
+            result[group.name] = made
         return result
-
-    def _in_components(self, group: SizeGroup, name: str) -> SizeGroup:
-        entries = self.entries(group)
-        K = self.divided(name, group.length * entries, lcm(self.round_to, entries))
-        units = group.length // K
-        cuts = sorted(
-            (replace(cut, width=cut.width * units) for cut in group.cuts), key=lambda cut: cut.fold
-        )  # the first says how many entries a component has
-        order = group.order if self.by_importance is None else self.order(name, K)
-        return replace(group, name=name, unit=self.unit, length=K, cuts=tuple(cuts), order=order, units=group.length)
 
     def entries(self, group: SizeGroup) -> int:
         """Entries of a unit of ``group``: one, or a block that can only be cut as a whole."""

@@ -28,14 +28,10 @@ TrialCount = Callable[[OrderedAxis, int], int]
 """The components of an axis, which has this number among all axes, in a trial."""
 
 
-def _half(axis: OrderedAxis, number: int) -> int:
-    return max(1, axis.K // 2)
-
-
 MOST_NEEDED = 8
 """Components that a model may need of a size at least, such as the experts of a sample."""
 _TRIALS: tuple[tuple[str, TrialCount], ...] = (
-    ("half", _half),
+    ("half", lambda axis, number: max(1, axis.K // 2)),
     ("one", lambda axis, number: 1),
     ("a different part each", lambda axis, number: max(1, axis.K * (number % 3 + 1) // 4)),
 )
@@ -77,7 +73,7 @@ def failed_trials(
 def _failed(model: nn.Module, axes: Sequence[OrderedAxis], example: Any, also: Also) -> dict[OrderedAxis, str]:
     trials = [*_TRIALS]
     if len({_of_layers(axis) for axis in axes}) > 1:  # with all layers kept, activations inside them can be compared
-        trials.append(("half", lambda axis, number: axis.K if _of_layers(axis) else _half(axis, number)))
+        trials.append(("half", lambda axis, number: axis.K if _of_layers(axis) else max(1, axis.K // 2)))
     numbers = {axis: number for number, axis in enumerate(axes)}
     failed: dict[OrderedAxis, str] = {}
     for name, count in trials:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import prod
 from typing import TypeAlias, Union
 
@@ -259,29 +260,18 @@ def positions(dim: Dim, leaf: Leaf) -> list[tuple[int, int]] | None:
     None if two copies of it cross, so that no such pairs exist.
     """
     dim = resolved(dim)
-    if dim is leaf:
-        return [(0, 1)]
     if isinstance(dim, Leaf):
-        return []
+        return [(0, 1)] if dim is leaf else []
+    inside = [positions(part, leaf) for part in dim.parts]
+    known = [spans for spans in inside if spans is not None]
+    if len(known) < len(inside):
+        return None
+    sizes = [part.size for part in dim.parts]
     if isinstance(dim, Sum):
-        spans, at = [], 0
-        for term in dim.parts:
-            if (inside := positions(term, leaf)) is None:
-                return None
-            spans += [(at + start, width) for start, width in inside]
-            at += term.size
-        return spans
-    spans = [(0, 1)]
-    seen = False
-    for part in dim.parts:  # the outermost first
-        inside = positions(part, leaf)
-        if inside is None or (inside and seen):
-            return None
-        if inside:
-            seen = True
-            spans = [(at * part.size + start, width) for at, _ in spans for start, width in inside]
-        elif seen:
-            spans = [(at * part.size, width * part.size) for at, width in spans]
-        else:
-            spans = [(at * part.size + i, 1) for at, _ in spans for i in range(part.size)]
-    return spans if seen else []
+        starts = accumulate(sizes, initial=0)
+        return [(at + start, width) for at, spans in zip(starts, known, strict=False) for start, width in spans]
+    places = [number for number, spans in enumerate(known) if spans]
+    if len(places) != 1:
+        return None if places else []
+    outer, size, inner = prod(sizes[: places[0]]), sizes[places[0]], prod(sizes[places[0] + 1 :])
+    return [((n * size + at) * inner, width * inner) for n in range(outer) for at, width in known[places[0]]]

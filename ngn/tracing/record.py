@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from ngn.checks import value_of
+from ngn.checks import places_in, value_of
 from ngn.cuts import is_conv1d
 from ngn.tracing.dims import ONE, Dim, Leaf, Product, equal, fix, leaves, new, resolved, unite
 
@@ -103,22 +103,20 @@ class Trace:
                 held = Held(module, name, [*map(new, shape)], True, [(module, name)])
                 self.parametrised[id(own)] = self.held[id(own)] = held
                 inside |= {id(part) for part in own.modules()}
-        scripted: set[int] = set()
-        for module in model.modules():
-            if isinstance(module, torch.jit.ScriptModule):  # torch lets nobody change its code, tensors and hooks
-                scripted |= {id(part) for part in module.modules()}
-            for trained, table in ((True, module._parameters), (False, module._buffers)):
-                for name, value in table.items() if id(module) not in inside else ():
-                    if value is None:
-                        continue
-                    if id(value) not in self.held:
-                        why = "a tensor of scripted code" if id(module) in scripted else None
-                        if why is None and name in module._non_persistent_buffers_set:
-                            why = "a buffer that no file holds"  # its entries could not be put in a learned order
-                        why = why and f"{why} in {self.paths[id(module)] or 'the model'}"
-                        dims = [new(size, why) for size in value.shape]
-                        self.held[id(value)] = Held(module, name, dims, trained, [])
-                    self.held[id(value)].places.append((module, name))
+        code = (module for module in model.modules() if isinstance(module, torch.jit.ScriptModule))
+        scripted = {id(part) for module in code for part in module.modules()}
+        for module, _, name, value in places_in(model):
+            if id(module) in inside:
+                continue
+            if id(value) not in self.held:
+                why = None
+                if id(module) in scripted:  # torch lets nobody change its code, tensors and hooks
+                    why = f"a tensor of scripted code in {self.paths[id(module)] or 'the model'}"
+                elif name in module._non_persistent_buffers_set:  # its entries could not be put in a learned order
+                    why = f"a buffer that no file holds in {self.paths[id(module)] or 'the model'}"
+                dims = [new(size, why) for size in value.shape]
+                self.held[id(value)] = Held(module, name, dims, name in module._parameters, [])
+            self.held[id(value)].places.append((module, name))
         self.stack: list[nn.Module] = [model]
         self.contractions: list[tuple[nn.Module, Held | None, Dim, bool]] = []
         self.work: list[list[Dim]] = []
