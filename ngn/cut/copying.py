@@ -65,7 +65,7 @@ class _Copies(dict[int, Any]):
         self.reached = reached(model)
         self.special: dict[int, Any] = {}
         for key, value in self.reached.items():
-            if type(value) in WEAK or (isinstance(value, FUNCTIONS) and _differs(value)):
+            if type(value) in WEAK or (isinstance(value, FUNCTIONS) and _holds(value, set())):
                 self.special[key] = value
             elif isinstance(value, Tensor):
                 if not value.is_leaf and key not in self:  # a result of a forward pass, which deepcopy refuses
@@ -100,7 +100,9 @@ class _Copies(dict[int, Any]):
                 if _filled(cell) and not _filled(own):
                     own.cell_contents = copy.deepcopy(cell.cell_contents, self)
         elif isinstance(value, MethodType):
-            self[key] = MethodType(copy.deepcopy(value.__func__, self), copy.deepcopy(value.__self__, self))
+            function, own = value.__func__, copy.deepcopy(value.__self__, self)
+            of_class = getattr(type(own), function.__name__, None) is function
+            self[key] = MethodType(function if of_class else copy.deepcopy(function, self), own)
         elif isinstance(value, BuiltinFunctionType):
             self[key] = getattr(copy.deepcopy(value.__self__, self), value.__name__)
         elif isinstance(value, (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)):
@@ -129,14 +131,10 @@ def reached(model: nn.Module) -> dict[int, Any]:
         if id(value) in reached:
             continue
         reached[id(value)] = value
-        if type(value) in weakref.ProxyTypes:
+        if type(value) in weakref.ProxyTypes or isinstance(value, (Tensor, ModuleType, torch.jit.ScriptModule)):
             continue
-        if isinstance(value, FunctionType):
-            work += [part for part in _parts(value) if not isinstance(part, CONSTANT)]
-        elif not isinstance(value, (*CONSTANT, Tensor)) or isinstance(value, ModuleType):
-            opaque = isinstance(value, (ModuleType, torch.jit.ScriptModule))
-            parts = () if opaque else gc.get_referents(value)
-            work += [part for part in parts if not isinstance(part, CONSTANT) or isinstance(part, ModuleType)]
+        parts = _parts(value) if isinstance(value, FunctionType) else gc.get_referents(value)
+        work += [part for part in parts if isinstance(part, ModuleType) or not isinstance(part, CONSTANT)]
     return reached
 
 
@@ -154,15 +152,8 @@ def _parts(function: FunctionType) -> Iterator[Any]:
     yield from (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values(), *vars(function).values())
 
 
-def _differs(value: Any) -> bool:
-    """Whether a copy of a function has to be another function, as it holds what is not constant."""
-    if isinstance(value, MethodType):  # deepcopy copies its object alone
-        of_class = getattr(type(value.__self__), value.__func__.__name__, None) is value.__func__
-        return not of_class and _holds(value.__func__, set())
-    return _holds(value, set())
-
-
 def _holds(value: Any, seen: set[int]) -> bool:
+    """Whether ``value`` is or holds what is not constant, so that a copy of it has to be another object."""
     if id(value) in seen or isinstance(value, CONSTANT) or type(value).__module__.startswith(ELSEWHERE):
         return False
     seen.add(id(value))
