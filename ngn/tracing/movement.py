@@ -34,12 +34,12 @@ def reshaped(trace: Trace, dims: Dims, shape: Sequence[int]) -> Dims:
             else:
                 sizes.append(wanted.pop(0))
                 want *= sizes[-1]
-        result += _divided(trace, product(*taken), sizes)
+        result += divided(trace, product(*taken), sizes)
     return result
 
 
-def _divided(trace: Trace, dim: Dim, sizes: list[int]) -> Dims:
-    """``dim`` as a product of factors of these ``sizes``."""
+def divided(trace: Trace, dim: Dim, sizes: list[int], across: str = "reshaped across its parts") -> Dims:
+    """``dim`` as a product of factors of these ``sizes``; if they do not fit its parts, all are fixed: ``across``."""
     if why := reason(dim):
         return [new(size, why) for size in sizes]
     try:
@@ -49,8 +49,8 @@ def _divided(trace: Trace, dim: Dim, sizes: list[int]) -> Dims:
             parts.append(inner)
         return [dim, *parts[::-1]]
     except Misfit:
-        trace.fix("reshaped across its parts", dim)
-        return trace.fresh(sizes, "reshaped across its parts")
+        trace.fix(across, dim)
+        return trace.fresh(sizes, across)
 
 
 @rule("view _unsafe_view reshape _reshape_alias _reshape_copy view_copy squeeze unsqueeze squeeze_copy unsqueeze_copy")
@@ -120,13 +120,9 @@ def _sliced(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     if step == 1 and size:
         trace.sliced(dims[along], start, start + size)
         dims[along] = span(dims[along], start, start + size)
-    elif full % step == 0 and size == full // step and reason(dims[along]) is None:
-        try:
-            dims[along], inner = factored(dims[along], step)
-            trace.fix("every few entries are taken", inner)
-        except Misfit:
-            trace.fix("every few entries are taken", dims[along])
-            dims[along] = trace.new(size, "every few entries are taken")
+    elif full % step == 0 and size == full // step:
+        dims[along], inner = divided(trace, dims[along], [size, step], why := "every few entries are taken")
+        trace.fix(why, inner)
     else:
         trace.fix("sliced", dims[along])
         dims[along] = trace.new(size, "sliced")
@@ -168,7 +164,7 @@ def _pixels(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     if up is None:
         channels = product(channels, trace.new(size * size, "positions"))
     else:
-        channels, inner = _divided(trace, channels, [channels.size // size**2, size**2])
+        channels, inner = divided(trace, channels, [channels.size // size**2, size**2])
         trace.fix("positions", inner)
     return [[*lead, channels, *trace.fresh(out.shape[-2:], "positions")]]
 
@@ -176,7 +172,7 @@ def _pixels(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
 @rule("channel_shuffle native_channel_shuffle")
 def _shuffled(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     batch, channels, *rest = trace.dims(args["self"])
-    outer, inner = _divided(trace, channels, [args["groups"], channels.size // args["groups"]])
+    outer, inner = divided(trace, channels, [args["groups"], channels.size // args["groups"]])
     trace.fix("the number of shuffled groups", outer)
     return [[batch, product(inner, outer), *rest]]
 

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from ngn.tracing.dims import Misfit, factored, product, reason
+from ngn.tracing.movement import divided
 from ngn.tracing.record import Trace, tensors_in
 from ngn.tracing.rules import Dims, rule
 
@@ -70,11 +71,8 @@ def _convolution(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
         into, produced = (first, second) if transposed else (second, first)
         trace.contract(args["input"], args["weight"], (channels, into))
     else:
-        try:
-            group, within = factored(channels, channels.size // groups)
-            of_weight, each = factored(first, first.size // groups)
-        except Misfit:
-            return trace.unknown(args, out)
+        both = [(dim, [groups, dim.size // groups]) for dim in (channels, first)]
+        (group, within), (of_weight, each) = (divided(trace, *pair, "a grouped convolution") for pair in both)
         trace.unite(group, of_weight)
         into = each if transposed else second
         trace.unite(within, into)
@@ -100,11 +98,8 @@ def _norm(trace: Trace, args: dict[str, Any], out: Tensor, *more: Tensor) -> lis
     if "normalized_shape" in args:
         trace.fix("a norm over it", *own)
     elif "group" in args:
-        try:
-            _, within = factored(dims[1], dims[1].size // args["group"])
-            trace.fix("a group norm loses whole groups only,", within)
-        except Misfit:
-            trace.fix("a group norm over it", dims[1])
+        _, within = divided(trace, dims[1], [args["group"], dims[1].size // args["group"]], "a group norm over it")
+        trace.fix("a group norm loses whole groups only,", within)
     else:
         if args.get("training"):  # the trace is in eval mode, so the program asks for it: to standardise a weight
             trace.fix("a norm over it", dims[0], *dims[2:])

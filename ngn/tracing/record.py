@@ -237,8 +237,7 @@ def counting(model: nn.Module) -> Iterator[None]:
         for name, value in vars(module).items():
             if type(value) is int and value > 1 and name not in of_torch:
                 changed.append((module, name, value))
-    for module, name, value in changed:
-        vars(module)[name] = AttributeInt.of(value, ratios, (module, name, value))
+                vars(module)[name] = AttributeInt.of(value, ratios, changed[-1])
     try:
         yield
     finally:

@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_map
 from ngn.checks import Written, arguments, calls_of, copied, enter, outputs_on, uncompiled, untouched
 from ngn.comparison import varied
 from ngn.components.attention import use_cuttable_attention
-from ngn.tracing import movement, products  # noqa: F401 - their rules
+from ngn.tracing import products  # noqa: F401 - its rules, and those that it imports
 from ngn.tracing.dims import new
 from ngn.tracing.record import AttributeInt, Trace, counting, shape_of, tensors_in
 from ngn.tracing.rules import RULES, elementwise
