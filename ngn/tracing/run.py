@@ -34,8 +34,6 @@ _TAKING_SIZES = re.compile(
     "view|reshape|unflatten|split|expand|broadcast_to|repeat|tile|(new_)?(zeros|ones|full|empty)"
 )
 """Functions of torch that take lengths of dimensions."""
-_WHOLE_CHANNELS = re.compile(r"dropout[123]d|feature_(alpha_)?dropout_?")
-"""Dropout of channels."""
 
 
 @torch.no_grad()
@@ -185,8 +183,6 @@ class _Sizes(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
-        if _WHOLE_CHANNELS.fullmatch(name):  # torch makes one number for each channel; that is no constant of theirs
-            return (args[0] if args else kwargs["input"]).clone()
         out = func(*args, **(kwargs or {}))
         if name == "__set__" and getattr(func, "__self__", None) is Tensor.data:
             for one, other in zip(*map(self.seen.dims, args), strict=False):
