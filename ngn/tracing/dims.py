@@ -73,14 +73,9 @@ Dim: TypeAlias = Union[Leaf, Product, Sum]
 ONE, NONE = Product((), 1), Sum((), 0)
 
 
-def new(size: int, fixed: str | None = None) -> Dim:
-    """A dimension of which nothing is known."""
-    return ONE if size == 1 else Leaf(size, fixed)
-
-
-def _part(leaf: Leaf, size: int) -> Dim:
-    """A part of what turns out to be a product or a sum."""
-    return ONE if size == 1 else Leaf(size, alike=leaf.alike)
+def new(size: int, fixed: str | None = None, alike: str | None = None) -> Dim:
+    """A dimension of which nothing else is known."""
+    return ONE if size == 1 else Leaf(size, fixed, alike)
 
 
 def product(*factors: Dim) -> Dim:
@@ -181,7 +176,7 @@ def split(dim: Dim, at: int) -> tuple[Dim, Dim]:
     if at == 0 or at == dim.size:
         return (NONE, dim) if at == 0 else (dim, NONE)
     if isinstance(dim, Leaf):
-        parts = _part(dim, at), _part(dim, dim.size - at)
+        parts = new(at, alike=dim.alike), new(dim.size - at, alike=dim.alike)
         dim.refine(Sum(parts, dim.size))
         return parts
     if isinstance(dim, Sum):
@@ -209,7 +204,7 @@ def factored(dim: Dim, inner: int) -> tuple[Dim, Dim]:
     if dim.size % inner:
         raise Misfit
     if isinstance(dim, Leaf):
-        parts = _part(dim, dim.size // inner), _part(dim, inner)
+        parts = new(dim.size // inner, alike=dim.alike), new(inner, alike=dim.alike)
         dim.refine(Product(parts, dim.size))
         return parts
     if isinstance(dim, Product):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ngn.cuts import Cut
-from ngn.tracing.dims import Dim, Leaf, Product, resolved
+from ngn.tracing.dims import Dim, Leaf, Misfit, Product, resolved
 
 TEXTS = ("size", "members", "not cut", "why", "before -> after", "entries")
 """Titles of the columns of a table that are no numbers."""
@@ -57,33 +57,33 @@ def polynomial(terms: Sequence[Sequence[Dim]], sizes: Mapping[Leaf, str]) -> Pol
     columns = {leaf: number for number, leaf in enumerate(sizes)}
     one = torch.eye(len(columns) + 1, dtype=torch.float64)[-1]
     rows: list[list[Tensor]] = []
-    for term in terms:
-        factors = [_affine(dim, columns) for dim in term]
-        known = [factor for factor in factors if factor is not None]
-        if len(known) < len(factors):
-            return None
-        varying = [factor for factor in known if bool(factor[:-1].any())]
-        rows.append([one * prod(float(f[-1]) for f in known if not bool(f[:-1].any())), *varying])
+    try:
+        for term in terms:
+            factors = [_affine(dim, columns) for dim in term]
+            varying = [factor for factor in factors if bool(factor[:-1].any())]
+            rows.append([one * prod(float(f[-1]) for f in factors if not bool(f[:-1].any())), *varying])
+    except Misfit:
+        return None
     most = max(map(len, rows), default=1)
     table = torch.stack([torch.stack([*row, *[one] * (most - len(row))]) for row in rows or [[0 * one]]])
     full = torch.tensor([leaf.size for leaf in columns], dtype=torch.float64)
     return Polynomial(tuple(sizes.values()), full, table[..., -1], table[..., :-1])
 
 
-def _affine(dim: Dim, columns: Mapping[Leaf, int]) -> Tensor | None:
-    """The length of ``dim`` as the coefficients of the sizes and a constant, [G + 1]; None if it is not affine."""
+def _affine(dim: Dim, columns: Mapping[Leaf, int]) -> Tensor:
+    """The length of ``dim`` as the coefficients of the sizes and a constant, [G + 1]; else a :class:`Misfit`."""
     dim = resolved(dim)
     total = torch.zeros(len(columns) + 1, dtype=torch.float64)
     if isinstance(dim, Leaf):
         total[columns.get(dim, -1)] = 1.0 if dim in columns else dim.size
         return total
+    parts = [_affine(part, columns) for part in dim.parts]
     if not isinstance(dim, Product):
-        parts = [_affine(term, columns) for term in dim.parts]
-        return None if any(part is None for part in parts) else sum((p for p in parts if p is not None), total)
+        return sum(parts, total)
     total[-1] = 1.0
-    for part in (_affine(factor, columns) for factor in dim.parts):
-        if part is None or (bool(part[:-1].any()) and bool(total[:-1].any())):
-            return None
+    for part in parts:
+        if bool(part[:-1].any()) and bool(total[:-1].any()):
+            raise Misfit
         total = part * total[-1] if bool(part[:-1].any()) else total * part[-1]
     return total
 

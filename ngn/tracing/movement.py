@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from torch import Tensor
@@ -18,22 +19,17 @@ def reshaped(trace: Trace, dims: Dims, shape: Sequence[int]) -> Dims:
         trace.fix("an empty tensor", *dims)
         return trace.fresh(shape, "an empty tensor")
     result: Dims = []
-    left = [dim for dim in dims if dim.size != 1]
-    wanted = list(shape)
+    left, wanted = [dim for dim in dims if dim.size != 1], list(shape)
     while wanted:
-        if wanted[0] == 1:
+        if (size := wanted.pop(0)) == 1:
             result.append(ONE)
-            wanted.pop(0)
             continue
-        taken, sizes = [left.pop(0)], [wanted.pop(0)]
-        have, want = taken[0].size, sizes[0]
-        while have != want:
+        taken, sizes = [left.pop(0)], [size]
+        while (have := prod(dim.size for dim in taken)) != (want := prod(sizes)):
             if have < want:
                 taken.append(left.pop(0))
-                have *= taken[-1].size
             else:
                 sizes.append(wanted.pop(0))
-                want *= sizes[-1]
         result += divided(trace, product(*taken), sizes)
     return result
 
@@ -114,7 +110,7 @@ def _sliced(trace: Trace, args: dict[str, Any], out: Tensor) -> list[Dims]:
     source, along = args["self"], args.get("dim", 0) % args["self"].dim()
     dims = list(trace.dims(source))
     full, size, step = source.shape[along], out.shape[along], args.get("step") or 1
-    start = min(max((args.get("start") or 0) + (full if (args.get("start") or 0) < 0 else 0), 0), full)
+    start = slice(args.get("start"), None).indices(full)[0]
     if size == full and step == 1:
         return [dims]
     if step == 1 and size:

@@ -14,7 +14,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from ngn.checks import places_in, value_of
 from ngn.cuts import is_conv1d
-from ngn.tracing.dims import ONE, Dim, Leaf, Product, equal, fix, leaves, new, resolved, unite
+from ngn.tracing.dims import Dim, Leaf, Product, equal, fix, leaves, new, resolved, unite
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +126,7 @@ class Trace:
         self.reached: set[Held] = set()
         self.activations: list[list[Dim]] = []
         self._slices: dict[int, tuple[Dim, set[int], str]] = {}
-        self._alike: list[Leaf] = []
+        self._alike: list[Dim] = []
         self._known: Any = WeakTensorKeyDictionary()
 
     @property
@@ -180,9 +180,7 @@ class Trace:
 
     def alike(self, size: int, why: str) -> Dim:
         """A dimension of equal entries: they go with those that they meet, or else are fixed (:meth:`finish`)."""
-        if size == 1:
-            return ONE
-        self._alike.append(Leaf(size, alike=f"{why} in {self.where}"))
+        self._alike.append(new(size, alike=f"{why} in {self.where}"))
         return self._alike[-1]
 
     def sliced(self, dim: Dim, start: int, stop: int) -> None:
