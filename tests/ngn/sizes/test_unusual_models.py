@@ -58,7 +58,7 @@ def tapped(way: str) -> nn.Module:
         "method": (lambda add: lambda module, args, output: add(h=output))(taps.update),
         "partial": keep,
         "nested": lambda *given: keep(*given),
-        "list": (lambda held: lambda module, args, output: held[0].update(h=output))([taps]),
+        "list": (lambda held, of: lambda *given: of.partial(held[0].update, h=given[2])())([taps], functools),
         "between hooks": lambda module, args, output: held.update(h=output),
     }
     if way == "before":
