@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -161,8 +160,7 @@ def load(model: nn.Module, path: str | Path, budget: str | float | None = None) 
             f"{path} does not hold {', '.join(empty)}, so they must not be on the meta device: build the model on "
             "the CPU, or under accelerate.init_empty_weights()"
         )
-    if "peft" in sys.modules:
-        update_adapters(result, deployed=True)
+    update_adapters(result, deployed=True)
     return member_of(result, family, metadata[FRONT], budget, path) if FRONT in metadata else result
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -142,8 +141,7 @@ def cut_copy(
     for axis, choice in choices.items():
         memo[id(axis)].closed(choice.scale)
     remove_idle_axes(small)
-    if "peft" in sys.modules:
-        update_adapters(small, deployed=True)
+    update_adapters(small, deployed=True)
     for path, part in reversed([*small.named_modules()]):
         if isinstance(part, Bottleneck) and part.axis.K == 0:
             if not path:
@@ -162,8 +160,7 @@ def cut_in_place(model: nn.Module, choices: Mapping[OrderedAxis, Choice], optimi
     """Cut ``model`` and the states of its optimisers; parameters stay the same objects, and nothing is folded."""
     with noted(model):
         _cut(model, choices, optimizers)
-    if "peft" in sys.modules:
-        update_adapters(model)
+    update_adapters(model)
     for axis in axes_in(model):
         axis.moved()
 

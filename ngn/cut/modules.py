@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -122,6 +123,8 @@ def update_adapters(model: nn.Module, deployed: bool = False) -> None:
     so alpha is changed with the rank. If no configuration describes a deployed copy, its ``save_pretrained`` says so.
     A merged adapter that was cut is a ValueError, since the base holds all of its components.
     """
+    if "peft" not in sys.modules:
+        return
     for path, layer in _adapted(model).items():
         for adapter, terms in _terms(layer).items():
             r, scale, alpha = layer.r[adapter], layer.scaling[adapter], layer.lora_alpha[adapter]
@@ -246,19 +249,18 @@ def remove_idle_axes(model: nn.Module) -> None:
     axes = [part for part in model.modules() if isinstance(part, OrderedAxis) and part.hooked]
     idle = {id(axis) for axis in axes if axis.capacity is None and axis.scale is None}
     for module in [*model.modules()]:
-        of_states = (module._state_dict_pre_hooks, module._load_state_dict_pre_hooks)
-        for hooks in (module._forward_pre_hooks, module._forward_hooks, *of_states):
-            for key, hook in [*hooks.items()]:
-                hook = getattr(hook, "hook", hook)  # torch wraps those for loading
-                caller = getattr(getattr(hook, "func", hook), "__self__", hook)
-                if id(caller) in idle or getattr(caller, "of_training", False):
-                    del hooks[key]
-                    for kinds in (
-                        module._forward_hooks_with_kwargs,
-                        module._forward_pre_hooks_with_kwargs,
-                        module._forward_hooks_always_called,
-                    ):
-                        kinds.pop(key, None)
-        for name, child in [*module._modules.items()]:
-            if id(child) in idle:
-                del module._modules[name]
+        remove_calls(module, lambda part: id(part) in idle or getattr(part, "of_training", False))
+
+
+def remove_calls(module: nn.Module, gone: Callable[[Any], bool]) -> None:
+    """Remove the children of ``module`` that are ``gone``, and its hooks that are methods of such objects."""
+    names = ("forward_pre_hooks", "forward_hooks", "state_dict_pre_hooks", "load_state_dict_pre_hooks")
+    kinds = ("forward_pre_hooks_with_kwargs", "forward_hooks_with_kwargs", "forward_hooks_always_called")
+    tables = [getattr(module, f"_{name}") for name in (*names, *kinds)]
+    for key, hook in [item for table in tables[: len(names)] for item in table.items()]:
+        hook = getattr(hook, "hook", hook)  # torch wraps those for loading
+        if gone(getattr(getattr(hook, "func", hook), "__self__", hook)):
+            for table in tables:
+                table.pop(key, None)
+    for name in [name for name, child in module._modules.items() if gone(child)]:
+        del module._modules[name]

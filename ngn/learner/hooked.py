@@ -12,6 +12,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from ngn.axis import OrderedAxis
 from ngn.checks import value_of
+from ngn.cut.modules import remove_calls
 from ngn.cuts import Cut
 from ngn.tracing.found import Consumer, Polynomial
 
@@ -111,12 +112,8 @@ class HookedAxis(OrderedAxis):
 
     def detach(self) -> None:
         """Undo :meth:`attach`."""
-        for site in (consumer.site for consumer in self.consumers):
-            for hooks in (site._forward_pre_hooks, site._forward_hooks):
-                for key in [key for key, hook in hooks.items() if getattr(hook, "__self__", None) is self]:
-                    del hooks[key]
-            for name in [name for name, child in site._modules.items() if child is self]:
-                del site._modules[name]
+        for consumer in self.consumers:
+            remove_calls(consumer.site, lambda part: part is self)
 
     def dim_at(self, consumer: nn.Module) -> int:
         """Return the dimension of the axis in the input of ``consumer``: the last, or a convolution's channels."""
