@@ -36,11 +36,11 @@ def rule(names: str) -> Callable[[Rule], Rule]:
     return register
 
 
-def broadcast(trace: Trace, tensors: Sequence[Tensor], shape: Sequence[int]) -> Dims:
-    """Unite the dimensions of ``tensors`` that meet in a result of this ``shape``, and return the result's."""
+def elementwise(trace: Trace, args: dict[str, Any], *outs: Tensor) -> list[Dims]:
+    """Every entry of the result depends on the entries at its place alone: dimensions that meet there are united."""
+    shape = outs[0].shape
     dims: Dims = [ONE] * len(shape)
-    for tensor in tensors:
-        own = trace.dims(tensor)
+    for own in map(trace.dims, tensors_in(args)):
         for place, dim in enumerate(own, len(shape) - len(own)):
             if dim.size == 1 or place < 0:
                 continue
@@ -48,12 +48,8 @@ def broadcast(trace: Trace, tensors: Sequence[Tensor], shape: Sequence[int]) -> 
                 dims[place] = dim
             else:
                 trace.unite(dims[place], dim)
-    return [trace.alike(size, "expanded") if size != dim.size else dim for size, dim in zip(shape, dims, strict=True)]
-
-
-def elementwise(trace: Trace, args: dict[str, Any], *outs: Tensor) -> list[Dims]:
-    """Every entry of the result depends on the entries at its place alone."""
-    return [broadcast(trace, tensors_in(args), outs[0].shape)] * len(outs)
+    pairs = zip(shape, dims, strict=True)
+    return [[trace.alike(size, "expanded") if size != dim.size else dim for size, dim in pairs]] * len(outs)
 
 
 for _names in (
