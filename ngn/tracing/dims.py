@@ -25,32 +25,17 @@ class Leaf:
     Those that meet nothing else are fixed at the end of a trace.
     """
 
-    __slots__ = ("_same", "alike", "fixed", "parts", "size")
+    __slots__ = ("alike", "fixed", "parts", "size")
 
     def __init__(self, size: int, fixed: str | None = None, alike: str | None = None) -> None:
         self.size, self.fixed, self.alike = size, fixed, alike
         self.parts: Dim | None = None
-        self._same: Leaf | None = None
 
-    def root(self) -> Leaf:
-        """The leaf that stands for all that are united with this one."""
-        leaf = self
-        while leaf._same is not None:
-            leaf = leaf._same
-        if leaf is not self:
-            self._same = leaf
-        return leaf
-
-    def join(self, other: Leaf) -> None:
-        """Unite two roots."""
-        if self is not other:
-            other.fixed = other.fixed or self.fixed
-            other.alike = other.alike and self.alike
-            self._same = other
-
-    def refine(self, parts: Dim) -> None:
-        """Replace a root by its ``parts``."""
+    def become(self, parts: Dim) -> None:
+        """Stand for its ``parts`` from now on, or for a leaf that it is united with."""
         self.parts = parts
+        if isinstance(parts, Leaf):
+            parts.alike = parts.alike and self.alike
         if self.fixed is not None:
             fix(parts, self.fixed)
 
@@ -91,11 +76,14 @@ def joined(*terms: Dim) -> Dim:
 def resolved(dim: Dim) -> Dim:
     """``dim`` in terms of leaves that are neither united with others nor refined, without nesting of one kind."""
     if isinstance(dim, Leaf):
-        root = dim.root()
-        if root.parts is None:
-            return root
-        root.parts = resolved(root.parts)
-        return root.parts
+        path = []
+        while isinstance(dim, Leaf) and dim.parts is not None:
+            path.append(dim)
+            dim = dim.parts
+        dim = dim if isinstance(dim, Leaf) else resolved(dim)
+        for leaf in path:
+            leaf.parts = dim
+        return dim
     flat: list[Dim] = []
     nothing = ONE if isinstance(dim, Product) else NONE
     for part in map(resolved, dim.parts):
@@ -143,16 +131,13 @@ def _unite(a: Dim, b: Dim) -> None:
     for one, other in ((a, b), (b, a)):
         if why := reason(one):
             return fix(other, why)
-    if isinstance(a, Leaf) and isinstance(b, Leaf):
-        return a.join(b)
-    if isinstance(a, Leaf) or isinstance(b, Leaf):
-        leaf, tree = (a, b) if isinstance(a, Leaf) else (b, a)
-        assert isinstance(leaf, Leaf)
-        return leaf.refine(tree)
+    if isinstance(a, Leaf):
+        return a.become(b)
+    if isinstance(b, Leaf):
+        return b.become(a)
     if isinstance(a, Sum) or isinstance(b, Sum):
         if not isinstance(a, Sum) or (isinstance(b, Sum) and b.parts[0].size < a.parts[0].size):
             a, b = b, a
-        assert isinstance(a, Sum)
         first, *rest = a.parts
         here, after = split(b, first.size)
         _unite(first, here)
@@ -177,7 +162,7 @@ def split(dim: Dim, at: int) -> tuple[Dim, Dim]:
         return (NONE, dim) if at == 0 else (dim, NONE)
     if isinstance(dim, Leaf):
         parts = new(at, alike=dim.alike), new(dim.size - at, alike=dim.alike)
-        dim.refine(Sum(parts, dim.size))
+        dim.become(Sum(parts, dim.size))
         return parts
     if isinstance(dim, Sum):
         for number, term in enumerate(dim.parts):
@@ -205,7 +190,7 @@ def factored(dim: Dim, inner: int) -> tuple[Dim, Dim]:
         raise Misfit
     if isinstance(dim, Leaf):
         parts = new(dim.size // inner, alike=dim.alike), new(inner, alike=dim.alike)
-        dim.refine(Product(parts, dim.size))
+        dim.become(Product(parts, dim.size))
         return parts
     if isinstance(dim, Product):
         *outer, last = dim.parts

@@ -78,10 +78,10 @@ def tensors_in(values: Any) -> list[Tensor]:
 class Trace:
     """The dimensions of every tensor in the passes of a model.
 
-    ``held`` has parameters and buffers by the id of their tensor, ``parametrised`` those that parametrisations compute,
-    by the ids of these, and ``reached`` those that an operation has read or written. ``contractions`` are the products
-    over dimensions, in the order of the program: the module in whose call each is computed, the weight with entries in
-    it, if that is known, the dimension, and whether it is of train mode.
+    ``held`` has parameters and buffers by the id of their tensor, or of the parametrisation that computes them, and
+    ``reached`` those that an operation has read or written. ``contractions`` are the products over dimensions, in the
+    order of the program: the module in whose call each is computed, the weight with entries in it, if that is known,
+    the dimension, and whether it is of train mode.
 
     Attributes:
         work: for each product of the first pass, the dimensions whose lengths multiply to its multiply-adds.
@@ -95,13 +95,11 @@ class Trace:
         self.model = model
         self.paths = {id(module): path for path, module in model.named_modules()}
         self.held: dict[int, Held] = {}
-        self.parametrised: dict[int, Held] = {}
         inside: set[int] = set()
         for module in model.modules():
             for name, own in getattr(module, "parametrizations", {}).items():
                 shape = value_of(module, name).shape  # what is computed is cut: truncation makes it a plain tensor
-                held = Held(module, name, [*map(new, shape)], True, [(module, name)])
-                self.parametrised[id(own)] = self.held[id(own)] = held
+                self.held[id(own)] = Held(module, name, [*map(new, shape)], True, [(module, name)])
                 inside |= {id(part) for part in own.modules()}
         code = (module for module in model.modules() if isinstance(module, torch.jit.ScriptModule))
         scripted = {id(part) for module in code for part in module.modules()}

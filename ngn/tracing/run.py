@@ -127,7 +127,7 @@ def _calls(seen: Trace) -> Iterator[None]:
 
     def leave(module: nn.Module, args: Any, output: Any) -> None:
         seen.stack.pop()
-        if (held := seen.parametrised.get(id(module))) is not None:
+        if (held := seen.held.get(id(module))) is not None:
             seen.set(output, held.dims, held)
             seen.reached.add(held)
 
