@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ngn.axis import having
 from ngn.budget.evidence import tracks
 from ngn.checks import arguments
 
@@ -65,21 +66,14 @@ def measure_again(model: nn.Module, batches: Iterable[Any]) -> nn.Module:
     the first entry is the input. It is a ValueError if there is no batch.
     """
     norms: list[Any] = [part for part in model.modules() if tracks(part)]
-    before = [part.momentum for part in norms]
     for part in norms:
         part.reset_running_stats()
-        part.momentum = None  # the mean over all batches
-        part.train()
-    try:
-        read = 0
+    read = 0
+    with having(norms, momentum=lambda part: None, training=lambda part: True):  # the mean over all batches
         for read, batch in enumerate(islice(batches, READ), 1):  # noqa: B007
             given = batch[0] if isinstance(batch, list) else dict(batch) if isinstance(batch, Mapping) else batch
             args, named = arguments(given)
             model(*args, **named)
-    finally:
-        for part, momentum in zip(norms, before, strict=True):
-            part.momentum = momentum
-            part.eval()
     if not read:
         raise ValueError("calibration= has no batches, so no statistics can be measured: pass batches of inputs")
     return model

@@ -117,9 +117,7 @@ class Slices:
     def _open(self) -> None:
         if not (self.model.training or self.forced):
             return
-        if self.member is not None:
-            for table, name, value in self.statistics.of(self.model, self.member):
-                self._put(table, name, value)
+        self._put_statistics()
         if not self._watched:  # a resumed training goes on as it was
             self._watched, self._again = (int(self.statistics.passes) > n for n in range(2))
         if not self._watched and torch.is_grad_enabled():  # the first pass of a training
@@ -156,6 +154,10 @@ class Slices:
         for table, name in places:
             self._put(table, name, part)
 
+    def _put_statistics(self) -> None:
+        for place in () if self.member is None else self.statistics.of(self.model, self.member):
+            self._put(*place)
+
     def _put(self, table: Slots, name: str, value: Any) -> None:
         self._taken.append((table, name, table[name]))
         table[name] = value
@@ -190,18 +192,13 @@ class Slices:
 
     @contextmanager
     def with_statistics(self) -> Iterator[None]:
-        """Let the model hold the running statistics of the member within the context."""
+        """Let the model hold the running statistics of the member within the context, until a pass ends."""
         self.close()
-        before = [] if self.member is None else [*self.statistics.of(self.model, self.member)]
-        own = [(table, name, table[name]) for table, name, _ in before]
-        for table, name, value in before:
-            table[name] = value
+        self._put_statistics()
         try:
             yield
         finally:
             self.close()
-            for table, name, value in own:
-                table[name] = value
 
 
 def plan_of(model: nn.Module, counts: Mapping[OrderedAxis, int]) -> Opening:
