@@ -34,7 +34,7 @@ from torch import Tensor, nn
 from ngn.budget import Budget
 from ngn.budget.allowance import Allowance
 from ngn.budget.evidence import PARTS, BoundaryEvidence, Confirmation
-from ngn.budget.placing import COARSE, gain_of, leaning, losses_at, place_counts, preferred, reach, scores_of
+from ngn.budget.placing import COARSE, OPEN, WIDTH, gain_of, leaning, losses_at, place_counts, preferred, scores_of
 from ngn.learner import Learner
 from ngn.learner.boundaries import refuse_diverged
 from ngn.learner.report import SizeReport
@@ -181,14 +181,10 @@ class BudgetLearner(Learner):
         if self.gates[0].committed or not self._cutting:
             return super().wanted_components()
         sizes = torch.maximum(self.sizes, self.scaled(self.limit.to(self.sizes.device)))  # growth has them before it
-        step = self.budget.round_to
-        most = (reach(sizes).reshape(-1, len(self.gates)).amax(0) / step).ceil().int().tolist()
+        step, reach = self.budget.round_to, sizes + OPEN * (WIDTH * sizes).clamp(min=1.0)
+        most = (reach.reshape(-1, len(self.gates)).amax(0) / step).ceil().int().tolist()
         each = zip(self.axes, self.cost.size_of.tolist(), strict=True)
         return [min(axis.K, most[size] * step) for axis, size in each]
-
-    def penalty(self) -> Tensor:
-        """0, [*R]: the budget takes the place of a price."""
-        return torch.zeros_like(self.limit)
 
     def held_out_batch(self, step: int) -> int | None:
         self._held_out, progress, commit = True, float(self.progress), self.gates[0].commit or 1.0

@@ -35,11 +35,6 @@ COARSE = 2.5
 """Components below which rounding, and not evidence, would decide most of a size: it changes it by over a fifth."""
 
 
-def reach(n: Tensor) -> Tensor:
-    """The components whose gates are not closed, at counts ``n``."""
-    return n + OPEN * (WIDTH * n).clamp(min=1.0)
-
-
 def place_counts(allowance: Allowance, n: Tensor, fraction: float) -> None:
     """Move the boundaries to counts ``n``, [*R, G], at this ``fraction`` of the time before the commit."""
     sharp = max(0.0, min(1.0, (1.0 - fraction) / (1.0 - SHARPEN)))

@@ -137,9 +137,6 @@ class FrontLearner(Learner):
     def _by_axis(self, counts: NestedCounts) -> tuple[int, ...]:
         return tuple(counts[size] for size in self.cost.size_of.tolist())
 
-    def _whole(self) -> tuple[int, ...]:
-        return self._by_axis(self.points()[0][-1])
-
     def drawn(self, step: int) -> int:
         """The number of the member that a step trains; in step 0 the largest, as before the first :meth:`step`."""
         members = len(self.places)
@@ -166,7 +163,8 @@ class FrontLearner(Learner):
     def after_backward(self, step: int) -> None:
         """Gather the scores of components from the gradients of the whole model, where held-out data will ask."""
         held, self._held = self._held, False  # once a step
-        slopes = [slopes_of(axis) for axis in self.axes] if held and self.slices.counts == self._whole() else [None]
+        whole, _ = self._chosen(self.places[-1])
+        slopes = [slopes_of(axis) for axis in self.axes] if held and self.slices.counts == whole else [None]
         if any(each is None for each in slopes):
             return
         sizes = [torch.zeros(K, dtype=torch.float64, device=self.worth.device) for K in self.cost.largest]
@@ -213,7 +211,7 @@ class FrontLearner(Learner):
         """
         parts = [*islice(held_out, PARTS)]
         of_batch = as_loss(loss, self.model, lambda: parts[0])
-        with evaluating(self.model), self.slices.opened(self._whole()):
+        with evaluating(self.model), self.slices.opened(*self._chosen(self.places[-1])):
             for batch in islice(calibration, GATHERED):
                 self.zero_grad()
                 of_batch(self.model, batch).backward()
@@ -279,10 +277,6 @@ class FrontLearner(Learner):
 
     def check_cuts(self, optimizer: Optimizers, averages: Averages = ()) -> None:
         """Do nothing: a front is cut after its training."""
-
-    def penalty(self) -> Tensor:
-        """0: a front has no price."""
-        return torch.zeros_like(self.seen)
 
     def _budget_used(self) -> str:
         return f"{self.standing()}; learner.front(score) shows each"

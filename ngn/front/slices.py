@@ -53,8 +53,6 @@ class Slices:
 
     def __init__(self, model: nn.Module, axes: Sequence[OrderedAxis], statistics: Statistics) -> None:
         self.model, self.axes, self.statistics = model, [*axes], statistics
-        self.used = True
-        """Whether slices may be used; False leaves the exact masks."""
         self.counts: tuple[int, ...] = tuple(axis.K for axis in axes)
         """The components of each axis that are open, [axes]."""
         self.member: int | None = None
@@ -67,6 +65,7 @@ class Slices:
         """Copies of buffers, which the pass may write into: (buffer, dimension, places, copy)."""
         self._depth, self._thread = 0, 0
         self._watched = self._again = False
+        """Whether a pass of this training was watched, and whether parts are computed again, which needs masks."""
         self._packs: Any = None
         self._watching: Any = None
         model.register_forward_pre_hook(self.begin, prepend=True)
@@ -122,7 +121,7 @@ class Slices:
             self._watched, self._again = (int(self.statistics.passes) > n for n in range(2))
         if not self._watched and torch.is_grad_enabled():  # the first pass of a training
             self._packs, self._watching = saving_hooks(False), register_module_forward_pre_hook(self._watch)
-        elif self.used and not self._again and _fits(plan := self._plan()):
+        elif not self._again and _fits(plan := self._plan()):
             tensors, numbers, sizes = plan
             for places, _, spans in tensors:
                 self._slice(places, spans)

@@ -14,11 +14,12 @@ from torch import Tensor, nn
 from ngn.axis import OrderedAxis, having
 from ngn.checks import evaluating, is_frozen
 from ngn.components.base import OrderedSum
+from ngn.cut.modules import TrainingHook
 from ngn.cut.truncation import axes_of, deploy
 from ngn.learner.boundaries import LoopWatch
 from ngn.learner.importance import Importance, Loss, sort
 from ngn.learner.report import Report, SizeReport, distance_of, latencies_of, parameters_before, size_reports, whole_of
-from ngn.learner.shrinking import InPlaceCut, load_cut_states, shrink
+from ngn.learner.shrinking import InPlaceCut, cut_to_state, shrink
 from ngn.methods.base import MODES, Mode, exact
 from ngn.methods.batch import sizes
 from ngn.tensor_files import digest_of, tensors_of
@@ -81,8 +82,9 @@ class SizedModel(nn.Module):
         self._fixed = [False] * len(self.axes)  # which sizes have been fixed and cut
         self._followers: list[Callable[[InPlaceCut], object]] = []
         self._said: set[str] = set()  # sizes of which a warning said that they stay masked
-        if self.axes:
-            load_cut_states(model)
+        states = (getattr(hook, "hook", None) for hook in model._load_state_dict_pre_hooks.values())
+        if self.axes and not any(isinstance(hook, TrainingHook) for hook in states):
+            model.register_load_state_dict_pre_hook(TrainingHook(cut_to_state))  # which takes states of after a cut
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_followers": []}
