@@ -30,7 +30,6 @@ from ngn.front.running import Statistics, measure_again
 from ngn.front.slices import Slices
 from ngn.learner import Learner
 from ngn.learner.importance import slopes_of
-from ngn.learner.shrinking import Averages, Optimizers
 from ngn.losses import as_loss
 from ngn.methods.fixed import Opened
 from ngn.streams import generator
@@ -274,9 +273,6 @@ class FrontLearner(Learner):
         """A plain copy of the model with all components, also with those that no member has; see :meth:`cut`."""
         with self.slices.opened([axis.K for axis in self.axes]):
             return self.cut(share_frozen=True)
-
-    def check_cuts(self, optimizer: Optimizers, averages: Averages = ()) -> None:
-        """Do nothing: a front is cut after its training."""
 
     def _budget_used(self) -> str:
         return f"{self.standing()}; learner.front(score) shows each"

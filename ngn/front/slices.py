@@ -121,8 +121,11 @@ class Slices:
             self._watched, self._again = (int(self.statistics.passes) > n for n in range(2))
         if not self._watched and torch.is_grad_enabled():  # the first pass of a training
             self._packs, self._watching = saving_hooks(False), register_module_forward_pre_hook(self._watch)
-        elif not self._again and _fits(plan := self._plan()):
-            tensors, numbers, sizes = plan
+        elif not self._again:
+            tensors, numbers, sizes = self._plan()
+            held = [(places[0][0][places[0][1]], shape) for places, shape, _ in tensors]
+            if any(value.shape != shape or hasattr(value, "device_mesh") for value, shape in held):
+                return  # sharding has parts of tensors outside of its own passes
             for places, _, spans in tensors:
                 self._slice(places, spans)
             for table, name, number in numbers:
@@ -202,7 +205,11 @@ class Slices:
 
 def plan_of(model: nn.Module, counts: Mapping[OrderedAxis, int]) -> Opening:
     """How to open ``counts`` components of the axes of ``model``, as far as slices can."""
-    choices = {axis: choice for axis, choice in choices_of(counts).items() if _sliceable(axis)}
+    choices = {
+        axis: choice
+        for axis, choice in choices_of(counts).items()
+        if not isinstance(axis, OrderedSum) and not any(is_stack(owned(cut)) for cut in axis.cuts)
+    }
     masked = {axis.capacity for axis, count in counts.items() if count < axis.K and axis not in choices}
     choices = {axis: choice for axis, choice in choices.items() if axis.capacity not in masked}
     if not choices:
@@ -224,11 +231,6 @@ def plan_of(model: nn.Module, counts: Mapping[OrderedAxis, int]) -> Opening:
     return tensors, numbers, [*{axis.capacity for axis in choices}]  # type: ignore[list-item]
 
 
-def _sliceable(axis: OrderedAxis) -> bool:
-    """Whether the tensors of ``axis`` can be sliced; that they can be cut in place is known."""
-    return not isinstance(axis, OrderedSum) and not any(is_stack(owned(cut)) for cut in axis.cuts)
-
-
 def _spans(value: Tensor, parts: TensorCuts) -> list[Span]:
     """What ``parts`` leave of ``value``, by dimension."""
     spans: list[Span] = []
@@ -236,14 +238,6 @@ def _spans(value: Tensor, parts: TensorCuts) -> list[Span]:
         if here := along(dim, value, parts):
             places = kept_entries(size, here).nonzero().flatten()
             first, entries = int(places[0]), len(places)
-            if int(places[-1]) - first + 1 > entries:
-                spans.append((dim, first, places))
-            elif entries < size:
-                spans.append((dim, first, entries))
+            if entries < size:
+                spans.append((dim, first, entries if int(places[-1]) - first < entries else places))
     return spans
-
-
-def _fits(plan: Opening) -> bool:
-    """Whether the tensors are there in full, as plain ones: sharding has parts of them outside of its own passes."""
-    held = [(places[0][0][places[0][1]], shape) for places, shape, _ in plan[0]]
-    return all(value.shape == shape and not hasattr(value, "device_mesh") for value, shape in held)

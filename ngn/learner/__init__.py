@@ -109,13 +109,6 @@ class Learner(SizedModel):
         self._fixed = [axis.capacity.committed for axis in self.axes]
         return changed
 
-    def check_cuts(self, optimizer: Optimizers, averages: Averages = ()) -> None:
-        """Warn of sizes that :meth:`shrink` will leave masked; arguments and errors are those of :meth:`shrink`."""
-        averages_in(averages, self.model)
-        whole = {axis: reason for axis in self.axes if axis.K > 1 and (reason := why_whole(axis, axis.K - 1))}
-        masked = uncuttable(self.axes, optimizers_in(optimizer)) | whole
-        warn_of_masks(self.axes, self.names, masked, self._said)
-
     def on_cut(self, callback: Callable[[InPlaceCut], object]) -> None:
         """Call ``callback`` whenever training has cut parameters in place, after optimisers and averages.
 
@@ -201,9 +194,12 @@ class Learner(SizedModel):
             raise ValueError("your own loop cannot allocate components: give the gate a K, or use ngn.fit")
         several = distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
         if optimizer is not None:
-            if not self._checked:
-                self._checked = True
-                self.check_cuts(optimizer, averages)
+            if not self._checked and not (self.budget and self.budget.several):  # a front is cut after its training
+                averages_in(averages, self.model)
+                whole = {axis: reason for axis in self.axes if axis.K > 1 and (reason := why_whole(axis, axis.K - 1))}
+                masked = uncuttable(self.axes, optimizers_in(optimizer)) | whole
+                warn_of_masks(self.axes, self.names, masked, self._said)
+            self._checked = True
             if not several:
                 self.shrink(optimizer, averages)
         for p in self._controlled if moving else ():

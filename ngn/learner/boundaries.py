@@ -108,10 +108,7 @@ class LoopWatch:
     def priced(self, penalty: Tensor) -> None:
         """Note, the first time, when gradients of ``penalty`` are computed."""
         if not self._priced and penalty.requires_grad:
-            penalty.register_hook(self._note_priced)
-
-    def _note_priced(self, gradient: Tensor) -> None:
-        self._priced = True
+            penalty.register_hook(lambda gradient: setattr(self, "_priced", True))
 
     def _sizes_seen(self) -> Tensor:
         """The sizes; extends their range so far."""

@@ -247,5 +247,5 @@ def warn_of_masks(
             f"{listed(new)} cannot be cut in training: {'; '.join(dict.fromkeys(named[name] for name in new))}. They "
             "stay masked until deploy. The deployed model is the same, but steps do not become cheaper. To silence "
             "this, leave the optimiser out of learner.step, or give the callback shrink=False",
-            stacklevel=5,
+            stacklevel=4,
         )
