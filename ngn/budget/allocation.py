@@ -129,7 +129,11 @@ class BudgetLearner(Learner):
         if progress < float(self.progress) or progress == 0.0:  # a training begins
             self._begin()
         if bool(self.sizes.isfinite().all()) and now < 1.0 and (now - float(self.moved)) * UPDATES >= 1.0:
-            self._exchange(now - float(self.moved), now)
+            if now >= BLIND and len(self.gates) > 1:
+                z = self._evidence()
+                self.strongest.copy_(torch.where(z.abs() > self.strongest.abs(), z, self.strongest))
+                excess = (z.abs() - self.budget.significance).clamp(0.0, 1.0)
+                self.lead += SPEED * (now - float(self.moved)) * z.sign() * excess
             fallen = now * (HASTE if bool(self.even.any()) else 1.0)
             self.sizes.copy_(self.scaled(self.allowance.limit_at(fallen, self.start), now=now))
             self.moved.fill_(now)
@@ -154,15 +158,6 @@ class BudgetLearner(Learner):
         begun = (self.lead, self.strongest, self.above, self.moved, self.tried_at, self.even)
         for value in (*begun, *self.evidence.buffers(), *self.confirmation.buffers()):
             value.zero_()
-
-    def _exchange(self, passed: float, now: float) -> None:
-        """Move the leads by the evidence since sizes parted last."""
-        if now < BLIND or len(self.gates) == 1:
-            return
-        z = self._evidence()
-        self.strongest.copy_(torch.where(z.abs() > self.strongest.abs(), z, self.strongest))
-        excess = (z.abs() - self.budget.significance).clamp(0.0, 1.0)
-        self.lead += SPEED * passed * z.sign() * excess
 
     def _evidence(self) -> Tensor:
         """z, float64 [*R, G]: 0 where held-out data are given and confirm nothing."""
@@ -219,7 +214,7 @@ class BudgetLearner(Learner):
                 self.tried.copy_(torch.where(n < COARSE, n, -1.0))
                 self.even.copy_(n.new_tensor(even))
                 self.lead.copy_((n.clamp(min=0.5) / self.start.clamp(min=0.5)).log())
-            return
+            return place_counts(self.allowance, self.sizes, float(self.moved))
         with torch.set_grad_enabled(again := bool(self.confirmation.seen[number % PARTS])):  # the first time, no gain
             value = loss(number)
         self.confirmation.add(number, value, gain_of(self.gates, self.sizes, value) if again else None)

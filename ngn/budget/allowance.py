@@ -33,8 +33,17 @@ class Allowance:
     def __init__(self, sized: SizedModel, budget: Limits) -> None:
         self.sized, self.budget = sized, budget
         self.gates: list[CountGate] = sized.gates  # type: ignore[assignment]
+        if not (budget.several or all(gate.has_boundary for gate in self.gates)):
+            raise ValueError(
+                "a budget needs boundaries that move: give every axis an ngn.CountGate, or leave capacity= out"
+            )
         if not budget.several:
-            self._fix_together()
+            sized.commit_at(BUDGET_COMMIT)
+        commits = sorted({gate.commit or 1.0 for gate in self.gates})
+        if len(commits) > 1:
+            raise ValueError(
+                f"a budget fixes all sizes together: give all gates one commit, not {' and '.join(map(str, commits))}"
+            )
         if any(gate.growing for gate in self.gates):
             raise ValueError("without a preset K there is no largest model to begin with: give every gate its K")
         if budget.kind != "parameters" and budget.example is None:
@@ -56,18 +65,6 @@ class Allowance:
             )
         if noise:
             warnings.warn(f"Sizes under this budget are uncertain. {noise}", stacklevel=4)
-
-    def _fix_together(self) -> None:
-        """Give all gates one commit; a ValueError if they are no boundaries, or have several."""
-        if not all(gate.has_boundary for gate in self.gates):
-            raise ValueError(
-                "a budget needs boundaries that move: give every axis an ngn.CountGate, or leave capacity= out"
-            )
-        self.sized.commit_at(BUDGET_COMMIT)
-        if len(commits := sorted({gate.commit or 1.0 for gate in self.gates})) > 1:
-            raise ValueError(
-                f"a budget fixes all sizes together: give all gates one commit, not {' and '.join(map(str, commits))}"
-            )
 
     def most(self, device: torch.device, before_cuts: bool = False) -> Tensor:
         """The largest continuous count of each axis, float64 [G]."""

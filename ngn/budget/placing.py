@@ -84,16 +84,12 @@ def preferred(
     allowed = thinned([allowance.allowed(g) for g in range(len(gates))], REMOVALS // 4)
     counts = points(order_by_scores(allowed, scores, cost), allowed, cost, [float(allowance.limit)])[0][0]
     models = torch.tensor([cost.largest, even, counts], dtype=torch.float64, device=gates[0].tau.device)
-    before = [(gate.tau.clone(), gate.beta) for gate in gates]
 
     def loss_at(model: int, part: int) -> Tensor:
         place_sharply(allowance, models[model])
         return loss(part)
 
     better = counts != even and prefers(allowance.sized.model, [1], [2], 0, loss_at, significance, BEGINNING)
-    for gate, (tau, beta) in zip(gates, before, strict=True):
-        gate.tau.copy_(tau)
-        gate.beta = beta
     return counts if better else None
 
 
