@@ -25,8 +25,7 @@ from ngn.budget.allowance import Allowance
 from ngn.budget.evidence import PARTS, prefers
 from ngn.budget.rounding import REMOVALS, NestedCounts, order_by_scores, points, thinned
 from ngn.checks import evaluating
-from ngn.front.path import FINE, Members, even_order, member_with, place_of
-from ngn.front.running import Statistics, measure_again
+from ngn.front.path import FINE, Members, Statistics, even_order, measure_again, member_with, place_of
 from ngn.front.slices import Slices
 from ngn.learner import Learner
 from ngn.learner.importance import slopes_of

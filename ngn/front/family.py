@@ -23,8 +23,7 @@ from ngn.cut.modules import numbers_of
 from ngn.cuts import Choice, Cut, is_stack, owned
 from ngn.files import FileError
 from ngn.front import FrontLearner
-from ngn.front.path import member_with, place_of
-from ngn.front.running import Statistics
+from ngn.front.path import Statistics, member_with, place_of
 from ngn.learner.hooked import HookedAxis
 from ngn.methods.fixed import Opened
 

@@ -25,7 +25,7 @@ from ngn.components.base import OrderedSum
 from ngn.cut import cut_copy, plans_of
 from ngn.cut.modules import WHOLE, numbers_of
 from ngn.cuts import TensorCuts, along, is_stack, kept_entries, owned
-from ngn.front.running import RUNNING, Slots, Statistics
+from ngn.front.path import RUNNING, Slots, Statistics
 from ngn.learner.shrinking import choices_of
 from ngn.methods.fixed import Opened
 
