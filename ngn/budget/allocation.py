@@ -107,7 +107,7 @@ class BudgetLearner(Learner):
         self.evidence = BoundaryEvidence(counts.shape).to(self.gates[0].tau.device)
         self.confirmation = Confirmation(self.replicas).to(self.gates[0].tau.device)
         self.watch.by_optimizer = False
-        self._read = self._cutting = self._held_out = False
+        self._cutting = self._held_out = False
         self._cost_slopes = torch.ones_like(counts)
 
     def _given(self) -> Tensor:
@@ -138,7 +138,7 @@ class BudgetLearner(Learner):
             self.sizes.copy_(self.scaled(self.allowance.limit_at(fallen, self.start), now=now))
             self.moved.fill_(now)
         self._cutting = int(CUTS * now) > int(CUTS * (float(self.progress) / (self.gates[0].commit or 1.0)))
-        passed, self._read = max(0.0, progress - float(self.progress)), False
+        passed = max(0.0, progress - float(self.progress))
         self.progress.fill_(progress)
         if (commit := self.gates[0].commit) is not None and progress >= commit and not self.gates[0].committed:
             settled = torch.tensor(self.final_counts()).reshape(self.sizes.shape)
@@ -239,19 +239,16 @@ class BudgetLearner(Learner):
     def after_backward(self, step: int) -> None:
         """Read and clear the slopes of the task loss in the boundaries: the optimiser does not move boundaries."""
         gradients = [gate.tau.grad for gate in self.gates]
-        if self._read or self.gates[0].committed or all(gradient is None for gradient in gradients):
+        if self.gates[0].committed or all(gradient is None for gradient in gradients):
             return
         if float(self.progress) > 0.0:
-            self._read = self.watch.gradients_read = True
+            self.watch.gradients_read = True
             slopes = benefits(self.gates, gradients)
             finite = slopes.isfinite().all(-1).double()  # a loss scale for float16 may have been too large
             beta = torch.stack([gate.beta for gate in self.gates], -1).to(slopes).expand_as(slopes)
             self.evidence.add(slopes.nan_to_num(0.0, 0.0, 0.0), beta, self._cost_slopes, self.sizes, finite)
         for gate in self.gates:
             gate.tau.grad = None
-
-    def after_step(self, step: int) -> None:
-        self.after_backward(step)
 
     def final_counts(self) -> list[tuple[int, ...]]:
         """The counts to fix at the commit, for each model: their cost is at most its limit."""

@@ -172,9 +172,6 @@ class FrontLearner(Learner):
             self.seen += 1
             self.worth.lerp_(new, 1.0 / min(GATHERED, float(self.seen)))
 
-    def after_step(self, step: int) -> None:
-        self.after_backward(step)
-
     def judge(self, loss: Callable[[int], Tensor], number: int) -> None:
         """Take the path by scores if held-out data prefer its members (:func:`~ngn.budget.evidence.prefers`)."""
         late = sum(self._progress >= progress for progress in ASKED)

@@ -150,6 +150,9 @@ class Learner(SizedModel):
 
     def after_step(self, step: int) -> None:
         """Change parameters after the optimiser's step, while the gradients are still there."""
+        if self.budget is not None:
+            self.after_backward(step)  # a loop of one's own has not called it
+            return
         for gate in self.gates:
             gate.after_step()
 
