@@ -25,16 +25,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ngn.budget import Budget
-from ngn.budget.allowance import Allowance
+from ngn.budget.allowance import COARSE, OPEN, WIDTH, Allowance
 from ngn.budget.evidence import PARTS, BoundaryEvidence, Confirmation
-from ngn.budget.placing import COARSE, OPEN, WIDTH, gain_of, leaning, losses_at, place_counts, preferred, scores_of
 from ngn.learner import Learner
 from ngn.learner.boundaries import refuse_diverged
 from ngn.learner.report import SizeReport
@@ -149,7 +147,7 @@ class BudgetLearner(Learner):
             cost, slopes = self.costs()
             self._cost_slopes = slopes.clamp(min=1e-9 * self.cost.full)
             self.above += passed * (cost > self.limit.to(self.above.device))
-            place_counts(self.allowance, self.sizes, float(self.moved))
+            self.allowance.place(self.sizes, float(self.moved))
 
     def _begin(self) -> None:
         self.sizes.copy_(self._given())
@@ -183,7 +181,7 @@ class BudgetLearner(Learner):
 
     def held_out_batch(self, step: int) -> int | None:
         self._held_out, progress, commit = True, float(self.progress), self.gates[0].commit or 1.0
-        if scores_of(self.allowance, progress) is not None:
+        if self.allowance.scores(progress) is not None:
             return 0
         if self.gates[0].committed or progress < BLIND * commit:
             return None
@@ -207,17 +205,17 @@ class BudgetLearner(Learner):
         """
         if self.gates[0].committed:
             return
-        if (scores := scores_of(self.allowance, float(self.progress))) is not None:
+        if (scores := self.allowance.scores(float(self.progress))) is not None:
             even = self.allowance.within(self.scaled(self.limit.to(self.sizes.device), even=True))[0]
-            if (counts := preferred(self.allowance, scores, even, loss)) is not None:
+            if (counts := self.allowance.preferred(scores, even, loss)) is not None:
                 self.tried_at.copy_(n := self.sizes.new_tensor(counts))
                 self.tried.copy_(torch.where(n < COARSE, n, -1.0))
                 self.even.copy_(n.new_tensor(even))
                 self.lead.copy_((n.clamp(min=0.5) / self.start.clamp(min=0.5)).log())
-            return place_counts(self.allowance, self.sizes, float(self.moved))
+            return self.allowance.place(self.sizes, float(self.moved))
         with torch.set_grad_enabled(again := bool(self.confirmation.seen[number % PARTS])):  # the first time, no gain
             value = loss(number)
-        self.confirmation.add(number, value, gain_of(self.gates, self.sizes, value) if again else None)
+        self.confirmation.add(number, value, self.allowance.gain(self.sizes, value) if again else None)
         if (sizes := self._untried()) is not None:
             self._try_roundings(sizes, loss)
 
@@ -228,13 +226,13 @@ class BudgetLearner(Learner):
         None is tried where held-out data, given for long enough, confirm nothing.
         """
         confirmed = self.confirmation.confirms(self.budget.significance) | ~(self.confirmation.seen > 1).all()
-        sizes = leaning(self.tried_at.copy_(sizes), self._evidence(), self.budget).reshape(-1, len(self.gates))
+        sizes = self.allowance.leaning(self.tried_at.copy_(sizes), self._evidence()).reshape(-1, len(self.gates))
         few = (sizes < COARSE) & confirmed.reshape(-1, 1)
-        shape = self.tried.fill_(-1.0).shape
+        self.tried.fill_(-1.0)
         if bool(few.any()):
-            best = self.allowance.best_roundings(sizes, few, partial(losses_at, self.allowance, loss, shape))
-            self.tried.copy_(torch.where(few, best, -1.0).reshape(shape))
-            place_counts(self.allowance, self.sizes, float(self.moved))
+            best = self.allowance.best_roundings(sizes, few, loss)
+            self.tried.copy_(torch.where(few, best, -1.0).reshape(self.tried.shape))
+            self.allowance.place(self.sizes, float(self.moved))
 
     def after_backward(self, step: int) -> None:
         """Read and clear the slopes of the task loss in the boundaries: the optimiser does not move boundaries."""
@@ -253,7 +251,7 @@ class BudgetLearner(Learner):
     def final_counts(self) -> list[tuple[int, ...]]:
         """The counts to fix at the commit, for each model: their cost is at most its limit."""
         sizes = self.scaled(limit := self.limit.to(self.sizes.device))
-        wanted = leaning(sizes, self._evidence(), self.budget) if len(self.gates) > 1 else sizes
+        wanted = self.allowance.leaning(sizes, self._evidence()) if len(self.gates) > 1 else sizes
         wanted = torch.where(self.tried < 0.0, wanted, self.tried.clamp(min=0.5))
         counts = even = self.allowance.within(wanted)
         if bool(((self.lead != 0.0) | (wanted != sizes)).any()):
