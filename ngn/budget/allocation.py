@@ -25,16 +25,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ngn.budget import Budget
-from ngn.budget.allowance import Allowance
+from ngn.budget.allowance import COARSE, OPEN, WIDTH, Allowance
 from ngn.budget.evidence import PARTS, BoundaryEvidence, Confirmation
-from ngn.budget.placing import COARSE, gain_of, leaning, losses_at, place_counts, preferred, reach, scores_of
 from ngn.learner import Learner
 from ngn.learner.boundaries import refuse_diverged
 from ngn.learner.report import SizeReport
@@ -107,7 +105,7 @@ class BudgetLearner(Learner):
         self.evidence = BoundaryEvidence(counts.shape).to(self.gates[0].tau.device)
         self.confirmation = Confirmation(self.replicas).to(self.gates[0].tau.device)
         self.watch.by_optimizer = False
-        self._read = self._cutting = self._held_out = False
+        self._cutting = self._held_out = False
         self._cost_slopes = torch.ones_like(counts)
 
     def _given(self) -> Tensor:
@@ -129,12 +127,16 @@ class BudgetLearner(Learner):
         if progress < float(self.progress) or progress == 0.0:  # a training begins
             self._begin()
         if bool(self.sizes.isfinite().all()) and now < 1.0 and (now - float(self.moved)) * UPDATES >= 1.0:
-            self._exchange(now - float(self.moved), now)
+            if now >= BLIND and len(self.gates) > 1:
+                z = self._evidence()
+                self.strongest.copy_(torch.where(z.abs() > self.strongest.abs(), z, self.strongest))
+                excess = (z.abs() - self.budget.significance).clamp(0.0, 1.0)
+                self.lead += SPEED * (now - float(self.moved)) * z.sign() * excess
             fallen = now * (HASTE if bool(self.even.any()) else 1.0)
             self.sizes.copy_(self.scaled(self.allowance.limit_at(fallen, self.start), now=now))
             self.moved.fill_(now)
         self._cutting = int(CUTS * now) > int(CUTS * (float(self.progress) / (self.gates[0].commit or 1.0)))
-        passed, self._read = max(0.0, progress - float(self.progress)), False
+        passed = max(0.0, progress - float(self.progress))
         self.progress.fill_(progress)
         if (commit := self.gates[0].commit) is not None and progress >= commit and not self.gates[0].committed:
             settled = torch.tensor(self.final_counts()).reshape(self.sizes.shape)
@@ -145,7 +147,7 @@ class BudgetLearner(Learner):
             cost, slopes = self.costs()
             self._cost_slopes = slopes.clamp(min=1e-9 * self.cost.full)
             self.above += passed * (cost > self.limit.to(self.above.device))
-            place_counts(self.allowance, self.sizes, float(self.moved))
+            self.allowance.place(self.sizes, float(self.moved))
 
     def _begin(self) -> None:
         self.sizes.copy_(self._given())
@@ -154,15 +156,6 @@ class BudgetLearner(Learner):
         begun = (self.lead, self.strongest, self.above, self.moved, self.tried_at, self.even)
         for value in (*begun, *self.evidence.buffers(), *self.confirmation.buffers()):
             value.zero_()
-
-    def _exchange(self, passed: float, now: float) -> None:
-        """Move the leads by the evidence since sizes parted last."""
-        if now < BLIND or len(self.gates) == 1:
-            return
-        z = self._evidence()
-        self.strongest.copy_(torch.where(z.abs() > self.strongest.abs(), z, self.strongest))
-        excess = (z.abs() - self.budget.significance).clamp(0.0, 1.0)
-        self.lead += SPEED * passed * z.sign() * excess
 
     def _evidence(self) -> Tensor:
         """z, float64 [*R, G]: 0 where held-out data are given and confirm nothing."""
@@ -181,18 +174,14 @@ class BudgetLearner(Learner):
         if self.gates[0].committed or not self._cutting:
             return super().wanted_components()
         sizes = torch.maximum(self.sizes, self.scaled(self.limit.to(self.sizes.device)))  # growth has them before it
-        step = self.budget.round_to
-        most = (reach(sizes).reshape(-1, len(self.gates)).amax(0) / step).ceil().int().tolist()
+        step, reach = self.budget.round_to, sizes + OPEN * (WIDTH * sizes).clamp(min=1.0)
+        most = (reach.reshape(-1, len(self.gates)).amax(0) / step).ceil().int().tolist()
         each = zip(self.axes, self.cost.size_of.tolist(), strict=True)
         return [min(axis.K, most[size] * step) for axis, size in each]
 
-    def penalty(self) -> Tensor:
-        """0, [*R]: the budget takes the place of a price."""
-        return torch.zeros_like(self.limit)
-
     def held_out_batch(self, step: int) -> int | None:
         self._held_out, progress, commit = True, float(self.progress), self.gates[0].commit or 1.0
-        if scores_of(self.allowance, progress) is not None:
+        if self.allowance.scores(progress) is not None:
             return 0
         if self.gates[0].committed or progress < BLIND * commit:
             return None
@@ -216,17 +205,17 @@ class BudgetLearner(Learner):
         """
         if self.gates[0].committed:
             return
-        if (scores := scores_of(self.allowance, float(self.progress))) is not None:
+        if (scores := self.allowance.scores(float(self.progress))) is not None:
             even = self.allowance.within(self.scaled(self.limit.to(self.sizes.device), even=True))[0]
-            if (counts := preferred(self.allowance, scores, even, loss)) is not None:
+            if (counts := self.allowance.preferred(scores, even, loss)) is not None:
                 self.tried_at.copy_(n := self.sizes.new_tensor(counts))
                 self.tried.copy_(torch.where(n < COARSE, n, -1.0))
                 self.even.copy_(n.new_tensor(even))
                 self.lead.copy_((n.clamp(min=0.5) / self.start.clamp(min=0.5)).log())
-            return
+            return self.allowance.place(self.sizes, float(self.moved))
         with torch.set_grad_enabled(again := bool(self.confirmation.seen[number % PARTS])):  # the first time, no gain
             value = loss(number)
-        self.confirmation.add(number, value, gain_of(self.gates, self.sizes, value) if again else None)
+        self.confirmation.add(number, value, self.allowance.gain(self.sizes, value) if again else None)
         if (sizes := self._untried()) is not None:
             self._try_roundings(sizes, loss)
 
@@ -237,21 +226,21 @@ class BudgetLearner(Learner):
         None is tried where held-out data, given for long enough, confirm nothing.
         """
         confirmed = self.confirmation.confirms(self.budget.significance) | ~(self.confirmation.seen > 1).all()
-        sizes = leaning(self.tried_at.copy_(sizes), self._evidence(), self.budget).reshape(-1, len(self.gates))
+        sizes = self.allowance.leaning(self.tried_at.copy_(sizes), self._evidence()).reshape(-1, len(self.gates))
         few = (sizes < COARSE) & confirmed.reshape(-1, 1)
-        shape = self.tried.fill_(-1.0).shape
+        self.tried.fill_(-1.0)
         if bool(few.any()):
-            best = self.allowance.best_roundings(sizes, few, partial(losses_at, self.allowance, loss, shape))
-            self.tried.copy_(torch.where(few, best, -1.0).reshape(shape))
-            place_counts(self.allowance, self.sizes, float(self.moved))
+            best = self.allowance.best_roundings(sizes, few, loss)
+            self.tried.copy_(torch.where(few, best, -1.0).reshape(self.tried.shape))
+            self.allowance.place(self.sizes, float(self.moved))
 
     def after_backward(self, step: int) -> None:
         """Read and clear the slopes of the task loss in the boundaries: the optimiser does not move boundaries."""
         gradients = [gate.tau.grad for gate in self.gates]
-        if self._read or self.gates[0].committed or all(gradient is None for gradient in gradients):
+        if self.gates[0].committed or all(gradient is None for gradient in gradients):
             return
         if float(self.progress) > 0.0:
-            self._read = self.watch.gradients_read = True
+            self.watch.gradients_read = True
             slopes = benefits(self.gates, gradients)
             finite = slopes.isfinite().all(-1).double()  # a loss scale for float16 may have been too large
             beta = torch.stack([gate.beta for gate in self.gates], -1).to(slopes).expand_as(slopes)
@@ -259,13 +248,10 @@ class BudgetLearner(Learner):
         for gate in self.gates:
             gate.tau.grad = None
 
-    def after_step(self, step: int) -> None:
-        self.after_backward(step)
-
     def final_counts(self) -> list[tuple[int, ...]]:
         """The counts to fix at the commit, for each model: their cost is at most its limit."""
         sizes = self.scaled(limit := self.limit.to(self.sizes.device))
-        wanted = leaning(sizes, self._evidence(), self.budget) if len(self.gates) > 1 else sizes
+        wanted = self.allowance.leaning(sizes, self._evidence()) if len(self.gates) > 1 else sizes
         wanted = torch.where(self.tried < 0.0, wanted, self.tried.clamp(min=0.5))
         counts = even = self.allowance.within(wanted)
         if bool(((self.lead != 0.0) | (wanted != sizes)).any()):

@@ -1,4 +1,8 @@
-"""What a budget allows: the cost of a model, its limit, and the counts within it."""
+"""What a budget allows: the cost of a model, its limit, the counts within it, and where boundaries lie at counts.
+
+A gate spans WIDTH of its count (beta = 2 / max(1, WIDTH n_g)), so that the slope at the boundary is that of several
+components. Over the last part of the way gates sharpen.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,12 @@ from torch import Tensor, nn
 
 from ngn.budget import BUDGET_COMMIT, Limits, Reach
 from ngn.budget.cost import NOISY, Cost, refuse_changing
-from ngn.budget.rounding import Allowed, NestedCounts, largest
+from ngn.budget.evidence import prefers
+from ngn.budget.rounding import REMOVALS, Allowed, NestedCounts, largest, order_by_scores, points, thinned
+from ngn.checks import summed
 from ngn.learner.sized import SizedModel
-from ngn.methods.ngn import CountGate
+from ngn.methods.batch import benefits, place
+from ngn.methods.ngn import NOMINAL_ZERO, CountGate
 
 TRIALS = 8
 """Largest number of sizes, and number of held-out parts, for trials of roundings."""
@@ -21,6 +28,19 @@ STEP = 0.98
 """Factor by which the limit of the formula falls at least, where the model is slower than the formula says."""
 TIMINGS, NEAR = 6, 0.97
 """How many counts are timed to find some within the limit and near to it; the fraction of it that is near enough."""
+WIDTH = 0.1
+"""Fraction of a count that its gate spans."""
+SHARPEN = 0.7
+"""Fraction of the time before the commit from which gates sharpen, down to NARROWEST components."""
+NARROWEST = 0.1
+OPEN = 4.0
+"""Widths of a gate by which the boundary of a full size lies beyond its last component, so that all gates are open."""
+NEARLY_FULL = 0.95
+"""Fraction of K above which a boundary moves beyond the last component."""
+BEGINNING = 6
+"""Parts of the held-out data by which sizes by scores and even ones are compared."""
+COARSE = 2.5
+"""Components below which rounding, and not evidence, would decide most of a size: it changes it by over a fifth."""
 
 
 class Allowance:
@@ -33,8 +53,17 @@ class Allowance:
     def __init__(self, sized: SizedModel, budget: Limits) -> None:
         self.sized, self.budget = sized, budget
         self.gates: list[CountGate] = sized.gates  # type: ignore[assignment]
+        if not (budget.several or all(gate.has_boundary for gate in self.gates)):
+            raise ValueError(
+                "a budget needs boundaries that move: give every axis an ngn.CountGate, or leave capacity= out"
+            )
         if not budget.several:
-            self._fix_together()
+            sized.commit_at(BUDGET_COMMIT)
+        commits = sorted({gate.commit or 1.0 for gate in self.gates})
+        if len(commits) > 1:
+            raise ValueError(
+                f"a budget fixes all sizes together: give all gates one commit, not {' and '.join(map(str, commits))}"
+            )
         if any(gate.growing for gate in self.gates):
             raise ValueError("without a preset K there is no largest model to begin with: give every gate its K")
         if budget.kind != "parameters" and budget.example is None:
@@ -56,18 +85,6 @@ class Allowance:
             )
         if noise:
             warnings.warn(f"Sizes under this budget are uncertain. {noise}", stacklevel=4)
-
-    def _fix_together(self) -> None:
-        """Give all gates one commit; a ValueError if they are no boundaries, or have several."""
-        if not all(gate.has_boundary for gate in self.gates):
-            raise ValueError(
-                "a budget needs boundaries that move: give every axis an ngn.CountGate, or leave capacity= out"
-            )
-        self.sized.commit_at(BUDGET_COMMIT)
-        if len(commits := sorted({gate.commit or 1.0 for gate in self.gates})) > 1:
-            raise ValueError(
-                f"a budget fixes all sizes together: give all gates one commit, not {' and '.join(map(str, commits))}"
-            )
 
     def most(self, device: torch.device, before_cuts: bool = False) -> Tensor:
         """The largest continuous count of each axis, float64 [G]."""
@@ -127,12 +144,37 @@ class Allowance:
                 inside = bound
             bound = nearer if inside < nearer < outside else math.sqrt(inside * outside)
 
-    def best_roundings(self, sizes: Tensor, few: Tensor, losses: Callable[[Tensor], Tensor]) -> Tensor:
+    def place(self, n: Tensor, fraction: float) -> None:
+        """Move the boundaries to counts ``n``, [*R, G], at this ``fraction`` of the time before the commit."""
+        sharp = max(0.0, min(1.0, (1.0 - fraction) / (1.0 - SHARPEN)))
+        width = ((WIDTH * n).clamp(min=1.0) * sharp).clamp(min=NARROWEST)
+        full = (n / self.most(n.device, before_cuts=True) - NEARLY_FULL).clamp(min=0.0) / (1.0 - NEARLY_FULL)
+        t = n - n.new_tensor([gate.smallest_count for gate in self.gates]) + OPEN * width * full
+        place(self.gates, t.clamp(min=NOMINAL_ZERO), 2.0 / width)
+
+    def place_sharply(self, counts: Tensor) -> None:
+        """Open ``counts`` components, [*R, G], as a cut would."""
+        t = counts - counts.new_tensor([gate.smallest_count for gate in self.gates])
+        place(self.gates, t.clamp(min=NOMINAL_ZERO), torch.full_like(t, 2.0 / NARROWEST))
+
+    def leaning(self, sizes: Tensor, z: Tensor) -> Tensor:
+        """Move sizes of few components by up to half of one to where the evidence z points: 1.4 heads become 1 or 2."""
+        lean = 0.5 * (z / self.budget.significance).clamp(-1.0, 1.0)
+        return torch.where(sizes < COARSE, (sizes + lean).clamp(min=0.5), sizes)
+
+    def best_roundings(self, sizes: Tensor, few: Tensor, loss: Callable[[int], Tensor]) -> Tensor:
         """The counts, [R, G], at which held-out losses are lowest: one of the ``few`` sizes after the other is tried.
 
         Each is tried at its other neighbour, while the rest follow the limit. It stays there if the loss falls by more
-        than ``significance`` standard errors; ``sizes``, [R, G], then change, too. ``losses``: counts → [TRIALS, R].
+        than ``significance`` standard errors; ``sizes``, [R, G], then change, too. ``loss``: number of a held-out part
+        → its loss, [*R]. The boundaries stay where they were tried last.
         """
+
+        def losses(counts: Tensor) -> Tensor:
+            """Those of all parts, [TRIALS, R]."""
+            self.place_sharply(counts.reshape(*self.limit.shape, -1))
+            return summed(torch.stack([loss(part).detach().to(counts).reshape(-1) for part in range(TRIALS)]))
+
         best = sizes.new_tensor(self.within(sizes))
         lowest = losses(best)
         for g in few.any(0).nonzero().flatten().tolist()[:TRIALS]:
@@ -145,6 +187,43 @@ class Allowance:
             won = few[:, g] & (fall.mean(0) > self.budget.significance * fall.std(0) / TRIALS**0.5)
             sizes[won], best[won], lowest[:, won] = other[won], counts[won], tried[:, won]
         return best
+
+    def scores(self, progress: float) -> list[Tensor] | None:
+        """Squared Taylor scores of the components of each size, before the first step; None if one has none."""
+        known = [getattr(axis, "worth", None) for axis in self.sized.axes]
+        begun = progress > 0.0 or self.sized.replicas is not None or len(self.gates) == 1
+        if begun or self.budget.significance == math.inf or any(each is None for each in known):
+            return None
+        scores = [torch.zeros(K, dtype=torch.float64) for K in self.cost.largest]
+        for size, worth in zip(self.cost.size_of.tolist(), known, strict=True):
+            scores[size] += worth.cpu()  # type: ignore[union-attr]
+        return scores
+
+    @torch.no_grad()
+    def preferred(
+        self, scores: Sequence[Tensor], even: NestedCounts, loss: Callable[[int], Tensor]
+    ) -> NestedCounts | None:
+        """The knapsack of ``scores`` at the limit if held-out data prefer it to the ``even`` counts, else None.
+
+        The boundaries stay where they were tried last.
+        """
+        allowed = thinned([self.allowed(g) for g in range(len(self.gates))], REMOVALS // 4)
+        counts = points(order_by_scores(allowed, scores, self.cost), allowed, self.cost, [float(self.limit)])[0][0]
+        models = torch.tensor([self.cost.largest, even, counts], dtype=torch.float64, device=self.gates[0].tau.device)
+
+        def loss_at(model: int, part: int) -> Tensor:
+            self.place_sharply(models[model])
+            return loss(part)
+
+        significance = self.budget.significance
+        better = counts != even and prefers(self.sized.model, [1], [2], 0, loss_at, significance, BEGINNING)
+        return counts if better else None
+
+    def gain(self, sizes: Tensor, value: Tensor) -> Tensor:
+        """-sum_g n_g dL/dn_g, what more of every size would gain on a held-out loss ``value``, [*R]."""
+        taus = [gate.tau for gate in self.gates if gate.tau.requires_grad]  # not of removed layers
+        slope_of = dict(zip(taus, torch.autograd.grad(value.sum(), taus, allow_unused=True), strict=True))
+        return summed((sizes * benefits(self.gates, [slope_of.get(gate.tau) for gate in self.gates])).sum(-1))
 
     def _advice(self, smallest: float, least: Sequence[int]) -> str:
         """What budgets can be reached, for a message."""

@@ -24,14 +24,15 @@ held-out loss falls a little while it shrinks, since a smaller network memorises
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.utils._pytree import tree_map
 
+from ngn.axis import having
 from ngn.checks import summed
 
 AVERAGE = 50
@@ -175,18 +176,10 @@ def tracks(part: nn.Module) -> bool:
     return isinstance(part, _NormBase) and part.running_mean is not None
 
 
-@contextmanager
-def batch_statistics(model: nn.Module) -> Iterator[None]:
+def batch_statistics(model: nn.Module) -> AbstractContextManager[None]:
     """Let the normalisations of ``model`` use the statistics of each batch, and change nothing, within the context."""
-    norms: list[Any] = [part for part in model.modules() if tracks(part)]
-    before = [(part, part.momentum, part.training, part.num_batches_tracked) for part in norms]
-    for part in norms:
-        part.momentum, part.training, part.num_batches_tracked = 0.0, True, None
-    try:
-        yield
-    finally:
-        for part, momentum, training, number in before:
-            part.momentum, part.training, part.num_batches_tracked = momentum, training, number
+    norms = [part for part in model.modules() if tracks(part)]
+    return having(norms, momentum=lambda part: 0.0, training=lambda part: True, num_batches_tracked=lambda part: None)
 
 
 @contextmanager
@@ -205,13 +198,9 @@ def mismatched(model: nn.Module) -> Iterator[None]:
     def after(module: nn.Module, args: Any, named: dict[str, Any], output: Any) -> Any:
         return None if "labels" in named else tree_map(moved, output)
 
-    hooks = [model.register_forward_pre_hook(before, with_kwargs=True)]
-    hooks.append(model.register_forward_hook(after, with_kwargs=True))
-    try:
+    first = model.register_forward_pre_hook(before, with_kwargs=True)
+    with first, model.register_forward_hook(after, with_kwargs=True):
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 @torch.no_grad()
@@ -237,10 +226,7 @@ def prefers(
             each = [loss_at(member, part) for member in (whole, *even, *scored)]
             with mismatched(model):
                 each.append(loss_at(whole, part))
-        new = torch.stack([value.detach().double().mean() for value in each])
-        if distributed.is_available() and distributed.is_initialized():
-            distributed.all_reduce(new)
-            new /= distributed.get_world_size()
+        new = summed(torch.stack([value.detach().double().mean() for value in each]))  # both tests know no scale
         if found and torch.equal(new, found[0]):  # the data start again
             break
         found.append(new)

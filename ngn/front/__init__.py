@@ -25,12 +25,10 @@ from ngn.budget.allowance import Allowance
 from ngn.budget.evidence import PARTS, prefers
 from ngn.budget.rounding import REMOVALS, NestedCounts, order_by_scores, points, thinned
 from ngn.checks import evaluating
-from ngn.front.path import FINE, Members, even_order, member_with, place_of
-from ngn.front.running import Statistics, measure_again
+from ngn.front.path import FINE, Members, Statistics, even_order, measure_again, member_with, place_of
 from ngn.front.slices import Slices
 from ngn.learner import Learner
 from ngn.learner.importance import slopes_of
-from ngn.learner.shrinking import Averages, Optimizers
 from ngn.losses import as_loss
 from ngn.methods.fixed import Opened
 from ngn.streams import generator
@@ -137,9 +135,6 @@ class FrontLearner(Learner):
     def _by_axis(self, counts: NestedCounts) -> tuple[int, ...]:
         return tuple(counts[size] for size in self.cost.size_of.tolist())
 
-    def _whole(self) -> tuple[int, ...]:
-        return self._by_axis(self.points()[0][-1])
-
     def drawn(self, step: int) -> int:
         """The number of the member that a step trains; in step 0 the largest, as before the first :meth:`step`."""
         members = len(self.places)
@@ -166,7 +161,8 @@ class FrontLearner(Learner):
     def after_backward(self, step: int) -> None:
         """Gather the scores of components from the gradients of the whole model, where held-out data will ask."""
         held, self._held = self._held, False  # once a step
-        slopes = [slopes_of(axis) for axis in self.axes] if held and self.slices.counts == self._whole() else [None]
+        whole, _ = self._chosen(self.places[-1])
+        slopes = [slopes_of(axis) for axis in self.axes] if held and self.slices.counts == whole else [None]
         if any(each is None for each in slopes):
             return
         sizes = [torch.zeros(K, dtype=torch.float64, device=self.worth.device) for K in self.cost.largest]
@@ -175,9 +171,6 @@ class FrontLearner(Learner):
         if bool((new := torch.cat(sizes).square()).isfinite().all()):
             self.seen += 1
             self.worth.lerp_(new, 1.0 / min(GATHERED, float(self.seen)))
-
-    def after_step(self, step: int) -> None:
-        self.after_backward(step)
 
     def judge(self, loss: Callable[[int], Tensor], number: int) -> None:
         """Take the path by scores if held-out data prefer its members (:func:`~ngn.budget.evidence.prefers`)."""
@@ -213,7 +206,7 @@ class FrontLearner(Learner):
         """
         parts = [*islice(held_out, PARTS)]
         of_batch = as_loss(loss, self.model, lambda: parts[0])
-        with evaluating(self.model), self.slices.opened(self._whole()):
+        with evaluating(self.model), self.slices.opened(*self._chosen(self.places[-1])):
             for batch in islice(calibration, GATHERED):
                 self.zero_grad()
                 of_batch(self.model, batch).backward()
@@ -276,13 +269,6 @@ class FrontLearner(Learner):
         """A plain copy of the model with all components, also with those that no member has; see :meth:`cut`."""
         with self.slices.opened([axis.K for axis in self.axes]):
             return self.cut(share_frozen=True)
-
-    def check_cuts(self, optimizer: Optimizers, averages: Averages = ()) -> None:
-        """Do nothing: a front is cut after its training."""
-
-    def penalty(self) -> Tensor:
-        """0: a front has no price."""
-        return torch.zeros_like(self.seen)
 
     def _budget_used(self) -> str:
         return f"{self.standing()}; learner.front(score) shows each"

@@ -23,8 +23,7 @@ from ngn.cut.modules import numbers_of
 from ngn.cuts import Choice, Cut, is_stack, owned
 from ngn.files import FileError
 from ngn.front import FrontLearner
-from ngn.front.path import member_with, place_of
-from ngn.front.running import Statistics
+from ngn.front.path import Statistics, member_with, place_of
 from ngn.learner.hooked import HookedAxis
 from ngn.methods.fixed import Opened
 
@@ -106,10 +105,7 @@ def member_of(
             statistics = Statistics(whole, len(places) - 1)
             if statistics.names != front["norms"]:
                 raise FileError(f"it normalises in {front['norms']}")
-            for name, value in ((name, getattr(statistics, name)) for name in RUN):
-                if value.shape != tensors[name].shape:
-                    raise FileError(f"its {name} of normalisations have shape {[*tensors[name].shape]}")
-                value.copy_(tensors[name])
+            statistics.load_state_dict({name: tensors[name] for name in RUN}, strict=False)
             for table, name, value in statistics.of(whole, member):
                 table[name] = value
         for n, axis in enumerate(axes):

@@ -26,7 +26,7 @@ from ngn.components.base import OrderedSum
 from ngn.cut import cut_copy, plans_of
 from ngn.cut.modules import WHOLE, numbers_of
 from ngn.cuts import TensorCuts, along, is_stack, kept_entries, owned
-from ngn.front.running import RUNNING, Slots, Statistics
+from ngn.front.path import RUNNING, Slots, Statistics
 from ngn.learner.shrinking import choices_of
 from ngn.methods.fixed import Opened
 
@@ -54,8 +54,6 @@ class Slices:
 
     def __init__(self, model: nn.Module, axes: Sequence[OrderedAxis], statistics: Statistics) -> None:
         self.model, self.axes, self.statistics = model, [*axes], statistics
-        self.used = True
-        """Whether slices may be used; False leaves the exact masks."""
         self.counts: tuple[int, ...] = tuple(axis.K for axis in axes)
         """The components of each axis that are open, [axes]."""
         self.member: int | None = None
@@ -68,6 +66,7 @@ class Slices:
         """Copies of buffers, which the pass may write into: (buffer, dimension, places, copy)."""
         self._depth, self._thread = 0, 0
         self._watched = self._again = False
+        """Whether a pass of this training was watched, and whether parts are computed again, which needs masks."""
         self._packs: Any = None
         self._watching: Any = None
         model.register_forward_pre_hook(self.begin, prepend=True)
@@ -118,15 +117,16 @@ class Slices:
     def _open(self) -> None:
         if not (self.model.training or self.forced):
             return
-        if self.member is not None:
-            for table, name, value in self.statistics.of(self.model, self.member):
-                self._put(table, name, value)
+        self._put_statistics()
         if not self._watched:  # a resumed training goes on as it was
             self._watched, self._again = (int(self.statistics.passes) > n for n in range(2))
         if not self._watched and torch.is_grad_enabled():  # the first pass of a training
             self._packs, self._watching = saving_hooks(False), register_module_forward_pre_hook(self._watch)
-        elif self.used and not self._again and _fits(plan := self._plan()):
-            tensors, numbers, sizes = plan
+        elif not self._again:
+            tensors, numbers, sizes = self._plan()
+            held = [(places[0][0][places[0][1]], shape) for places, shape, _ in tensors]
+            if any(value.shape != shape or hasattr(value, "device_mesh") for value, shape in held):
+                return  # sharding has parts of tensors outside of its own passes
             for places, _, spans in tensors:
                 self._slice(places, spans)
             for table, name, number in numbers:
@@ -156,6 +156,10 @@ class Slices:
                 part = part.narrow(dim, first, entries)
         for table, name in places:
             self._put(table, name, part)
+
+    def _put_statistics(self) -> None:
+        for place in () if self.member is None else self.statistics.of(self.model, self.member):
+            self._put(*place)
 
     def _put(self, table: Slots, name: str, value: Any) -> None:
         self._taken.append((table, name, table[name]))
@@ -191,23 +195,22 @@ class Slices:
 
     @contextmanager
     def with_statistics(self) -> Iterator[None]:
-        """Let the model hold the running statistics of the member within the context."""
+        """Let the model hold the running statistics of the member within the context, until a pass ends."""
         self.close()
-        before = [] if self.member is None else [*self.statistics.of(self.model, self.member)]
-        own = [(table, name, table[name]) for table, name, _ in before]
-        for table, name, value in before:
-            table[name] = value
+        self._put_statistics()
         try:
             yield
         finally:
             self.close()
-            for table, name, value in own:
-                table[name] = value
 
 
 def plan_of(model: nn.Module, counts: Mapping[OrderedAxis, int]) -> Opening:
     """How to open ``counts`` components of the axes of ``model``, as far as slices can."""
-    choices = {axis: choice for axis, choice in choices_of(counts).items() if _sliceable(axis)}
+    choices = {
+        axis: choice
+        for axis, choice in choices_of(counts).items()
+        if not isinstance(axis, OrderedSum) and not any(is_stack(owned(cut)) for cut in axis.cuts)
+    }
     masked = {axis.capacity for axis, count in counts.items() if count < axis.K and axis not in choices}
     choices = {axis: choice for axis, choice in choices.items() if axis.capacity not in masked}
     if not choices:
@@ -228,11 +231,6 @@ def plan_of(model: nn.Module, counts: Mapping[OrderedAxis, int]) -> Opening:
     return tensors, numbers, [*{axis.capacity for axis in choices}]  # type: ignore[list-item]
 
 
-def _sliceable(axis: OrderedAxis) -> bool:
-    """Whether the tensors of ``axis`` can be sliced; that they can be cut in place is known."""
-    return not isinstance(axis, OrderedSum) and not any(is_stack(owned(cut)) for cut in axis.cuts)
-
-
 def _spans(value: Tensor, parts: TensorCuts) -> list[Span]:
     """What ``parts`` leave of ``value``, by dimension."""
     spans: list[Span] = []
@@ -240,14 +238,6 @@ def _spans(value: Tensor, parts: TensorCuts) -> list[Span]:
         if here := along(dim, value, parts):
             places = kept_entries(size, here).nonzero().flatten()
             first, entries = int(places[0]), len(places)
-            if int(places[-1]) - first + 1 > entries:
-                spans.append((dim, first, places))
-            elif entries < size:
-                spans.append((dim, first, entries))
+            if entries < size:
+                spans.append((dim, first, entries if int(places[-1]) - first < entries else places))
     return spans
-
-
-def _fits(plan: Opening) -> bool:
-    """Whether the tensors are there in full, as plain ones: sharding has parts of them outside of its own passes."""
-    held = [(places[0][0][places[0][1]], shape) for places, shape, _ in plan[0]]
-    return all(value.shape == shape and not hasattr(value, "device_mesh") for value, shape in held)

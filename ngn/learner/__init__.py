@@ -11,18 +11,18 @@ from torch import Tensor, distributed, nn
 from torch.optim import Optimizer
 
 from ngn.comparison import check_equal
-from ngn.learner.boundaries import LR, adam_step, moved_elsewhere, refuse_diverged, warn_of_rounding, warn_of_unlearned
+from ngn.learner.boundaries import LR, adam_step, moved_elsewhere, refuse_diverged, warn_of_unlearned
 from ngn.learner.report import distance_of
 from ngn.learner.shrinking import (
     Averages,
     InPlaceCut,
     Optimizers,
     averages_in,
-    kept_whole,
     optimizers_in,
     shrink,
     uncuttable,
     warn_of_masks,
+    why_whole,
 )
 from ngn.learner.sized import SizedModel
 from ngn.methods.batch import penalty as of_gates
@@ -109,12 +109,6 @@ class Learner(SizedModel):
         self._fixed = [axis.capacity.committed for axis in self.axes]
         return changed
 
-    def check_cuts(self, optimizer: Optimizers, averages: Averages = ()) -> None:
-        """Warn of sizes that :meth:`shrink` will leave masked; arguments and errors are those of :meth:`shrink`."""
-        averages_in(averages, self.model)
-        masked = uncuttable(self.axes, optimizers_in(optimizer)) | kept_whole(self.axes)
-        warn_of_masks(self.axes, self.names, masked, self._said)
-
     def on_cut(self, callback: Callable[[InPlaceCut], object]) -> None:
         """Call ``callback`` whenever training has cut parameters in place, after optimisers and averages.
 
@@ -132,13 +126,13 @@ class Learner(SizedModel):
         return [name for name, axis, n in named if axis.capacity.committed and max(1, n) < axis.K]
 
     def penalty(self) -> Tensor:
-        """Sum of the capacities' penalties, [*R]; fixed sizes have none."""
+        """Sum of the capacities' penalties, [*R]; fixed sizes have none, and none has one under a budget."""
+        if self.budget is not None or all(axis.capacity.committed for axis in self.axes):
+            device = next((axis.capacity.size().device for axis in self.axes), None)
+            return torch.zeros(() if self.replicas is None else self.replicas, dtype=torch.float64, device=device)
         if self._at is None and self._controlled and torch.is_grad_enabled() and not torch.compiler.is_compiling():
             with torch.no_grad():
                 self._at = torch._foreach_mul((*self._controlled,), 1.0)  # clones, by one call
-        if all(axis.capacity.committed for axis in self.axes):
-            device = next((axis.capacity.size().device for axis in self.axes), None)
-            return torch.zeros(() if self.replicas is None else self.replicas, dtype=torch.float64, device=device)
         penalty = of_gates(self.gates)
         if self.watch.closely:
             self.watch.priced(penalty)
@@ -156,6 +150,9 @@ class Learner(SizedModel):
 
     def after_step(self, step: int) -> None:
         """Change parameters after the optimiser's step, while the gradients are still there."""
+        if self.budget is not None:
+            self.after_backward(step)  # a loop of one's own has not called it
+            return
         for gate in self.gates:
             gate.after_step()
 
@@ -200,9 +197,12 @@ class Learner(SizedModel):
             raise ValueError("your own loop cannot allocate components: give the gate a K, or use ngn.fit")
         several = distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
         if optimizer is not None:
-            if not self._checked:
-                self._checked = True
-                self.check_cuts(optimizer, averages)
+            if not self._checked and not (self.budget and self.budget.several):  # a front is cut after its training
+                averages_in(averages, self.model)
+                whole = {axis: reason for axis in self.axes if axis.K > 1 and (reason := why_whole(axis, axis.K - 1))}
+                masked = uncuttable(self.axes, optimizers_in(optimizer)) | whole
+                warn_of_masks(self.axes, self.names, masked, self._said)
+            self._checked = True
             if not several:
                 self.shrink(optimizer, averages)
         for p in self._controlled if moving else ():
@@ -259,8 +259,7 @@ class Learner(SizedModel):
         small = self.cut(replica, share_frozen)
         if unsettled == "warn":
             distance = distance_of(self.axes, self.size()) if self.has_boundary else None
-            warn_of_unlearned(self.watch)
-            warn_of_rounding(sizes, distance if distance is None or replica is None else distance[replica])
+            warn_of_unlearned(self.watch, sizes, distance if distance is None or replica is None else distance[replica])
         if example is not None:
             with self.mode("hard"):
                 check_equal(self.model, small, example, replica, self.also)

@@ -108,10 +108,7 @@ class LoopWatch:
     def priced(self, penalty: Tensor) -> None:
         """Note, the first time, when gradients of ``penalty`` are computed."""
         if not self._priced and penalty.requires_grad:
-            penalty.register_hook(self._note_priced)
-
-    def _note_priced(self, gradient: Tensor) -> None:
-        self._priced = True
+            penalty.register_hook(lambda gradient: setattr(self, "_priced", True))
 
     def _sizes_seen(self) -> Tensor:
         """The sizes; extends their range so far."""
@@ -174,15 +171,12 @@ class LoopWatch:
         ]
 
 
-def warn_of_unlearned(watch: LoopWatch) -> None:
-    """Warn of everything in :meth:`LoopWatch.missing`."""
+def warn_of_unlearned(watch: LoopWatch, t: Tensor, distance: Tensor | None) -> None:
+    """Warn of everything in :meth:`LoopWatch.missing`, and of boundaries ``t``, [G], whose ``distance`` to an integer
+    is more than :data:`SETTLED`."""
     if missing := watch.missing():
         reasons = "; ".join(missing)
         warnings.warn(f"some sizes were not learned: {reasons}. To silence this, pass unsettled='allow'.", stacklevel=3)
-
-
-def warn_of_rounding(t: Tensor, distance: Tensor | None) -> None:
-    """Warn of boundaries ``t``, [G], whose ``distance`` to an integer is more than :data:`SETTLED`."""
     if distance is not None and bool((far := distance > SETTLED).any()):
         warnings.warn(
             f"a boundary has not settled and is rounded: t = {', '.join(f'{v:.2f}' for v in t[far])}. Compare the "

@@ -135,11 +135,6 @@ class HookedAxis(OrderedAxis):
             units = self._units[number] = units.to(values.device)
         return torch.cat([values, values.new_ones(1)])[units]
 
-    def read(self, h: Tensor, consumer: nn.Module) -> Tensor:
-        """``h``, the input of ``consumer``, times the coefficients."""
-        c = self.coefficients()
-        return h if c is None else h * self.along(consumer, c.to(h), h).view(-1, *[1] * (-1 - self.dim_at(consumer)))
-
     def before(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Any, dict[str, Any]] | None:
@@ -153,9 +148,9 @@ class HookedAxis(OrderedAxis):
             if (factor := self.factor(weight, cut.dim)) is not None:
                 self._gate(module, module, "weight", weight * like(factor, weight))
             return None
-        if name is None:
-            return (self.read(h, module), *args[1:]), kwargs
-        return (), kwargs | {name: self.read(h, module)}
+        if (c := self.coefficients()) is not None:
+            h = h * self.along(module, c.to(h), h).view(-1, *[1] * (-1 - self.dim_at(module)))
+        return ((h, *args[1:]), kwargs) if name is None else ((), kwargs | {name: h})
 
     def _gate(self, module: nn.Module, holder: nn.Module, name: str, value: Any) -> None:
         """Put a tensor in the place of a parameter or buffer for a pass of ``module``; gradients flow to both."""

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
@@ -185,7 +184,8 @@ class WholeModel:
 
     Attributes:
         model: the model before its first cut (of a stack, one model), without gates and without values of parameters.
-        parameters, sizes: those of :func:`parameters_before` and, of each axis, its :func:`anatomy`.
+        parameters: their number (of a stack, of all models), without those that decide sizes.
+        sizes: the :func:`anatomy` of each axis.
     """
 
     model: nn.Module
@@ -215,17 +215,6 @@ def anatomy(axis: OrderedAxis) -> tuple[int, int | None, Tensor]:
     return axis.K, None if entries is None else entries * axis.per, component_parameters(axis)
 
 
-def size_reports(axes: list[OrderedAxis], names: list[str]) -> list[SizeReport]:
-    """Report the sizes of a single model."""
-    groups = []
-    for axis, name in zip(axes, names, strict=True):
-        K, entries, parameters = anatomy(axis) if axis.whole is None else axis.whole.sizes[axis]
-        kept, size = axis.retained()[0].cpu(), axis.capacity.size()
-        removed = int(parameters[~F.pad(kept, (0, K - len(kept)))].sum())
-        groups.append(SizeReport(name, axis.unit, float(size), K, int(kept.sum()), entries, removed))
-    return groups
-
-
 def latencies_of(whole: nn.Module, small: nn.Module, example: Any) -> tuple[float, float]:
     """Measure calls of two models in turns, in eval mode, ms; ``example`` is a tuple or dictionary for arguments."""
     args, named = arguments(example)
@@ -233,21 +222,6 @@ def latencies_of(whole: nn.Module, small: nn.Module, example: Any) -> tuple[floa
         device = next(small.parameters()).device
         before, after = in_turns([partial(model, *args, **named) for model in (whole, small)], device)
     return statistics.median(before), statistics.median(after)
-
-
-def whole_of(model: nn.Module, axes: Sequence[OrderedAxis]) -> nn.Module:
-    """The model before its first cut, to measure its latency; of a stack, one of its models."""
-    if axes and axes[0].whole is not None:
-        whole: nn.Module = axes[0].whole.on(next(model.parameters()).device)
-        return whole
-    return cut_to(model, axes, [axis.K for axis in axes]) if axes else model
-
-
-def parameters_before(model: nn.Module, axes: Sequence[OrderedAxis], controllers: Sequence[nn.Parameter]) -> int:
-    """Number of parameters before anything was cut (of a stack, of all), without those that decide sizes."""
-    if axes and axes[0].whole is not None:
-        return int(axes[0].whole.parameters)
-    return sum(p.numel() for p in model.parameters()) - sum(p.numel() for p in controllers)
 
 
 def distance_of(axes: Sequence[OrderedAxis], t: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 from ngn.axis import OrderedAxis
 from ngn.checks import places_in
 from ngn.cut import axes_in, cut_in_place, cutters, leading, plans_of
-from ngn.cut.modules import TrainingHook, breaks_groups
+from ngn.cut.modules import breaks_groups
 from ngn.cut.truncation import axes_of
 from ngn.cuts import Choice, held_by, is_stack
 from ngn.learner.report import WholeModel
@@ -84,12 +84,6 @@ def uncuttable(axes: Sequence[OrderedAxis], optimizers: Sequence[Optimizer]) -> 
 
 def _tensors(state: Any) -> list[Tensor]:
     return [part for part in tree_leaves(state) if isinstance(part, Tensor)]
-
-
-def kept_whole(axes: Sequence[OrderedAxis]) -> dict[OrderedAxis, str]:
-    """The axes that cannot be cut in place because of their tensors, each with the reason."""
-    reasons = {axis: why_whole(axis, axis.K - 1) for axis in axes if axis.K > 1}
-    return {axis: reason for axis, reason in reasons.items() if reason is not None}
 
 
 def why_whole(axis: OrderedAxis, n: int) -> str | None:
@@ -223,14 +217,6 @@ def cut_to_state(model: nn.Module, state: Mapping[str, Tensor], prefix: str, *ot
         shrink(model, axes, [axis.K if w is None else w.shape[-1] for axis, w in zip(axes, weights, strict=True)])
 
 
-def load_cut_states(model: nn.Module) -> None:
-    """Let ``model.load_state_dict`` take states of after a cut."""
-    if not any(
-        isinstance(getattr(hook, "hook", None), TrainingHook) for hook in model._load_state_dict_pre_hooks.values()
-    ):
-        model.register_load_state_dict_pre_hook(TrainingHook(cut_to_state))
-
-
 def averages_in(given: Averages, model: nn.Module) -> list[Any]:
     """The averages as a list; an error if they are not averages of this ``model``."""
     copies = [given] if isinstance(given, (nn.Module, dict)) else [*given]
@@ -257,5 +243,5 @@ def warn_of_masks(
             f"{listed(new)} cannot be cut in training: {'; '.join(dict.fromkeys(named[name] for name in new))}. They "
             "stay masked until deploy. The deployed model is the same, but steps do not become cheaper. To silence "
             "this, leave the optimiser out of learner.step, or give the callback shrink=False",
-            stacklevel=5,
+            stacklevel=4,
         )

@@ -14,11 +14,13 @@ from torch import Tensor, nn
 from ngn.axis import OrderedAxis, having
 from ngn.checks import evaluating, is_frozen
 from ngn.components.base import OrderedSum
+from ngn.cut import cut_to
+from ngn.cut.modules import TrainingHook
 from ngn.cut.truncation import axes_of, deploy
 from ngn.learner.boundaries import LoopWatch
 from ngn.learner.importance import Importance, Loss, sort
-from ngn.learner.report import Report, SizeReport, distance_of, latencies_of, parameters_before, size_reports, whole_of
-from ngn.learner.shrinking import InPlaceCut, load_cut_states, shrink
+from ngn.learner.report import Report, SizeReport, anatomy, distance_of, latencies_of
+from ngn.learner.shrinking import InPlaceCut, cut_to_state, shrink
 from ngn.methods.base import MODES, Mode, exact
 from ngn.methods.batch import sizes
 from ngn.tensor_files import digest_of, tensors_of
@@ -81,8 +83,9 @@ class SizedModel(nn.Module):
         self._fixed = [False] * len(self.axes)  # which sizes have been fixed and cut
         self._followers: list[Callable[[InPlaceCut], object]] = []
         self._said: set[str] = set()  # sizes of which a warning said that they stay masked
-        if self.axes:
-            load_cut_states(model)
+        states = (getattr(hook, "hook", None) for hook in model._load_state_dict_pre_hooks.values())
+        if self.axes and not any(isinstance(hook, TrainingHook) for hook in states):
+            model.register_load_state_dict_pre_hook(TrainingHook(cut_to_state))  # which takes states of after a cut
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_followers": []}
@@ -233,7 +236,13 @@ class SizedModel(nn.Module):
 
     def _groups(self) -> list[SizeReport]:
         """The learned sizes by name; empty for a stack."""
-        return size_reports(self.axes, self.names) if self.replicas is None else []
+        groups = []
+        for axis, name in zip(self.axes, self.names, strict=True) if self.replicas is None else ():
+            K, entries, parameters = anatomy(axis) if axis.whole is None else axis.whole.sizes[axis]
+            kept, size = axis.retained()[0].cpu(), float(axis.capacity.size())
+            removed = int(parameters.sum() - parameters[: len(kept)][kept].sum())
+            groups.append(SizeReport(name, axis.unit, size, K, int(kept.sum()), entries, removed))
+        return groups
 
     def _budget_used(self) -> str | None:
         """A sentence about how much of the budget the sizes use; None without a budget."""
@@ -260,15 +269,22 @@ class SizedModel(nn.Module):
         replicas = [None] if self.replicas is None else range(self.replicas)
         models = [deployed or self.cut(r, share_frozen=True) for r in replicas]
         left = [sum(p.numel() for p in model.parameters()) for model in models]
+        whole, milliseconds = self.axes[0].whole if self.axes else None, None
+        deciding = sum(p.numel() for p in self.controller_parameters())
+        before = sum(p.numel() for p in self.model.parameters()) - deciding if whole is None else whole.parameters
+        if latency is not None:
+            device = next(models[0].parameters()).device
+            model = cut_to(self.model, self.axes, [a.K for a in self.axes]) if whole is None else whole.on(device)
+            milliseconds = latencies_of(model, models[0], latency)
         distance = distance_of(self.axes, self.size()) if self.has_boundary else None
         return Report(
             self.size().tolist(),
             self.count().tolist(),
             None if distance is None else distance.tolist(),
-            parameters_before(self.model, self.axes, self.controller_parameters()) // len(left),
+            before // len(left),
             left[0] if self.replicas is None else left,
             self._groups(),
-            None if latency is None else latencies_of(whole_of(self.model, self.axes), models[0], latency),
+            milliseconds,
             scores,
             self._budget_used(),
         )

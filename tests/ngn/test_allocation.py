@@ -169,7 +169,6 @@ def test_the_evidence_is_the_equations():
         for gate, slope in zip(learner.gates, (a, b), strict=True):
             gate.tau.grad = torch.tensor(-slope * float(boundary_slopes([gate])))
         learner.after_backward(step)
-        learner._read = False
         assert all(gate.tau.grad is None for gate in learner.gates)
     cost, n = np.array([9.0, 4.0]), learner.sizes.numpy()
     beta = 2.0 / np.maximum(1.0, 0.1 * n)

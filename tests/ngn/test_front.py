@@ -14,7 +14,7 @@ from ngn.front import FrontLearner
 
 def gradients(learner, x, sliced):
     """Loss and gradients of a pass in training."""
-    learner.slices.used, learner.slices._watched = sliced, True
+    learner.slices._again, learner.slices._watched = not sliced, True
     before = {name: value.clone() for name, value in learner.state_dict().items()}
     learner.zero_grad()
     loss = sum(part.float().square().mean() for part in called(learner.model, x))
