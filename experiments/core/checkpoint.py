@@ -90,8 +90,9 @@ def _name(step: int) -> str:
 
 def save(folder: Path, step: int, tensors: dict[str, Tensor], meta: dict[str, Any], identity: Identity = None) -> None:
     """Write the checkpoint of ``step``, then remove all but the newest :data:`KEPT`."""
-    content = folder / f"{_name(step)}.safetensors"
-    files.write_tensors(content, tensors)
+    from ngn.tensor_files import write_tensors
+
+    write_tensors(content := folder / f"{_name(step)}.safetensors", tensors)
     described = {"step": step, "sha256": reading.digest(content), "meta": meta}
     write_sealed(folder / f"{_name(step)}.json", described, identity)
     for old in sorted(folder.glob("step-*.json"))[:-KEPT]:
