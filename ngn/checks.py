@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -106,20 +106,18 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     and what it rounds is put back.
     """
     modes = [(each, each.training) for each in model.modules() if hasattr(each, "training")]  # not of frozen scripts
-    written: list[Written] = []
-    if any(training for _, training in modes):
-        with Written(model) as entering:
-            enter(model, training=False)
-        written.append(entering)
-    try:
-        yield
-    finally:
-        if any(module.training != training for module, training in modes):
-            with Written(model) as leaving:
-                set_modes(modes)
-            written.insert(0, leaving)
-        for each in written:
-            each.put_back()
+    with ExitStack() as after:
+        if any(training for _, training in modes):
+            with Written(model) as entering:
+                enter(model, training=False)
+            after.callback(entering.put_back)
+        try:
+            yield
+        finally:
+            if any(module.training != training for module, training in modes):
+                with Written(model) as leaving:
+                    set_modes(modes)
+                after.callback(leaving.put_back)
 
 
 def value_of(module: nn.Module, name: str) -> Any:

@@ -51,10 +51,11 @@ class StudyTrainer(Trainer):
     on_point: Callable[[int, Tensor, Tensor, Tensor], object] | None = None
     _told: float = field(default_factory=time.monotonic)
 
-    def _optimizer(self) -> torch.optim.Optimizer:
-        groups, shared = self._groups()
+    def _optimizer(self, groups: list[dict[str, Any]], shared: bool) -> torch.optim.Optimizer:
+        if not self.eight_bit and shared:
+            return super()._optimizer(groups, shared)
         if not self.eight_bit:
-            return super()._optimizer() if shared else ReplicaAdam(groups, decoupled=self.plan.optimizer == "adamw")
+            return ReplicaAdam(groups, decoupled=self.plan.optimizer == "adamw")
         if self.shrink or not shared or not self._trained[0]:
             raise ValueError(
                 "adamw8bit needs a body to train, and one learning rate for all replicas, and its moments cannot be "

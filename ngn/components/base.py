@@ -172,29 +172,25 @@ class OrderedSum(OrderedAxis):
         return self.bank.parameters()
 
     def forward(self, x: Any) -> Tensor:
-        """Return y(x), [*R, N, out]."""
+        """Return y(x), [*R, N, out].
+
+        Normalised components are divided by rms_k = sqrt(mean f_k^2 + eps) over the batch and the output's entries.
+        """
         if self.capacity is None:
             y: Tensor = self.bank(x, self.scale)
             return y
         if not self.called:
             self.called = True
-        c = self.capacity.coefficients(self.mode)
-        if self.capacity.rms_eps is None:
+        c, eps = self.capacity.coefficients(self.mode), self.capacity.rms_eps
+        if eps is None:
             y = self.bank(x, c)
             return y
-        return self._normalised(x, c, self.capacity.rms_eps)
-
-    def _normalised(self, x: Any, c: Tensor, eps: float) -> Tensor:
-        """Return sum_k c_k f_k / rms_k, with rms_k = sqrt(mean f_k^2 + eps) over the batch and the output's entries."""
-        k = c.shape[-1]
+        f = self.bank.components(x, None if self._calibrating else c.shape[-1])
         if self._calibrating:
-            f = self.bank.components(x)
             self.rms = _rms(f, eps).detach()
-            f = f.narrow(-3, 0, k)
-        else:
-            f = self.bank.components(x, k)
+            f = f.narrow(-3, 0, c.shape[-1])
         # in training with gradients; a calibrated rms is a constant, which truncation folds into the last maps
-        rms = _rms(f, eps) if self.rms is None else self.rms[..., :k].to(f)
+        rms = _rms(f, eps) if self.rms is None else self.rms[..., : c.shape[-1]].to(f)
         return (f * (c.to(f) / rms)[..., None, None]).sum(-3)
 
     @contextmanager
