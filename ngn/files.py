@@ -95,15 +95,12 @@ def write_atomically(path: Path, content: bytes | Callable[[Path], object], repl
             written.write_bytes(content)
         with open(written, "rb") as out:
             os.fsync(out.fileno())
-        if replace:
+        if done := replace:
             os.replace(written, path)
-            done = True
         else:
-            try:
+            with contextlib.suppress(FileExistsError):
                 os.link(written, path)
                 done = True
-            except FileExistsError:
-                done = False
     except OSError as fault:
         fault.filename = str(path)  # "no space left" alone does not name the file
         raise

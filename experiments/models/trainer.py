@@ -91,8 +91,8 @@ class StudyTrainer(Trainer):
         if self._stopping:
             interrupt.raise_if_requested()
 
-    def _write(self, folder: Path, step: int, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-        checkpoint.save(folder, step, tensors, facts, self.identity)
+    def _write(self, *of_step: Any) -> None:
+        checkpoint.save(*of_step, self.identity)
 
     def _newest(self, folder: Path) -> Newest:
         newest = checkpoint.latest(folder, self.identity)

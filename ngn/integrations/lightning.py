@@ -45,7 +45,7 @@ class SizesCallback(BoundaryOptimizer, Callback):
     done = 0
     """Steps of the trainer."""
 
-    state_dict, load_state_dict = BoundaryOptimizer.moments, BoundaryOptimizer.restore
+    state_dict, load_state_dict = BoundaryOptimizer.moments, BoundaryOptimizer.restore  # type: ignore[assignment]
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         self.total, self.done = trainer.estimated_stepping_batches, trainer.global_step

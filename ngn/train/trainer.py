@@ -233,11 +233,7 @@ class Trainer:
         tensors["diverged_at"] = bad
         self._write(self.folder, step, tensors, {"seconds": seconds, "resumed": resumed, "steps": self.plan.steps})
 
-    def _write(self, folder: Path, step: int, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-        save_checkpoint(folder, step, tensors, facts)
-
-    def _newest(self, folder: Path) -> Newest:
-        return latest_checkpoint(folder)
+    _write, _newest = staticmethod(save_checkpoint), staticmethod(latest_checkpoint)
 
     def _restored(self) -> Newest:
         """Let the learner load the newest checkpoint, which may remove parameters, and return the checkpoint."""
