@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -148,6 +147,9 @@ class OrderedSum(OrderedAxis):
     torch.Size([7, 1])
     """
 
+    calibrating = False
+    """Whether the next forward pass fixes the rms of normalised components."""
+
     def __init__(self, bank: Bank, capacity: Capacity | None) -> None:
         if not isinstance(bank, Bank) or not isinstance(capacity, Capacity | None):
             given = f"({type(bank).__name__}, {type(capacity).__name__})"
@@ -162,7 +164,6 @@ class OrderedSum(OrderedAxis):
         self.capacity = capacity  # type: ignore[assignment]
         self.rms: Tensor | None = None
         """The fixed rms of normalised components, [*R, K]."""
-        self._calibrating = False
 
     @property
     def K(self) -> int:
@@ -185,27 +186,18 @@ class OrderedSum(OrderedAxis):
         if eps is None:
             y = self.bank(x, c)
             return y
-        f = self.bank.components(x, None if self._calibrating else c.shape[-1])
-        if self._calibrating:
-            self.rms = _rms(f, eps).detach()
+        f = self.bank.components(x, None if self.calibrating else c.shape[-1])
+        if self.calibrating:
+            self.rms, self.calibrating = _rms(f, eps).detach(), False
             f = f.narrow(-3, 0, c.shape[-1])
         # in training with gradients; a calibrated rms is a constant, which truncation folds into the last maps
         rms = _rms(f, eps) if self.rms is None else self.rms[..., : c.shape[-1]].to(f)
         return (f * (c.to(f) / rms)[..., None, None]).sum(-3)
 
-    @contextmanager
-    def calibration(self) -> Iterator[None]:
-        """Fix the rms of normalised components by the forward pass within the context."""
-        self.rms, self._calibrating = None, True
-        try:
-            yield
-        finally:
-            self._calibrating = False
-
     def before_step(self, step: int | None) -> None:
         self.capacity.before_step(step)
         if step is not None:
-            self.rms = None
+            self.rms, self.calibrating = None, False
 
     def grow(self, K: int) -> None:
         self.capacity.grow(K)
