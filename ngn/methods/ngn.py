@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -190,17 +189,6 @@ class CountGate(Weighted):
         steady = not self.order.drawn and (self.order.constant or not self.order.kept)
         return self.committed and steady and bool((self.w == 1).all()) and bool((self.count() == self.K).all())
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        super()._apply(fn, recurse)
-        self._follow_buffers()  # puts the scheduled values on the new device
-        return self
-
-    def _follow_buffers(self) -> None:
-        """Go to the progress in the buffers, at least the commit if they are an average with rounded boundaries."""
-        progress, self.committed = float(self.progress), False  # set_progress decides by the buffers
-        rounded = self.commit is not None and bool(self.rounded.any())
-        self.set_progress(max(progress, self.commit or 0.0) if rounded else progress)
-
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         if f"{prefix}tau" in state_dict:  # states of version 0.1 may lack these
             state_dict.setdefault(f"{prefix}commits", self.commits)
@@ -210,7 +198,10 @@ class CountGate(Weighted):
                 state_dict[f"{prefix}settled"] = settled.nan_to_num(nan=0.0, posinf=0.0)
         super()._load_from_state_dict(state_dict, prefix, *args)
         self.commit = None if bool(self.commits.isinf()) else float(self.commits)
-        self._follow_buffers()
+        # go to the progress in the buffers, at least the commit if they are an average with rounded boundaries
+        progress, self.committed = float(self.progress), False  # set_progress decides by the buffers
+        rounded = self.commit is not None and bool(self.rounded.any())
+        self.set_progress(max(progress, self.commit or 0.0) if rounded else progress)
 
     def set_progress(self, progress: float) -> None:
         self.progress.fill_(progress)
