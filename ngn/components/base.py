@@ -175,7 +175,8 @@ class OrderedSum(OrderedAxis):
     def forward(self, x: Any) -> Tensor:
         """Return y(x), [*R, N, out].
 
-        Normalised components are divided by rms_k = sqrt(mean f_k^2 + eps) over the batch and the output's entries.
+        Normalised components are divided by rms_k = sqrt(mean f_k^2 + eps) over the batch and the output's entries; eps
+        keeps the gradient finite at f_k = 0.
         """
         if self.capacity is None:
             y: Tensor = self.bank(x, self.scale)
@@ -186,13 +187,14 @@ class OrderedSum(OrderedAxis):
         if eps is None:
             y = self.bank(x, c)
             return y
-        f = self.bank.components(x, None if self.calibrating else c.shape[-1])
-        if self.calibrating:
-            self.rms, self.calibrating = _rms(f, eps).detach(), False
-            f = f.narrow(-3, 0, c.shape[-1])
+        k = c.shape[-1]
+        f = self.bank.components(x, None if self.calibrating else k)
         # in training with gradients; a calibrated rms is a constant, which truncation folds into the last maps
-        rms = _rms(f, eps) if self.rms is None else self.rms[..., : c.shape[-1]].to(f)
-        return (f * (c.to(f) / rms)[..., None, None]).sum(-3)
+        fixed = None if self.calibrating else self.rms
+        rms = (f.square().mean((-2, -1)) + eps).sqrt() if fixed is None else fixed.to(f)
+        if self.calibrating:
+            self.rms, self.calibrating = rms.detach(), False
+        return (f.narrow(-3, 0, k) * (c.to(f) / rms[..., :k])[..., None, None]).sum(-3)
 
     def before_step(self, step: int | None) -> None:
         self.capacity.before_step(step)
@@ -222,8 +224,3 @@ class OrderedSum(OrderedAxis):
         for name in self.bank.shared_biases:
             p = self.bank.get_parameter(name)
             self.bank.register_parameter(name, nn.Parameter(p.detach().sum(0, keepdim=True), p.requires_grad))
-
-
-def _rms(f: Tensor, eps: float) -> Tensor:
-    """sqrt(mean f_k^2 + eps) of f, [*R, k, N, out]: [*R, k]. eps keeps the gradient finite at f_k = 0."""
-    return (f.square().mean((-2, -1)) + eps).sqrt()
