@@ -52,10 +52,9 @@ class StudyTrainer(Trainer):
     _told: float = field(default_factory=time.monotonic)
 
     def _optimizer(self, groups: list[dict[str, Any]], shared: bool) -> torch.optim.Optimizer:
-        if not self.eight_bit and shared:
-            return super()._optimizer(groups, shared)
+        adamw = self.plan.optimizer == "adamw"
         if not self.eight_bit:
-            return ReplicaAdam(groups, decoupled=self.plan.optimizer == "adamw")
+            return super()._optimizer(groups, shared) if shared else ReplicaAdam(groups, decoupled=adamw)
         if self.shrink or not shared or not self._trained[0]:
             raise ValueError(
                 "adamw8bit needs a body to train, and one learning rate for all replicas, and its moments cannot be "
