@@ -54,7 +54,9 @@ class Written(TorchDispatchMode):
         self.own = [(value, value.data) for value in tensors.values()]
         self.kept: dict[int, Tensor] = {}
         self.swapped: set[int] = set()
-        self.places: dict[int, list[int]] | None = None
+        self.places: dict[int, list[int]] = {}
+        for number, (_, value) in enumerate(self.own):
+            self.places.setdefault(_storage(value), []).append(number)
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
@@ -70,10 +72,6 @@ class Written(TorchDispatchMode):
             return
         if not func._schema.is_mutable and "batch_norm" not in func._schema.name:
             return
-        if self.places is None:
-            self.places = {}
-            for number, (_, value) in enumerate(self.own):
-                self.places.setdefault(_storage(value), []).append(number)
         for argument, value in [*zip(func._schema.arguments, args, strict=False), *kwargs.items()]:
             name = getattr(argument, "name", argument)
             if getattr(argument, "alias_info", True) or name.startswith("running_"):

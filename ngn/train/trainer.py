@@ -190,7 +190,7 @@ class Trainer:
         """Compute the gradients of the mean task loss sum_i a_i L_i / sum_i a_i over the micro-batches; return it."""
         batches, weights = self._micro_batches(step)
         whole = sum(weights)
-        total: Tensor | None = None
+        losses: list[Tensor] = []
         for batch, weight in zip(batches, weights, strict=True):
             if weight == 0:
                 continue  # the mean over no items is NaN
@@ -199,11 +199,8 @@ class Trainer:
                 if not isinstance(loss, Tensor) or not loss.requires_grad:
                     raise TypeError(f"a loss must be a tensor with a gradient, not {loss}: leave .item() out of it")
             (loss.sum() / (whole / weight)).backward()
-            part = loss.detach() if weight == 1 else loss.detach() * weight
-            total = part if total is None else total + part
-        if total is None:
-            raise ValueError("a step needs at least one micro-batch")
-        return total / whole
+            losses.append(loss.detach() if weight == 1 else loss.detach() * weight)
+        return sum(losses[1:], losses[0]) / whole
 
     def _keep(self, step: int, objective: Tensor, task: Tensor, t: Tensor) -> None:
         """Note a point of the curves: objective and task loss [R], sizes [R, G]."""
