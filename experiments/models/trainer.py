@@ -91,7 +91,7 @@ class StudyTrainer(Trainer):
             interrupt.raise_if_requested()
 
     def _write(self, *of_step: Any) -> None:
-        checkpoint.save(*of_step, self.identity)
+        checkpoint.save(*of_step, identity=self.identity)
 
     def _newest(self, folder: Path) -> Newest:
         newest = checkpoint.latest(folder, self.identity)
