@@ -90,8 +90,8 @@ class StudyTrainer(Trainer):
         if self._stopping:
             interrupt.raise_if_requested()
 
-    def _write(self, *of_step: Any) -> None:
-        checkpoint.save(*of_step, identity=self.identity)
+    def _write(self, folder: Path, step: int, tensors: Any, facts: Any) -> None:
+        checkpoint.save(folder, step, tensors, facts, self.identity)
 
     def _newest(self, folder: Path) -> Newest:
         newest = checkpoint.latest(folder, self.identity)
