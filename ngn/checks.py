@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -61,7 +61,9 @@ class Written(TorchDispatchMode):
         self.own = [(value, value.data) for value in tensors.values()]
         self.kept: dict[int, Tensor] = {}
         self.swapped: set[int] = set()
-        self.places: dict[int, list[int]] | None = None
+        self.places: dict[int, list[int]] = {}
+        for number, (_, value) in enumerate(self.own):
+            self.places.setdefault(_storage(value), []).append(number)
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
@@ -77,10 +79,6 @@ class Written(TorchDispatchMode):
             return
         if not func._schema.is_mutable and "batch_norm" not in func._schema.name:
             return
-        if self.places is None:
-            self.places = {}
-            for number, (_, value) in enumerate(self.own):
-                self.places.setdefault(_storage(value), []).append(number)
         for argument, value in [*zip(func._schema.arguments, args, strict=False), *kwargs.items()]:
             name = getattr(argument, "name", argument)
             if getattr(argument, "alias_info", True) or name.startswith("running_"):
@@ -113,20 +111,18 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     and what it rounds is put back.
     """
     modes = [(each, each.training) for each in model.modules() if hasattr(each, "training")]  # not of frozen scripts
-    written: list[Written] = []
-    if any(training for _, training in modes):
-        with Written(model) as entering:
-            enter(model, training=False)
-        written.append(entering)
-    try:
-        yield
-    finally:
-        if any(module.training != training for module, training in modes):
-            with Written(model) as leaving:
-                set_modes(modes)
-            written.insert(0, leaving)
-        for each in written:
-            each.put_back()
+    with ExitStack() as after:
+        if any(training for _, training in modes):
+            with Written(model) as entering:
+                enter(model, training=False)
+            after.callback(entering.put_back)
+        try:
+            yield
+        finally:
+            if any(module.training != training for module, training in modes):
+                with Written(model) as leaving:
+                    set_modes(modes)
+                after.callback(leaving.put_back)
 
 
 def value_of(module: nn.Module, name: str) -> Any:

@@ -6,19 +6,13 @@ import contextlib
 import errno
 import functools
 import hashlib
-import json
 import os
 import platform
 import re
 import shutil
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
 
 NAME_BYTES = 200
 """Bytes of a file's name that the name of its temporary file keeps. File systems allow names of 255 bytes."""
@@ -101,15 +95,12 @@ def write_atomically(path: Path, content: bytes | Callable[[Path], object], repl
             written.write_bytes(content)
         with open(written, "rb") as out:
             os.fsync(out.fileno())
-        if replace:
+        if done := replace:
             os.replace(written, path)
-            done = True
         else:
-            try:
+            with contextlib.suppress(FileExistsError):
                 os.link(written, path)
                 done = True
-            except FileExistsError:
-                done = False
     except OSError as fault:
         fault.filename = str(path)  # "no space left" alone does not name the file
         raise
@@ -128,41 +119,3 @@ def system_error(fault: Exception) -> OSError:
     """The OSError behind an exception of safetensors, which gives the system's error code in its text only."""
     code = re.search(r"os error (\d+)", str(fault))
     return OSError(int(code[1]), os.strerror(int(code[1]))) if code else OSError(errno.EIO, str(fault))
-
-
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """Write tensors atomically as safetensors, without a second copy in memory; replaces an existing file.
-
-    Equal tensors and metadata give equal bytes.
-    """
-    import safetensors.torch  # imports torch, which readers of other files do not need
-
-    def write(to: Path) -> None:
-        place = temporary_path(path)  # safetensors writes a temporary file of its own into this folder
-        place.mkdir()
-        try:
-            contiguous = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-            safetensors.torch.save_file(contiguous, place / "tensors", metadata)
-            _sort_metadata(place / "tensors")
-            to.touch()  # safetensors makes files that only their owner can read; take the usual permissions
-            os.chmod(place / "tensors", to.stat().st_mode)
-            os.replace(place / "tensors", to)
-        except safetensors.SafetensorError as fault:
-            raise system_error(fault) from fault
-        finally:
-            shutil.rmtree(place)
-
-    write_atomically(path, write, replace=True)
-
-
-def _sort_metadata(path: Path) -> None:
-    """Sort the metadata of a file of safetensors, which writes them in a random order."""
-    with open(path, "r+b") as file:
-        length = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(length))
-        if len(metadata := header.get("__metadata__", {})) > 1:
-            header["__metadata__"] = dict(sorted(metadata.items()))
-            content = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
-            if len(content) <= length:  # else some character is written in a longer way than there
-                file.seek(8)
-                file.write(content.ljust(length))

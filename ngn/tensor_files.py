@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from ngn.files import FileError, chosen_file, remove, remove_stale_files, write_tensors
+from ngn.files import FileError, chosen_file, remove, remove_stale_files, system_error, temporary_path, write_atomically
 
 DIGEST = "sha256"
 HEXADECIMAL = re.compile("[0-9a-f]{64}")
@@ -61,6 +63,43 @@ def tensors_digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -
     return content.hexdigest()
 
 
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Write tensors atomically as safetensors, without a second copy in memory; replaces an existing file.
+
+    Equal tensors and metadata give equal bytes.
+    """
+
+    def write(to: Path) -> None:
+        place = temporary_path(path)  # safetensors writes a temporary file of its own into this folder
+        place.mkdir()
+        try:
+            contiguous = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+            safetensors.torch.save_file(contiguous, place / "tensors", metadata)
+            _sort_metadata(place / "tensors")
+            to.touch()  # safetensors makes files that only their owner can read; take the usual permissions
+            os.chmod(place / "tensors", to.stat().st_mode)
+            os.replace(place / "tensors", to)
+        except safetensors.SafetensorError as fault:
+            raise system_error(fault) from fault
+        finally:
+            shutil.rmtree(place)
+
+    write_atomically(path, write, replace=True)
+
+
+def _sort_metadata(path: Path) -> None:
+    """Sort the metadata of a file of safetensors, which writes them in a random order."""
+    with open(path, "r+b") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+        if len(metadata := header.get("__metadata__", {})) > 1:
+            header["__metadata__"] = dict(sorted(metadata.items()))
+            content = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+            if len(content) <= length:  # else some character is written in a longer way than there
+                file.seek(8)
+                file.write(content.ljust(length))
+
+
 def write_checked(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
     """Write tensors with their digest to a file or link; remove what killed processes have left in the folder."""
     file = chosen_file(path)
@@ -88,22 +127,17 @@ def read_checked(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     return tensors, metadata
 
 
-def _checkpoints(folder: Path) -> list[Path]:
-    """The files, the newest first."""
-    return sorted(folder.glob("step-*.safetensors"), reverse=True)
-
-
 def save_checkpoint(folder: Path, step: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
     """Write the checkpoint of ``step``, then remove all but the newest :data:`KEPT`."""
     write_checked(folder / f"step-{step:010d}.safetensors", tensors, {"training": json.dumps(dict(facts))})
-    for old in _checkpoints(folder)[KEPT:]:
+    for old in sorted(folder.glob("step-*.safetensors"))[:-KEPT]:
         remove(old)
 
 
 def latest_checkpoint(folder: Path) -> Newest:
     """The newest usable checkpoint, None without one; removes newer files. It is an OSError if the disk fails."""
     remove_stale_files(folder)
-    for path in _checkpoints(folder):
+    for path in sorted(folder.glob("step-*.safetensors"), reverse=True):
         try:
             tensors, metadata = read_checked(path)
             return int(path.stem.removeprefix("step-")), tensors, json.loads(metadata["training"])

@@ -90,10 +90,10 @@ def _name(step: int) -> str:
 
 def save(folder: Path, step: int, tensors: dict[str, Tensor], meta: dict[str, Any], identity: Identity = None) -> None:
     """Write the checkpoint of ``step``, then remove all but the newest :data:`KEPT`."""
-    content = folder / f"{_name(step)}.safetensors"
-    files.write_tensors(content, tensors)
-    described = {"step": step, "sha256": reading.digest(content), "meta": meta}
-    write_sealed(folder / f"{_name(step)}.json", described, identity)
+    from ngn.tensor_files import write_tensors
+
+    write_tensors(file := folder / f"{_name(step)}.safetensors", tensors)
+    write_sealed(file.with_suffix(".json"), {"step": step, "sha256": reading.digest(file), "meta": meta}, identity)
     for old in sorted(folder.glob("step-*.json"))[:-KEPT]:
         files.remove(old)
         files.remove(old.with_suffix(".safetensors"))

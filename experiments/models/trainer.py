@@ -51,10 +51,10 @@ class StudyTrainer(Trainer):
     on_point: Callable[[int, Tensor, Tensor, Tensor], object] | None = None
     _told: float = field(default_factory=time.monotonic)
 
-    def _optimizer(self) -> torch.optim.Optimizer:
-        groups, shared = self._groups()
+    def _optimizer(self, groups: list[dict[str, Any]], shared: bool) -> torch.optim.Optimizer:
+        adamw = self.plan.optimizer == "adamw"
         if not self.eight_bit:
-            return super()._optimizer() if shared else ReplicaAdam(groups, decoupled=self.plan.optimizer == "adamw")
+            return super()._optimizer(groups, shared) if shared else ReplicaAdam(groups, decoupled=adamw)
         if self.shrink or not shared or not self._trained[0]:
             raise ValueError(
                 "adamw8bit needs a body to train, and one learning rate for all replicas, and its moments cannot be "
@@ -90,7 +90,7 @@ class StudyTrainer(Trainer):
         if self._stopping:
             interrupt.raise_if_requested()
 
-    def _write(self, folder: Path, step: int, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+    def _write(self, folder: Path, step: int, tensors: Any, facts: Any) -> None:
         checkpoint.save(folder, step, tensors, facts, self.identity)
 
     def _newest(self, folder: Path) -> Newest:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -148,6 +147,9 @@ class OrderedSum(OrderedAxis):
     torch.Size([7, 1])
     """
 
+    calibrating = False
+    """Whether the next forward pass fixes the rms of normalised components."""
+
     def __init__(self, bank: Bank, capacity: Capacity | None) -> None:
         if not isinstance(bank, Bank) or not isinstance(capacity, Capacity | None):
             given = f"({type(bank).__name__}, {type(capacity).__name__})"
@@ -162,7 +164,6 @@ class OrderedSum(OrderedAxis):
         self.capacity = capacity  # type: ignore[assignment]
         self.rms: Tensor | None = None
         """The fixed rms of normalised components, [*R, K]."""
-        self._calibrating = False
 
     @property
     def K(self) -> int:
@@ -172,44 +173,33 @@ class OrderedSum(OrderedAxis):
         return self.bank.parameters()
 
     def forward(self, x: Any) -> Tensor:
-        """Return y(x), [*R, N, out]."""
+        """Return y(x), [*R, N, out].
+
+        Normalised components are divided by rms_k = sqrt(mean f_k^2 + eps) over the batch and the output's entries; eps
+        keeps the gradient finite at f_k = 0.
+        """
         if self.capacity is None:
             y: Tensor = self.bank(x, self.scale)
             return y
         if not self.called:
             self.called = True
-        c = self.capacity.coefficients(self.mode)
-        if self.capacity.rms_eps is None:
+        c, eps = self.capacity.coefficients(self.mode), self.capacity.rms_eps
+        if eps is None:
             y = self.bank(x, c)
             return y
-        return self._normalised(x, c, self.capacity.rms_eps)
-
-    def _normalised(self, x: Any, c: Tensor, eps: float) -> Tensor:
-        """Return sum_k c_k f_k / rms_k, with rms_k = sqrt(mean f_k^2 + eps) over the batch and the output's entries."""
         k = c.shape[-1]
-        if self._calibrating:
-            f = self.bank.components(x)
-            self.rms = _rms(f, eps).detach()
-            f = f.narrow(-3, 0, k)
-        else:
-            f = self.bank.components(x, k)
+        f = self.bank.components(x, None if self.calibrating else k)
         # in training with gradients; a calibrated rms is a constant, which truncation folds into the last maps
-        rms = _rms(f, eps) if self.rms is None else self.rms[..., :k].to(f)
-        return (f * (c.to(f) / rms)[..., None, None]).sum(-3)
-
-    @contextmanager
-    def calibration(self) -> Iterator[None]:
-        """Fix the rms of normalised components by the forward pass within the context."""
-        self.rms, self._calibrating = None, True
-        try:
-            yield
-        finally:
-            self._calibrating = False
+        fixed = None if self.calibrating else self.rms
+        rms = (f.square().mean((-2, -1)) + eps).sqrt() if fixed is None else fixed.to(f)
+        if self.calibrating:
+            self.rms, self.calibrating = rms.detach(), False
+        return (f.narrow(-3, 0, k) * (c.to(f) / rms[..., :k])[..., None, None]).sum(-3)
 
     def before_step(self, step: int | None) -> None:
         self.capacity.before_step(step)
         if step is not None:
-            self.rms = None
+            self.rms, self.calibrating = None, False
 
     def grow(self, K: int) -> None:
         self.capacity.grow(K)
@@ -234,8 +224,3 @@ class OrderedSum(OrderedAxis):
         for name in self.bank.shared_biases:
             p = self.bank.get_parameter(name)
             self.bank.register_parameter(name, nn.Parameter(p.detach().sum(0, keepdim=True), p.requires_grad))
-
-
-def _rms(f: Tensor, eps: float) -> Tensor:
-    """sqrt(mean f_k^2 + eps) of f, [*R, k, N, out]: [*R, k]. eps keeps the gradient finite at f_k = 0."""
-    return (f.square().mean((-2, -1)) + eps).sqrt()

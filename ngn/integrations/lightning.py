@@ -45,11 +45,7 @@ class SizesCallback(BoundaryOptimizer, Callback):
     done = 0
     """Steps of the trainer."""
 
-    def state_dict(self) -> dict[str, Any]:
-        return self.moments()
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.restore(state_dict)
+    state_dict, load_state_dict = BoundaryOptimizer.moments, BoundaryOptimizer.restore  # type: ignore[assignment]
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         self.total, self.done = trainer.estimated_stepping_batches, trainer.global_step

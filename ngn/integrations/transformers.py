@@ -67,10 +67,7 @@ def save(small: PreTrainedModel, folder: str | Path, example: Any = None, padded
         with tempfile.TemporaryDirectory(dir=folder, prefix=".writing-") as place:
             written = Path(place)
             try:
-                if config is None:
-                    _write_own(small, written)
-                else:
-                    _write(small, config, example, written)
+                _write(small, config, example, written)
                 again: nn.Module = load(written)
                 check_equal(small, again.to(small.device), example)
             except (ValueError, RuntimeError) as fault:
@@ -122,15 +119,16 @@ def _example(small: PreTrainedModel) -> dict[str, Tensor]:
 
 
 def _write(small: PreTrainedModel, config: Any, example: Any, folder: Path) -> None:
-    """Write the tensors of ``small`` as a stock model of another configuration, with zeros where it is larger."""
-    tensors = small.state_dict() if fits(small, config) else padded_to(small, config, example)
-    small.save_pretrained(folder, state_dict=tensors)
-    config.architectures, config.dtype = small.config.architectures, small.config.dtype
-    config.save_pretrained(folder)
+    """Write the tensors of ``small`` as a stock model of another configuration, with zeros where it is larger.
 
-
-def _write_own(small: PreTrainedModel, folder: Path) -> None:
-    """Write ``small``, and how it differs from the model of its configuration."""
+    None writes ``small``, and how it differs from the model of its configuration.
+    """
+    if config is not None:
+        tensors = small.state_dict() if fits(small, config) else padded_to(small, config, example)
+        small.save_pretrained(folder, state_dict=tensors)
+        config.architectures, config.dtype = small.config.architectures, small.config.dtype
+        config.save_pretrained(folder)
+        return
     small.save_pretrained(folder)
     path, kind = folder / "config.json", small.config.model_type
     # the key is not "model_type": from_pretrained would take these sizes for a configuration of that type

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Self
@@ -164,11 +164,10 @@ class SizedModel(nn.Module):
         The next training step drops it. Without normalised components this does nothing.
         """
         sums: list[Any] = [axis for axis in self.axes if axis.capacity.rms_eps is not None]
-        with ExitStack() as calibrations:
-            for axis in sums:
-                calibrations.enter_context(axis.calibration())
-            if sums:
-                self(x)
+        for axis in sums:
+            axis.calibrating = True
+        if sums:
+            self(x)
 
     def orders(self) -> dict[str, Tensor]:
         """What a checkpoint has to hold of the order of components."""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ngn.gate import COMMITTED, gates, prefix, retained_count, softplus_inverse
-from ngn.methods.base import CapacityExceeded, Mode, Scalar, active_components, on_host, setting
-from ngn.methods.batch import BoundaryGate
+from ngn.gate import COMMITTED, boundary, gates, prefix, retained_count, softplus_inverse
+from ngn.methods.base import CapacityExceeded, Mode, Scalar, Weighted, active_components, on_host, setting
+from ngn.methods.batch import prices
 from ngn.methods.orders import Order
 from ngn.schedules import DELAYED_LINEAR, LINEAR, POWER_DECAY, Shape, require_shapes, shape_at
 
@@ -24,7 +23,7 @@ COMMIT = 0.9
 of rounding. The paper's studies have no commit."""
 
 
-class CountGate(BoundaryGate):
+class CountGate(Weighted):
     """Learn the count of K ordered components by a differentiable boundary t; equations in :mod:`ngn.gate`.
 
     Args:
@@ -57,7 +56,20 @@ class CountGate(BoundaryGate):
     (3, [1.0, 0.5, 0.25, 0.0])
     """
 
-    takes_bounds = True
+    has_boundary = takes_bounds = True
+    lambda0: Tensor
+    alpha_max: Tensor
+    kappa: Tensor
+    beta: Tensor
+    beta_start: Tensor
+    beta_end: Tensor
+    progress: Tensor
+    now = 0.0
+    """Training progress of the schedules."""
+    rounded: Tensor
+    """1 once t is rounded, else 0, [*R]. In an average of models with their buffers: the fraction with rounded t."""
+    settled: Tensor
+    """The integer that t is rounded to, times ``rounded``: in any such average, their ratio is that integer."""
     commits: Tensor
     """``commit`` as a number, infinite for None: it travels with the state."""
 
@@ -124,10 +136,7 @@ class CountGate(BoundaryGate):
             self.w = weights.to(torch.float64)
         if self.w.shape != (*self.tau.shape, self.K):
             raise ValueError(f"weights must have shape {(*self.tau.shape, self.K)}, not {tuple(self.w.shape)}")
-        self.beta_start: Tensor
-        self.beta_end: Tensor
         self.register_buffer("progress", torch.zeros((), dtype=torch.float64))
-        self.progress: Tensor
         self.register_buffer("beta", self.beta_start, persistent=False)
         self.register_buffer("settled", torch.zeros_like(self.tau.detach()))
         self.register_buffer("rounded", torch.zeros_like(self.tau.detach()))
@@ -136,6 +145,26 @@ class CountGate(BoundaryGate):
         self.set_progress(0.0)
         if K is None:
             self.grow(self.wanted())
+
+    def t(self) -> Tensor:
+        """The boundary t, [*R]; from the commit on an integer without gradient."""
+        return boundary(self.tau, self.stride, self.settled, self.rounded)
+
+    def size(self) -> Tensor:
+        return self.t().detach()
+
+    def scheduled(self, number: int) -> float:
+        """The value of the schedule of price (0) or snapping (1); 0 once committed."""
+        return 0.0 if self.committed else shape_at(self.shapes[number], self.now)
+
+    def penalty(self) -> Tensor:
+        return prices([self]).squeeze(-1)
+
+    def coefficients(self, mode: Mode) -> Tensor:
+        if self.batch is None or mode != "soft" or self.law is not None or torch.compiler.is_compiling():
+            return super().coefficients(mode)
+        values, slopes = self.batch.of(self)
+        return torch.addcmul(values, slopes, self.tau - self.tau.detach())  # with its first derivative
 
     def wanted(self) -> int:
         """The number of gates of at least 1e-15, read on the host; a :class:`CapacityExceeded` if it is above K_max."""
@@ -160,17 +189,6 @@ class CountGate(BoundaryGate):
         steady = not self.order.drawn and (self.order.constant or not self.order.kept)
         return self.committed and steady and bool((self.w == 1).all()) and bool((self.count() == self.K).all())
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        super()._apply(fn, recurse)
-        self._follow_buffers()  # puts the scheduled values on the new device
-        return self
-
-    def _follow_buffers(self) -> None:
-        """Go to the progress in the buffers, at least the commit if they are an average with rounded boundaries."""
-        progress, self.committed = float(self.progress), False  # set_progress decides by the buffers
-        rounded = self.commit is not None and bool(self.rounded.any())
-        self.set_progress(max(progress, self.commit or 0.0) if rounded else progress)
-
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         if f"{prefix}tau" in state_dict:  # states of version 0.1 may lack these
             state_dict.setdefault(f"{prefix}commits", self.commits)
@@ -180,7 +198,10 @@ class CountGate(BoundaryGate):
                 state_dict[f"{prefix}settled"] = settled.nan_to_num(nan=0.0, posinf=0.0)
         super()._load_from_state_dict(state_dict, prefix, *args)
         self.commit = None if bool(self.commits.isinf()) else float(self.commits)
-        self._follow_buffers()
+        # go to the progress in the buffers, at least the commit if they are an average with rounded boundaries
+        progress, self.committed = float(self.progress), False  # set_progress decides by the buffers
+        rounded = self.commit is not None and bool(self.rounded.any())
+        self.set_progress(max(progress, self.commit or 0.0) if rounded else progress)
 
     def set_progress(self, progress: float) -> None:
         self.progress.fill_(progress)

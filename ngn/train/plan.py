@@ -165,11 +165,10 @@ def _gradients(parameters: Sequence[Tensor]) -> list[tuple[Tensor, Any]]:
     return [(grad if mesh is None else grad.to_local(), mesh) for grad, mesh in gradients]  # type: ignore[attr-defined]
 
 
-def _square_norm(parameters: Sequence[Tensor], replicas: int | None) -> Tensor:
-    """Return the squared gradient norm of each replica, float64 [R] ([1] for a single model)."""
+def _square_norm(gradients: Sequence[tuple[Tensor, Any]], count: int) -> Tensor:
+    """Return the squared gradient norm of each of ``count`` models, float64 [count]."""
     sums: dict[Any, list[Tensor]] = {}
-    count = 1 if replicas is None else replicas
-    for grad, mesh in _gradients(parameters):
+    for grad, mesh in gradients:
         # no -1 in the shape: a fixed model with no components has parameters without entries
         norm = torch.linalg.vector_norm(grad.reshape(count, grad.numel() // count), dim=1)
         sums.setdefault(mesh, []).append(norm.double() ** 2)
@@ -190,8 +189,8 @@ def clip_gradients(
     """
     sets = {"joint": [[*body, *controllers]], "separate": [list(body), list(controllers)], "body": [list(body)]}[scope]
     for parameters in sets:
-        if any(p.grad is not None for p in parameters):
-            factor = (limit / (_square_norm(parameters, replicas).sqrt() + 1e-6)).clamp(max=1.0)
-            for grad, _ in _gradients(parameters):
+        if gradients := _gradients(parameters):
+            factor = (limit / (_square_norm(gradients, replicas or 1).sqrt() + 1e-6)).clamp(max=1.0)
+            for grad, _ in gradients:
                 shape = [1] * grad.dim() if replicas is None else [-1, *[1] * (grad.dim() - 1)]
                 grad.mul_(factor.to(grad.dtype).view(shape))

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import ExitStack
 from importlib.util import find_spec
-from types import TracebackType
-from typing import Literal, get_args
+from typing import Literal, Self, get_args
 
 ProgressMode = Literal["auto", "always", "never"]
 SECONDS = 30.0
 """Time between two printed lines if there is no bar."""
 
 
-class ProgressLine:
+class ProgressLine(ExitStack):
     """A progress bar, or printed lines, with speed and time left. Use it as a context manager.
 
     Without a bar, a line is printed every :data:`SECONDS`. A shorter training prints none. ``mode`` "auto" draws the
@@ -26,20 +26,21 @@ class ProgressLine:
     ) -> None:
         if mode not in get_args(ProgressMode):
             raise ValueError(f"progress must be one of {', '.join(get_args(ProgressMode))}, not {mode!r}")
+        super().__init__()
         self.title, self.total, self.first, self.replicas, self.unit = title, total, done, replicas, unit
         self.drawn = (mode == "always" or (mode == "auto" and sys.stderr.isatty())) and find_spec("rich") is not None
         self.shown = mode != "never"
         self.started = time.monotonic()
         self._next = 0.0 if self.drawn else self.started + SECONDS
 
-    def __enter__(self) -> ProgressLine:
+    def __enter__(self) -> Self:
         if self.drawn:
             from rich.console import Console
             from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
             from rich.progress import Progress as Bar
 
             # Fits a terminal of 80 columns; on a narrower one rich would drop columns.
-            self._bar = Bar(
+            bar = Bar(
                 TextColumn("{task.description}"),
                 BarColumn(bar_width=6),
                 TaskProgressColumn(),
@@ -49,15 +50,9 @@ class ProgressLine:
                 # The stream itself: rich redirects sys.stderr while it draws, and a program may have wrapped it before.
                 console=Console(file=getattr(sys.stderr, "rich_proxied_file", sys.stderr)),
             )
-            self._bar.start()
+            self._bar = self.enter_context(bar)
             self._row = self._bar.add_task(self.title, total=self.total, completed=self.first, speed="", state="")
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.drawn:
-            self._bar.stop()
 
     def due(self) -> bool:
         """Whether the next update is due; cheap enough for every step."""

@@ -72,8 +72,7 @@ class Trainer:
     evaluate_every: int | None = None
     shrink: bool = False
     _trained: tuple[list[Parameter], list[Parameter]] = field(init=False)
-    _points: list[tuple[int, Tensor, Tensor, Tensor]] = field(default_factory=list)
-    _evaluated: list[tuple[int, Tensor]] = field(default_factory=list)
+    _points: dict[str, list[Tensor]] = field(default_factory=dict)
 
     def fit(self) -> History:
         """Train to the end, from the newest checkpoint if any; a ValueError if a loss is not one number per model."""
@@ -81,7 +80,7 @@ class Trainer:
         body, controllers = self._trained = learner.body_parameters(), learner.controller_parameters()
         count = learner.replicas or 1
         device = (body or controllers)[0].device
-        optimizer = self._optimizer()
+        optimizer = self._optimizer(*groups_of(*self._trained, plan))
         bad = torch.full((count,), -1, dtype=torch.int64, device=device)
         start, before, resumed = self._resume(newest, optimizer, bad)
         kept = set(np.unique(np.linspace(0, plan.steps - 1, CURVE_POINTS).astype(int)).tolist())
@@ -118,13 +117,8 @@ class Trainer:
                 bar.show(plan.steps, self._standing())
         return self._finish(bad, before - began, resumed)
 
-    def _groups(self) -> tuple[list[dict[str, Any]], bool]:
-        """The parameter groups of the plan, and whether replicas share their learning rates."""
-        return groups_of(*self._trained, self.plan)
-
-    def _optimizer(self) -> torch.optim.Optimizer:
-        """Make the optimiser of body and controllers."""
-        groups, shared = self._groups()
+    def _optimizer(self, groups: list[dict[str, Any]], shared: bool) -> torch.optim.Optimizer:
+        """Make the optimiser of parameter ``groups``, whose learning rates all replicas share, or not."""
         if not shared:
             raise ValueError("the models of a stack need one learning rate: give lr and lr_boundary one number each")
         return (torch.optim.AdamW if self.plan.optimizer == "adamw" else torch.optim.Adam)(groups, fused=True)
@@ -160,7 +154,7 @@ class Trainer:
             self.learner.before_step(None)
             value = self.evaluate(lambda model: report(step, model))
             if isinstance(value, Tensor):
-                self._evaluated.append((step, value.detach().double().reshape(self.learner.replicas or 1)))
+                self._add(held_step=step, held=value.detach().double().reshape(self.learner.replicas or 1))
 
     def _autocast(self) -> torch.autocast:
         device = next(self.learner.parameters()).device.type
@@ -196,7 +190,7 @@ class Trainer:
         """Compute the gradients of the mean task loss sum_i a_i L_i / sum_i a_i over the micro-batches; return it."""
         batches, weights = self._micro_batches(step)
         whole = sum(weights)
-        total: Tensor | None = None
+        losses: list[Tensor] = []
         for batch, weight in zip(batches, weights, strict=True):
             if weight == 0:
                 continue  # the mean over no items is NaN
@@ -205,31 +199,25 @@ class Trainer:
                 if not isinstance(loss, Tensor) or not loss.requires_grad:
                     raise TypeError(f"a loss must be a tensor with a gradient, not {loss}: leave .item() out of it")
             (loss.sum() / (whole / weight)).backward()
-            part = loss.detach() if weight == 1 else loss.detach() * weight
-            total = part if total is None else total + part
-        if total is None:
-            raise ValueError("a step needs at least one micro-batch")
-        return total / whole
+            losses.append(loss.detach() if weight == 1 else loss.detach() * weight)
+        return sum(losses[1:], losses[0]) / whole
 
     def _keep(self, step: int, objective: Tensor, task: Tensor, t: Tensor) -> None:
         """Note a point of the curves: objective and task loss [R], sizes [R, G]."""
-        self._points.append((step, objective, task, t))
+        self._add(step=step, loss=objective, task=task, t=t)
+
+    def _add(self, **point: Any) -> None:
+        for name, value in point.items():
+            self._points.setdefault(name, []).append(torch.as_tensor(value))
 
     def _standing(self) -> str:
         """Return the newest loss of the curves, its mean over models, and the sizes."""
-        loss = f"loss {float(self._points[-1][1].mean()):.3g}, " if self._points else ""
+        loss = f"loss {float(self._points['loss'][-1].mean()):.3g}, " if self._points else ""
         return loss + self.learner.standing()
 
     def _curves(self) -> dict[str, np.ndarray]:
-        if not self._points:
-            return {}
-        steps, objective, task, t = zip(*self._points, strict=True)
-        stacked = {name: torch.stack(value) for name, value in (("loss", objective), ("task", task), ("t", t))}
-        curves = {"step": np.array(steps), **{name: value.double().cpu().numpy() for name, value in stacked.items()}}
-        if self._evaluated:
-            held_steps, held = zip(*self._evaluated, strict=True)
-            curves |= {"held_step": np.array(held_steps), "held": torch.stack(held).cpu().numpy()}
-        return curves
+        known = self._points if "step" in self._points else {}
+        return {name: torch.stack(values).cpu().numpy() for name, values in known.items()}
 
     def _save(self, step: int, optimizer: torch.optim.Optimizer, bad: Tensor, seconds: float, resumed: int) -> None:
         if self.folder is None:
@@ -242,11 +230,7 @@ class Trainer:
         tensors["diverged_at"] = bad
         self._write(self.folder, step, tensors, {"seconds": seconds, "resumed": resumed, "steps": self.plan.steps})
 
-    def _write(self, folder: Path, step: int, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-        save_checkpoint(folder, step, tensors, facts)
-
-    def _newest(self, folder: Path) -> Newest:
-        return latest_checkpoint(folder)
+    _write, _newest = staticmethod(save_checkpoint), staticmethod(latest_checkpoint)
 
     def _restored(self) -> Newest:
         """Let the learner load the newest checkpoint, which may remove parameters, and return the checkpoint."""
@@ -257,7 +241,7 @@ class Trainer:
 
     def _resume(self, newest: Newest, optimizer: torch.optim.Optimizer, bad: Tensor) -> tuple[int, float, int]:
         """Load a checkpoint: its step, the seconds spent before it, and how often training has resumed."""
-        self._points, self._evaluated = [], []
+        self._points = {}
         if newest is None:
             self.learner.eval()
             self.learner.prepare(self.batches)
@@ -270,11 +254,10 @@ class Trainer:
         if bad.is_cuda and "random.cuda" in tensors:
             torch.cuda.set_rng_state(tensors["random.cuda"], device)
         bad.copy_(tensors["diverged_at"])
-        if "curve.step" in tensors:
-            rows = zip(*(tensors[f"curve.{name}"] for name in ("step", "loss", "task", "t")), strict=True)
-            for s, *values in rows:
-                self._keep(int(s), *(value.to(device) for value in values))
-        if "curve.held" in tensors:
-            held = zip(tensors["curve.held_step"].tolist(), tensors["curve.held"], strict=True)
-            self._evaluated = [(step, value.to(device)) for step, value in held]
+        for s, *values in zip(
+            *(tensors.get(f"curve.{name}", ()) for name in ("step", "loss", "task", "t")), strict=True
+        ):
+            self._keep(int(s), *(value.to(device) for value in values))
+        for s, held in zip(*(tensors.get(f"curve.{name}", ()) for name in ("held_step", "held")), strict=True):
+            self._add(held_step=int(s), held=held.to(device))
         return step, float(meta["seconds"]), int(meta["resumed"]) + 1

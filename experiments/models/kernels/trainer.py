@@ -26,7 +26,7 @@ from ngn.methods.base import Weighted, active_components
 from ngn.methods.ngn import CountGate
 from ngn.schedules import CONSTANT, GATE_CUTOFF, Shape, shape_at
 from ngn.train.batches import Batches
-from ngn.train.plan import History, TrainPlan, pad_moments
+from ngn.train.plan import History, TrainPlan, groups_of, pad_moments
 from ngn.train.progress import ProgressLine
 from ngn.train.trainer import CURVE_POINTS
 
@@ -216,7 +216,7 @@ class KernelTrainer(StudyTrainer):
             raise ValueError(f"no compiled kernel can do this training: {reason}")
         newest, count = self._restored(), learner.replicas or 1
         self._trained = learner.body_parameters(), learner.controller_parameters()
-        optimizer = torch.optim.Adam(self._groups()[0])  # holds the moments; the kernel does the steps
+        optimizer = torch.optim.Adam(groups_of(*self._trained, plan)[0])  # holds the moments; the kernel does the steps
         bad = torch.full((count,), -1, dtype=torch.int64)
         start, before, resumed = self._resume(newest, optimizer, bad)
         kept = np.unique(np.linspace(0, plan.steps - 1, CURVE_POINTS).astype(int))
