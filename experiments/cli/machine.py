@@ -118,7 +118,7 @@ def _pretrained(config: Config, model: BaseModel, cards: Sequence[int], host: in
 def _memory(there: int, config: Config) -> None:
     """Refuse weights and components beyond the memory, absent models, and rivals of another model."""
     if (model := config.model) is not None:
-        from experiments.runs.memory import card_sizes  # imports torch, which a pretrained model needs anyway
+        from experiments.runs.training import card_sizes  # imports torch, which a pretrained model needs anyway
 
         _pretrained(config, model, card_sizes(), there)
         if model.path is not None and model.package is None and model.data is None and model.file is None:

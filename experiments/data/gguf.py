@@ -6,8 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from experiments.data.errors import DataError
-from experiments.data.packages import require_packages
+from experiments.data.errors import DataError, require_packages
 from ngn.files import remove_stale_files, temporary_path
 
 

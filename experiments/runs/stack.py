@@ -131,7 +131,7 @@ def kernel_of(config: Config) -> str | None:
 
 
 def largest_stack(config: Config, in_torch: bool = False) -> int:
-    """Return the most replicas for the engine that trains this run. Memory may allow fewer (``memory.py``).
+    """Return the most replicas for the engine that trains this run. Memory may allow fewer (``training.py``).
 
     In torch it is 1 if stacks are not faster, or if every seed has its own data.
     """

@@ -10,7 +10,7 @@ import tarfile
 
 import numpy as np
 
-from experiments.data import cifar10, manifest
+from experiments.data import cifar10, source
 from experiments.data import cora as cora_reader
 from experiments.data import mnist as mnist_reader
 from experiments.data.source import Folder
@@ -144,4 +144,4 @@ def flip(path, place=-1):
 
 def write_manifest(folder, provenance="made for a test"):
     files = {p.relative_to(folder).as_posix(): sha256(p.read_bytes()) for p in folder.rglob("*") if p.is_file()}
-    manifest.write_manifest(folder / "manifest.json", manifest.DataManifest(provenance, files))
+    source.write_manifest(folder / "manifest.json", source.DataManifest(provenance, files))

@@ -24,7 +24,7 @@ from experiments.config import run_files
 from experiments.config.identity import run_id
 from experiments.core import paths
 from experiments.runs.phases import fixed_configuration
-from experiments.tasks.language.folders import check_sums, new_folder
+from experiments.tasks.language.export import check_sums, new_folder
 from ngn.tensor_files import write_checked
 
 UNCOMPARED = "checkpoints"

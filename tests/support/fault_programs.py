@@ -24,7 +24,7 @@ from experiments.data.fetch import DataOrigin, Remote
 from experiments.data.source import Folder
 from experiments.store.records import Store
 from experiments.studies.one_d import BASELINE
-from experiments.tasks.language.folders import check_sums
+from experiments.tasks.language.export import check_sums
 from ngn.files import write_atomically
 
 

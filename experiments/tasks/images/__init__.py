@@ -89,7 +89,7 @@ class Cifar10(Benchmark):
 
             return ConstructedTask(self, config, device)
         if config.gate.given:
-            from experiments.tasks.images.resnets import ResNetTask
+            from experiments.tasks.images.task import ResNetTask
 
             return ResNetTask(self, config, device)
         return super().make(config, device)

@@ -17,8 +17,7 @@ from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
 from experiments.core.packages import missing, sentence
 from experiments.core.pretrained import BaseModel
-from experiments.tasks.images.resnets import ResNetTask, with_given_weights
-from experiments.tasks.images.task import CLASSES
+from experiments.tasks.images.task import CLASSES, ResNetTask, with_given_weights
 from ngn.cuts import Cut
 
 SIDE = {"torchvision": "image_size", "timm": "img_size"}

@@ -1,22 +1,36 @@
-"""MNIST and CIFAR-10. The uint8 images stay on the device; each batch is converted to floats."""
+"""MNIST and CIFAR-10, and residual networks on CIFAR-10 to make smaller.
+
+The uint8 images stay on the device; each batch is converted to floats.
+"""
 
 from __future__ import annotations
 
+import copy
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
 import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
+import ngn
 from experiments.core.config import Config
-from experiments.core.task import CapacityOf, Seeds
+from experiments.core.task import CapacityOf, DataInfo, ModuleTask, Seeds
+from experiments.core.training import Train
 from experiments.data import cifar10, mnist, synthetic
+from experiments.data.errors import DataError
 from experiments.data.source import data_root
+from experiments.models.cifar_resnet import CifarResNet, load_trained, standardised
 from experiments.models.conv import ConvBank
 from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel, StackedLinear
-from experiments.tasks.base import Classification
-from experiments.tasks.images import Cifar10, ConvComponent, Mnist
+from experiments.tasks.base import Classification, MiniBatches
+from experiments.tasks.images import ChannelsComponent, Cifar10, ConvComponent, Mnist
 from experiments.tasks.settings import MLPComponent
 from ngn.components.base import OrderedSum
-from ngn.train.batches import Split
+from ngn.train.batches import Batches, Split
 
 CLASSES = 10
 STATISTICS = {
@@ -61,3 +75,101 @@ class ImageTask(Classification[MLPComponent | ConvComponent]):
             head = None if gate.features is None else StackedLinear(out, CLASSES, seeds)
             return ParallelModel(OrderedSum(bank, size), head)
         return ParallelModel(OrderedSum(ConvBank(self.shape, gate.channels, CLASSES, size.K, seeds), size))
+
+
+WIDTHS = (16, 32, 64)
+
+
+class ResNetTask(ModuleTask[ChannelsComponent], ImageTask):  # type: ignore[misc]
+    """Ten classes; images are moved and mirrored in training.
+
+    The last tenth of the training images is never trained on, whatever the split: settings are chosen on it.
+    """
+
+    prefix_score = None
+
+    def __init__(self, settings: Cifar10, config: Config, device: torch.device) -> None:
+        assert isinstance(config.gate, ChannelsComponent)
+        super().__init__(settings, config, device)
+        if settings.split == "test":
+            kept = len(self.train) * 9 // 10
+            self.train = Split(self.train.inputs[:kept], self.train.targets[:kept])
+        self.build(config)
+
+    def build(self, config: Config) -> None:
+        """Make or read the network, and name what is cut."""
+        assert isinstance(config.gate, ChannelsComponent)
+        self.maps = config.gate.shortcuts == "maps"
+        smoke = config.profile == "smoke"
+        self.blocks, self.widths = config.gate.blocks, (16, 16, 16) if smoke else WIDTHS
+        self.trained: nn.Module | None = None
+        if config.model is not None:
+            self.by_importance, path = "magnitude", config.model.path
+            if path is None:
+                self.trained, self.base_info = load_trained(config.model.name, data_root(config.data_root))
+            else:
+                named = f"a network with gate.blocks={self.blocks}"
+                self.trained, self.base_info = with_given_weights(CifarResNet(self.blocks).eval(), path, named)
+        whole = self.module(0)
+        self.inside = [name for name, _ in whole.named_modules() if name.endswith(".conv1")]
+        convolutions = [name for name, part in whole.named_modules() if isinstance(part, nn.Conv2d)]
+        self.uncut = (*(name for name in convolutions if name not in self.inside), "linear")
+
+    def prepare(self, inputs: Tensor) -> Tensor:
+        """Standardise uint8 [N, 3, H, W] as the trained networks expect; channels last, which are computed faster."""
+        return standardised(inputs).contiguous(memory_format=torch.channels_last)
+
+    def batches(self, train: Train, seeds: Seeds) -> Batches:
+        assert train.batch is not None
+        return MiniBatches(self.train, train.batch, seeds, lambda pixels: mirrored(self.prepare(shifted(pixels))))
+
+    def evaluate(self, model: nn.Module) -> dict[str, Tensor]:
+        with torch.autocast(self.mean.device.type, enabled=False):  # steps may be in bfloat16, scores are in float32
+            return super().evaluate(model)
+
+    def module(self, seed: int, width: float = 1.0) -> nn.Module:
+        if self.trained is not None:
+            return copy.deepcopy(self.trained)
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            widths = [max(1, int(width * channels)) for channels in self.widths]
+            return CifarResNet(self.blocks, widths, maps=self.maps)
+
+    def sizes(self, module: nn.Module, K: int | None, order: Any = None) -> Any:
+        return {name: ngn.Channels(K, order) for name in self.inside}
+
+    def counts(self, module: nn.Module) -> list[int]:
+        return [len(module.get_submodule(name).weight) for name in self.inside]  # type: ignore[arg-type]
+
+
+def with_given_weights(whole: nn.Module, path: str, named: str) -> tuple[nn.Module, DataInfo]:
+    """Put the weights of ``model.path``, a file, into a module; return it, and what the file is.
+
+    Raises:
+        DataError: if the file is missing, or holds no weights of the module, which the message calls ``named``.
+    """
+    file = Path(path).expanduser()
+    try:
+        whole.load_state_dict(load_file(file))
+    except Exception as fault:  # a damaged file can make the reader fail in any way
+        reason = str(fault).splitlines()[0]
+        raise DataError(f"model.path={file}: does not hold weights of {named}, as safetensors ({reason})") from None
+    return whole, DataInfo(file.stem, sha256(file.read_bytes()).hexdigest(), "a file that was given")
+
+
+def mirrored(x: Tensor) -> Tensor:
+    """Mirror every other image of a randomly ordered batch, in place."""
+    x[1::2] = x[1::2].flip(-1)
+    return x
+
+
+def shifted(pixels: Tensor) -> Tensor:
+    """Move each image, [N, C, H, W], by up to four pixels both ways; what enters is black.
+
+    Each place of a batch has one draw for ever: batches are in random order, so images meet all of them.
+    """
+    rows, columns = torch.randint(0, 9, (2, len(pixels), 1), generator=torch.Generator().manual_seed(0))
+    padded = F.pad(pixels, (4, 4, 4, 4))
+    at = torch.arange(len(pixels))[:, None, None]
+    down, right = rows + torch.arange(pixels.shape[2]), columns + torch.arange(pixels.shape[3])
+    return padded.permute(0, 2, 3, 1)[at, down[:, :, None], right[:, None]].permute(0, 3, 1, 2).contiguous()

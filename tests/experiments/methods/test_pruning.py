@@ -22,7 +22,7 @@ from experiments.runs.models import load_model
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task
-from experiments.tasks.images.resnets import shifted
+from experiments.tasks.images.task import shifted
 
 CPU = torch.device("cpu")
 GATE = {"cifar10": "channels", "tinystories": "units", "wikitext2": "neurons"}

@@ -20,8 +20,7 @@ import pytest
 from experiments.config import run_files
 from experiments.config.compose import compose
 from experiments.config.identity import numerics
-from experiments.models.kernels.build import FLAGS
-from experiments.models.kernels.libraries import FOLDER, library
+from experiments.models.kernels.libraries import FLAGS, FOLDER, library
 from experiments.runs import launch
 from experiments.store.records import Store
 from experiments.tasks import GATES_OF_TASK, TASKS

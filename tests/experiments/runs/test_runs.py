@@ -28,7 +28,7 @@ from experiments.runs.stack import Stack
 from experiments.store import provenance
 from experiments.store.records import Store
 from experiments.tasks import COMPONENTS, GATES_OF_TASK, TASKS, make_task
-from experiments.tasks.tinystories.model import continued
+from experiments.tasks.tinystories.task import continued
 
 # one of the tasks on a pretrained model: they differ only in their questions; tinystories has a test of its own below
 OTHERS = {name for name, task in TASKS.items() if task.usual_model != "none"} - {"wikisql_easy"} | {"tinystories"}
@@ -216,7 +216,7 @@ def test_a_smoke_run_and_its_model_in_a_fresh_process(tmp_path, gate):
     assert curves["grown.held_step"].tolist() == list(range(1, 7))
     assert curves["grown.held"][-1] < curves["grown.held"][0] < 5
     program = (
-        "import torch; from experiments.runs import models; from experiments.tasks.tinystories.model import continued\n"
+        "import torch; from experiments.runs import models; from experiments.tasks.tinystories.task import continued\n"
         f"model = models.load_model({str(outcome.path)!r})\n"
         "print(continued(model, torch.tensor([0]), 20, 128, torch.Generator().manual_seed(0)).tolist())"
     )
