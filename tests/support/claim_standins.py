@@ -6,6 +6,8 @@ from functools import partial
 import record_samples as samples
 
 from experiments.analysis.selection import base_of, selected_runs
+from experiments.store.records import Store
+from experiments.studies import rivals
 from experiments.studies.peft import ADAPTER, BASELINES, DIAGNOSTICS, LORA, SMALL, TASKS, learned
 from experiments.studies.pruning import FOURTEEN, NUMBERS, TARGETS, THIRTEEN
 from experiments.studies.pruning_small import LADDER_RUNS, MIXED, TASK_ONLY
@@ -81,6 +83,21 @@ def snapped(store, t):
         store.write(made, replace=True)
 
 
+def front(name, store, lead, spread=0.0):
+    """Write three seeds of a work: one training's scores are better than the separate ones' by about ``lead``."""
+    work, beside = rivals.WORKS[name], Store(store.root / rivals.FOLDER.name)
+    for seed in (0, 2, 3):
+        members, better = {}, work.better * (lead + spread * (seed - 1))
+        for share in (*work.shares, 100):
+            members[str(share)] = {"cost": 1.0, "count": [1], "scores": {work.score: share / 10 + better}}
+            for method in {"dense"} if share == 100 else {"even sizes", "magnitude"} & {*work.methods}:
+                alone = {"grown": samples.fixed(1, share / 10, work.score)}
+                samples.put(beside, rivals.selection(work, method, share, [seed]), seed, alone)
+        for method, steps in work.together.items():
+            one = rivals.selection(work, method, min(work.shares), [seed], **{"train.steps": steps})
+            samples.put(beside, one, seed, {"grown": samples.fixed(1, 0.0, work.score) | {"members": members}})
+
+
 OF_STAND_INS = {
     "peft_baselines_small": (PEFT, adapted, ({"score": 80.0}, {"score": 51.0}, {"score": 20.0})),
     "peft_middle_small": (PEFT, adapted, ({}, {"third": 2})),
@@ -94,6 +111,12 @@ OF_STAND_INS = {
     "adapter_close_snapped": ((), snapped, ({"t": 0.5}, {"t": 1.0})),
     "peft_baselines_asked": ((), partial(adapt_all, every=ASKED_RUNS), ({"score": 80.0}, {"score": 20.0})),
     "peft_middle_prices": ((), partial(adapt_all, every=PRICED_RUNS), ({"third": 1}, {"third": 2})),
+    "front_stories": (
+        (),
+        partial(front, "front_stories"),
+        ({"lead": -0.01}, {"lead": 0, "spread": 1}, {"lead": -0.03}),
+    ),
+    "front20": ((), partial(front, "front20"), ({"lead": -0.2}, {"lead": 0, "spread": 1}, {"lead": -0.4})),
 }
 """A claim → its tables, and what is in records that agree with it, that cannot tell (where there are three), and that
 disagree."""

@@ -9,16 +9,7 @@ import threading
 
 import pytest
 import torch
-from kernel_cases import (
-    BANK,
-    LOSS,
-    bank,
-    chain,
-    fixed_bank,
-    needs_kernel,
-    plan,
-    stack_of,
-)  # fmt: skip
+from kernel_cases import BANK, LOSS, bank, chain, fixed_bank, needs_kernel, plan, stack_of
 from waiting import leave_partial
 
 from experiments.methods.gates.decay import DecayGate
