@@ -16,7 +16,7 @@ from experiments.runs.measure import prefixes_of, take_replica
 from experiments.runs.stack import LARGEST, LARGEST_FUSED, Stack, largest_stack, stacks_of, why_no_kernel
 from experiments.runs.training import replica_bytes, replicas_that_fit
 from experiments.tasks import COMPONENTS, GATES_OF_TASK, TASKS, make_task
-from experiments.tasks.regression1d import Regression1D
+from experiments.tasks.generated import Regression1D
 from experiments.tasks.settings import MLPComponent
 from ngn.methods.orders import Order
 
