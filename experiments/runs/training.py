@@ -24,9 +24,8 @@ from experiments.core.task import Task
 from experiments.methods.fixed import fixed_size, size_name
 from experiments.models.kernels.trainer import KernelTrainer
 from experiments.runs import host, outcome
-from experiments.runs.outcome import RunOutcome
+from experiments.runs.outcome import Phase, RunOutcome, prunes_back
 from experiments.runs.phases import PhaseSetup, learner_of, plan_of, train_phase, trainer_of
-from experiments.runs.result import Phase, prunes_back
 from experiments.runs.stack import Stack, kernel_of, largest_stack
 from experiments.store.provenance import code
 from experiments.store.record import Result

@@ -22,8 +22,8 @@ from experiments.models.trainer import StudyTrainer
 from experiments.runs import models, training
 from experiments.runs.host import tuned_for_training
 from experiments.runs.launch import launch
+from experiments.runs.outcome import prunes_back
 from experiments.runs.phases import learner_of, plan_of
-from experiments.runs.result import prunes_back
 from experiments.runs.stack import Stack
 from experiments.store import provenance
 from experiments.store.records import Store
