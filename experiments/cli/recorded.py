@@ -25,9 +25,8 @@ from experiments.core.paths import RESULTS
 from experiments.runs.outcome import relative, summary
 from experiments.runs.same import data_differences
 from experiments.runs.sweeps.status import Sample, Speeds, duration_text
-from experiments.store.provenance import changed_since, named
+from experiments.store.provenance import changed_since, made_by, named
 from experiments.store.records import RecordError, Store
-from experiments.store.sources import made_by
 
 if TYPE_CHECKING:
     from experiments.analysis.collect import Reader

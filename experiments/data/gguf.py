@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from experiments.data.errors import DataError, require_packages
+from experiments.data.source import DataError, require_packages
 from ngn.files import remove_stale_files, temporary_path
 
 

@@ -11,8 +11,7 @@ import safetensors.numpy
 from safetensors import SafetensorError
 
 from experiments.core.task import DataInfo
-from experiments.data.errors import DataError
-from experiments.data.source import Folder, install_with_manifest
+from experiments.data.source import DataError, Folder, install_with_manifest
 
 NAME = "resnets"
 SOURCE = "akamaster/pytorch_resnet_cifar10"

@@ -16,9 +16,8 @@ import numpy as np
 
 from experiments.core.task import DataInfo
 from experiments.data import cifar10, cora, mnist, resnets, smollm2, source, texts, tinystories
-from experiments.data.errors import DataError
 from experiments.data.fetch import DataOrigin, Remote, install_unchanged
-from experiments.data.source import Folder
+from experiments.data.source import DataError, Folder
 from ngn.files import write_atomically
 
 _READERS: dict[str, Any] = {

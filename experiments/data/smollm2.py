@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from experiments.core.task import DataInfo
-from experiments.data.errors import DataError, require_packages
 from experiments.data.gguf import convert_to_safetensors
-from experiments.data.source import MANIFEST, Folder, install_with_manifest, read_manifest
+from experiments.data.source import MANIFEST, DataError, Folder, install_with_manifest, read_manifest, require_packages
 
 NAME = "smollm2"
 SOURCE = "HuggingFaceTB/SmolLM2-135M-Instruct"

@@ -18,12 +18,36 @@ from pathlib import Path
 import numpy as np
 
 from experiments.core.blocks import control_in
+from experiments.core.packages import missing, sentence
 from experiments.core.reading import digest, read_regular
 from experiments.core.task import DataInfo
-from experiments.data.errors import DataError, MissingData
+from experiments.store.provenance import combined_digest
 from experiments.store.records import strict_json
-from experiments.store.sources import combined_digest
 from ngn.files import remove_stale_files, write_atomically
+
+
+class DataError(Exception):
+    """Data are missing, damaged or not the expected ones. The message names the file and the command that helps."""
+
+
+class MissingData(DataError):
+    """The data set is not in the data root."""
+
+
+def require_packages(what: str, *modules: str) -> None:
+    """Check that the modules of an extra, which ``what`` needs, are installed; silence transformers.
+
+    Raises:
+        DataError: if one is missing; the message has the command that installs it.
+    """
+    if (name := missing(*modules)) is not None:
+        raise DataError(sentence(what, name))
+    if "transformers" in modules:
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()
+        logging.set_verbosity_error()
+
 
 MANIFEST = "manifest.json"
 """File beside the files of a data set that are not the official ones: their digests and provenance, as

@@ -12,7 +12,7 @@ from experiments.core.task import DataInfo
 from experiments.data.cora import row_normalised, undirected
 from experiments.data.source import GraphData, ImageData
 from experiments.data.texts import Texts
-from experiments.store.sources import combined_digest
+from experiments.store.provenance import combined_digest
 
 PROVENANCE = "synthetic, made by the suite itself (seed 0); no real data"
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field, StrictFloat, StrictInt, StrictStr, StringConstraints, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from experiments.data.errors import DataError
+from experiments.data.source import DataError
 from experiments.store.records import strict_json
 
 FileRecords = dict[str, Any]

@@ -9,8 +9,7 @@ from typing import Any
 
 from experiments.core.task import DataInfo
 from experiments.data import text_schemas as forms
-from experiments.data.errors import DataError
-from experiments.data.source import Folder
+from experiments.data.source import DataError, Folder
 
 
 @dataclass(frozen=True)

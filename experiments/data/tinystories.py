@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments.core.paths import SCRATCH
-from experiments.data.errors import DataError, require_packages
-from experiments.data.source import install_with_manifest
+from experiments.data.source import DataError, install_with_manifest, require_packages
 
 END = "<|endoftext|>"
 RARE = 10

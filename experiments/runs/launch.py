@@ -24,8 +24,8 @@ from experiments.core.config import Config
 from experiments.runs.outcome import RunOutcome, present
 from experiments.runs.stack import NOTE, Stack, stacks_of
 from experiments.store.leases import Leases
+from experiments.store.provenance import KEPT
 from experiments.store.records import Store
-from experiments.store.sources import KEPT
 from ngn.files import remove_stale_files
 
 log = logging.getLogger(__name__)

@@ -20,10 +20,9 @@ from experiments.data import DataError
 from experiments.methods.fixed import MOST_NAMED
 from experiments.runs.same import fault_of
 from experiments.runs.stack import Stack
-from experiments.store.provenance import code, conf_digest, machine, packages
+from experiments.store.provenance import code, conf_digest, keep_digests, machine, made_by, packages
 from experiments.store.record import SCHEMA_VERSION, PrunesBackBlock, Result
 from experiments.store.records import RecordError, Store, read_record
-from experiments.store.sources import keep_digests, made_by
 from ngn.files import remove
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from experiments.core.config import Config
 from experiments.core.task import CapacityOf, DataInfo, ModuleTask, Seeds
 from experiments.core.training import Train
 from experiments.data import cifar10, mnist, synthetic
-from experiments.data.errors import DataError
-from experiments.data.source import data_root
+from experiments.data.source import DataError, data_root
 from experiments.models.cifar_resnet import CifarResNet, load_trained, standardised
 from experiments.models.conv import ConvBank
 from experiments.models.mlp import MLPBank

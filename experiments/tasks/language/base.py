@@ -18,10 +18,10 @@ from experiments.core.blocks import ConfigError
 from experiments.core.pretrained import BaseModel
 from experiments.core.task import DataInfo
 from experiments.data import resnets, smollm2
-from experiments.data.errors import DataError, require_packages
 from experiments.data.fetch import known_digest
 from experiments.data.gguf import convert_to_safetensors
-from experiments.store.sources import combined_digest
+from experiments.data.source import DataError, require_packages
+from experiments.store.provenance import combined_digest
 from experiments.tasks.language.fused import FUSED, KINDS, split_maps
 from experiments.tasks.language.model_files import FILES, digests_of
 from experiments.tasks.language.packing import use_by_sequence

@@ -22,7 +22,7 @@ from experiments.data import synthetic, texts
 from experiments.data.source import data_root
 from experiments.models.adapter import attach_adapters
 from experiments.models.trainer import StudyTrainer
-from experiments.store.sources import combined_digest
+from experiments.store.provenance import combined_digest
 from experiments.tasks.base import MiniBatches
 from experiments.tasks.language import Adaptation, pruning
 from experiments.tasks.language.base import PretrainedModel, load_base, tiny_base

@@ -14,7 +14,7 @@ from experiments.data import MissingData, sets
 from experiments.runs import same
 from experiments.runs.launch import launch, share
 from experiments.runs.sweeps import status
-from experiments.store import provenance, sources
+from experiments.store import provenance
 from experiments.store.records import RecordError, Store
 from experiments.tasks.language import base
 
@@ -24,8 +24,8 @@ PLUGIN = {"plug-in mine/tasks/a.py": "3"}
 
 def files(monkeypatch, suite=FILES, own=()):
     """Make these the digests of the present sources and plug-ins."""
-    monkeypatch.setattr(sources, "training_digests", lambda: dict(suite))
-    monkeypatch.setattr(sources, "plugin_digests", lambda: dict(own))
+    monkeypatch.setattr(provenance, "training_digests", lambda: dict(suite))
+    monkeypatch.setattr(provenance, "plugin_digests", lambda: dict(own))
     monkeypatch.setattr(same, "code", lambda: provenance.Code(None, False, "git"))
 
 
@@ -145,4 +145,4 @@ def test_other_weights_are_named(tmp_path, monkeypatch):
 
 def test_only_what_trains_is_compared():
     files = ("experiments/runs/same.py", "experiments/report/pages.py", "experiments/runs/sweeps/plan.py", "run.py")
-    assert [*map(sources.trains, files)] == [True, False, False, False]
+    assert [*map(provenance.trains, files)] == [True, False, False, False]
