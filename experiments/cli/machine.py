@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
+from experiments.config.identity import Run
 from experiments.config.rival_target import check_target
-from experiments.config.run_files import Run
 from experiments.core import paths
 from experiments.core.blocks import ConfigError
 from experiments.core.config import Config

@@ -18,8 +18,7 @@ from experiments.analysis import overview
 from experiments.analysis.frame import FlatRecord, frame_of, record_row, record_rows
 from experiments.cli.pipes import print_line, room
 from experiments.config.compose import DEFAULT_CHOICES
-from experiments.config.identity import identity_keys, numerics
-from experiments.config.run_files import Run
+from experiments.config.identity import Run, identity_keys, numerics
 from experiments.core.config import Config
 from experiments.core.paths import RESULTS
 from experiments.runs.outcome import relative, summary

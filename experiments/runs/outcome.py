@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.config import run_files
-from experiments.config.identity import numerics, scientific
-from experiments.config.run_files import Run
+from experiments.config import identity
+from experiments.config.identity import Run, numerics, scientific
 from experiments.core import checkpoint
 from experiments.core.plugins import conf_folder
 from experiments.data import DataError
@@ -133,7 +132,7 @@ def present(run: Run) -> tuple[Run, RunOutcome | Exception | None]:
         return run, RecordError(f"{refused}; {anew}")
     except DataError as damaged:
         return run, damaged
-    if fault is not None and run.root == run_files.SCRATCH / "results":
+    if fault is not None and run.root == identity.SCRATCH / "results":
         log.warning("%s: its record %s; training it anew", run.id, fault.text)
         return run.with_execution(force=True), None
     if fault is not None:

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from experiments.config.identity import flatten, scientific
-from experiments.config.run_files import Run, checkpoints_named, runs_of
+from experiments.config.identity import Run, checkpoints_named, flatten, runs_of, scientific
 from experiments.core import checkpoint
 from experiments.core.config import Config
 from experiments.core.groups import Replicas

@@ -12,10 +12,9 @@ import torch
 from record_samples import untimed
 from whole_runs import ALL, checked, smoke, trained
 
-from experiments.config import run_files
+from experiments.config import identity
 from experiments.config.compose import compose
-from experiments.config.identity import run_id
-from experiments.config.run_files import Run
+from experiments.config.identity import Run, run_id
 from experiments.config.schema import branch_of, branch_phase
 from experiments.core.paths import ROOT
 from experiments.models.trainer import StudyTrainer
@@ -68,10 +67,10 @@ def test_smoke_and_dirty_runs_go_to_scratch(monkeypatch):
     clean, dirty = provenance.Code("c", True, "git"), provenance.Code("c", False, "git")
     for code, profile, place in (
         (clean, "full", provenance.ROOT / "runs"),
-        (dirty, "full", run_files.SCRATCH / "results"),
-        (clean, "smoke", run_files.SCRATCH / "results"),
+        (dirty, "full", identity.SCRATCH / "results"),
+        (clean, "smoke", identity.SCRATCH / "results"),
     ):
-        monkeypatch.setattr(run_files, "code", lambda code=code: code)
+        monkeypatch.setattr(identity, "code", lambda code=code: code)
         assert Run.of(compose({"profile": profile})).root == place
     assert str(Run.of(compose({}, {"results": "elsewhere"})).root) == "elsewhere"
 

@@ -6,10 +6,9 @@ import re
 import pytest
 from record_samples import grown, record
 
-from experiments.config import run_files
+from experiments.config import identity
 from experiments.config.compose import compose
-from experiments.config.identity import numerics
-from experiments.config.run_files import Run
+from experiments.config.identity import Run, numerics
 from experiments.data import MissingData, sets
 from experiments.runs import same
 from experiments.runs.launch import launch, share
@@ -89,7 +88,7 @@ def test_a_record_without_digests_counts_by_its_numerics(tmp_path):
 
 
 def test_trials_are_trained_anew(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(run_files, "SCRATCH", tmp_path)
+    monkeypatch.setattr(identity, "SCRATCH", tmp_path)
     files(monkeypatch)
     asked = config(tmp_path).model_copy(update={"results": None, "profile": "smoke"})
     (made,) = launch([asked])

@@ -8,7 +8,7 @@ import torch
 from kernel_cases import BANK
 
 from experiments.config.compose import compose
-from experiments.config.run_files import runs_of
+from experiments.config.identity import runs_of
 from experiments.methods.ngn import NGN
 from experiments.models.kernels import supported
 from experiments.runs import launch, phases, training

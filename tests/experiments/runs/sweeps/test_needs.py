@@ -10,7 +10,7 @@ pytest.importorskip("submitit", reason="needs submitit: pip install -e '.[cluste
 
 from experiments.analysis.selection import Selection
 from experiments.config.compose import compose
-from experiments.config.run_files import runs_of
+from experiments.config.identity import runs_of
 from experiments.core.needs import NOTHING, Needs
 from experiments.runs import training
 from experiments.runs.sweeps import plan as plans
