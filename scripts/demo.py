@@ -21,6 +21,7 @@ if __name__ == "__main__":  # first, so that Ctrl-C ends it without a traceback
 import argparse
 import shlex
 import shutil
+import textwrap
 import time
 from collections.abc import Mapping, Sequence
 
@@ -43,11 +44,12 @@ from experiments.core.paths import RESULTS, ROOT
 from experiments.store.records import Store
 from ngn.files import write_atomically
 
-NOTES = """\
-recorded: our record of the same seed. Processors round differently. Over 25,000 steps this can move a boundary to
-  another integer: on another type of processor, expect about three of ten counts to differ.
-calibrated: settings that the paper leaves open were chosen to reproduce this table, so agreement here shows nothing.
-  "cannot tell": the spread over these seeds is too wide to decide. docs/verdicts.md has the rules."""
+NOTES = (
+    "recorded: our record of the same seed. Processors round differently. Over 25,000 steps this can move a boundary "
+    "to another integer: on another type of processor, expect about three of ten counts to differ.",
+    "calibrated: settings that the paper leaves open were chosen to reproduce this table, so agreement here shows "
+    'nothing. "cannot tell": the spread over these seeds is too wide to decide. docs/verdicts.md has the rules.',
+)
 WORDS = {
     AGREES: ("agrees with the paper", "agree with the paper"),
     DISAGREES: ("disagrees", "disagree"),
@@ -111,7 +113,8 @@ def demo(given: argparse.Namespace, configs: list[Config], overrides: dict[str, 
     print_line(table_of(rows, room()), "")
     show(store, overrides, seeds, rows)
     write_atomically(tex, from_cells(macros(), reduce_all(reader, macros()), reader).encode(), replace=True)
-    print(f"\n{NOTES}\n\nrecords: {results}\ntables:  {tex} (-- for what needs more runs)")
+    notes = [textwrap.fill(note, min(room(), 100), subsequent_indent="  ") for note in NOTES]
+    print("", *notes, f"\nrecords: {results}\ntables:  {tex} (-- for what needs more runs)", sep="\n")
     shown = ["--dirty", "--results", str(results), "--output", str(given.output / "figures")]
     stand_ins = [part for key, value in overrides.items() for part in ("--stand-in", f"{key}={value}")]
     build_figures.main([*shown, *stand_ins, "--only", "figure1"])

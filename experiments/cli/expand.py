@@ -184,9 +184,8 @@ def run_of(merged: Mapping[str, Any]) -> Run:
             if not value.strip():
                 raise ConfigError(f"{key}: the name of the folder is empty; remove {key}= for the default folder")
             folders[key] = str(Path(value).expanduser().resolve())
-    if config.logger in (*EXTRAS["logging"], "mlflow") and missing(config.logger):
-        what = f"logger={config.logger}"  # MLflow is in no extra
-        raise ConfigError(sentence(what, config.logger) or f"{what} needs the package mlflow: pip install mlflow")
+    if config.logger in EXTRAS["logging"] + EXTRAS["mlflow"] and missing(config.logger):
+        raise ConfigError(sentence(f"logger={config.logger}", config.logger))
     if config.engine == "fused" and (reason := why_no_kernel(config)) is not None:
         raise ConfigError(f"engine=fused: {reason}. Remove engine=, or use engine=torch")
     return Run.of(config.model_copy(update=folders))

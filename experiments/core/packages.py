@@ -15,6 +15,7 @@ EXTRAS = {
     "graph": ("torch_geometric",),
     "paper": ("matplotlib", "jinja2", "markupsafe"),
     "logging": ("tensorboard", "wandb"),
+    "mlflow": ("mlflow",),
     "cluster": ("submitit", "hydra_plugins.hydra_submitit_launcher"),
     "tinystories": ("datasets",),
     "mamba": ("mamba_ssm",),
