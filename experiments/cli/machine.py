@@ -151,7 +151,7 @@ def check_packages(config: Config) -> None:
         if (name := missing(*modules)) is not None:
             raise ConfigError(sentence(what, name) or f"{what} needs the package {name}")
     if config.model is not None and config.model.package is not None:
-        from experiments.tasks.images.constructed import maker_of  # imports torch, as the model does
+        from experiments.tasks.images.task import maker_of  # imports torch, as the model does
 
         maker_of(config.model)
 

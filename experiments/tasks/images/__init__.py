@@ -80,5 +80,5 @@ class Cifar10(Benchmark):
 
     def maker(self, config: Config) -> str:
         if config.model is not None and config.model.package is not None:
-            return "constructed.ConstructedTask"
+            return "task.ConstructedTask"
         return "task.ResNetTask" if config.gate.given else self.made_by

@@ -129,4 +129,4 @@ class TinyStories(Benchmark):
             raise ValueError("task=tinystories trains on batches of windows: set train.batch")
 
     def maker(self, config: Config) -> str:
-        return "units.UnitsTask" if config.gate.given else self.made_by
+        return "task.UnitsTask" if config.gate.given else self.made_by
