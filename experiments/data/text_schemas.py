@@ -23,83 +23,31 @@ Condition = tuple[ColumnNumber, Annotated[StrictInt, Field(ge=0, le=2)], StrictS
 """WikiSQL: column, operator (= > <), value."""
 
 
-class WikiSQLQuery(TypedDict):
-    """A query of WikiSQL: column, aggregate (none, MAX, MIN, COUNT, SUM, AVG), conditions."""
-
-    sel: ColumnNumber
-    agg: Annotated[StrictInt, Field(ge=0, le=5)]
-    conds: list[Condition]
+def _record(**keys: Any) -> Any:
+    """Return the type of a record with these keys."""
+    return TypedDict("Record", keys)  # type: ignore[operator]
 
 
-class WikiSQLQuestion(TypedDict):
-    """A question of WikiSQL."""
-
-    table_id: StrictStr
-    question: StrictStr
-    sql: WikiSQLQuery
-
-
-class WikiSQLTable(TypedDict):
-    """A table of WikiSQL."""
-
-    id: StrictStr
-    header: Annotated[list[StrictStr], Field(min_length=1)]
-
-
-class GSM8KQuestion(TypedDict):
-    """A problem of GSM8K; its answer ends with ``#### `` and the number."""
-
-    question: StrictStr
-    answer: Annotated[str, StringConstraints(strict=True, pattern=r"#### \S")]
-
-
-class SpiderQuestion(TypedDict):
-    """A question of Spider."""
-
-    question: StrictStr
-    query: StrictStr
-    db_id: StrictStr
-
-
-class SpiderDatabase(TypedDict):
-    """The schema of a database of Spider; a column names its table by number, -1 for ``*``."""
-
-    db_id: StrictStr
-    table_names_original: list[StrictStr]
-    column_names_original: list[tuple[Annotated[StrictInt, Field(ge=-1)], StrictStr]]
-
-
-class SquadAnswer(TypedDict):
-    """An answer of SQuAD."""
-
-    text: StrictStr
-
-
-class SquadQuestion(TypedDict):
-    """A question of SQuAD."""
-
-    id: StrictStr
-    question: StrictStr
-    answers: Annotated[list[SquadAnswer], Field(min_length=1)]
-
-
-class SquadParagraph(TypedDict):
-    """A paragraph of SQuAD."""
-
-    context: StrictStr
-    qas: list[SquadQuestion]
-
-
-class SquadArticle(TypedDict):
-    """An article of SQuAD."""
-
-    paragraphs: list[SquadParagraph]
-
-
-class Document(TypedDict):
-    """A document of running text."""
-
-    text: StrictStr
+WIKISQL_QUESTION = _record(
+    table_id=StrictStr,
+    question=StrictStr,
+    sql=_record(sel=ColumnNumber, agg=Annotated[StrictInt, Field(ge=0, le=5)], conds=list[Condition]),
+)
+"""A question of WikiSQL. Its query: column, aggregate (none, MAX, MIN, COUNT, SUM, AVG), conditions."""
+WIKISQL_TABLE = _record(id=StrictStr, header=Annotated[list[StrictStr], Field(min_length=1)])
+GSM8K_QUESTION = _record(question=StrictStr, answer=Annotated[str, StringConstraints(strict=True, pattern=r"#### \S")])
+"""A problem of GSM8K; its answer ends with ``#### `` and the number."""
+SPIDER_QUESTION = _record(question=StrictStr, query=StrictStr, db_id=StrictStr)
+SPIDER_DATABASE = _record(
+    db_id=StrictStr,
+    table_names_original=list[StrictStr],
+    column_names_original=list[tuple[Annotated[StrictInt, Field(ge=-1)], StrictStr]],
+)
+"""The schema of a database of Spider; a column names its table by number, -1 for ``*``."""
+_ANSWERS = Annotated[list[_record(text=StrictStr)], Field(min_length=1)]  # type: ignore[valid-type]
+_SQUAD_QUESTION = _record(id=StrictStr, question=StrictStr, answers=_ANSWERS)
+SQUAD_ARTICLE = _record(paragraphs=list[_record(context=StrictStr, qas=list[_SQUAD_QUESTION])])  # type: ignore[valid-type]
+DOCUMENT = _record(text=StrictStr)
 
 
 def parse(text: str) -> Any:

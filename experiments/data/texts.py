@@ -74,8 +74,8 @@ class TextSet:
 WIKISQL = TextSet(
     "wikisql",
     (("train.jsonl", "train.tables.jsonl", "test.jsonl", "test.tables.jsonl"), ("dev.jsonl", "dev.tables.jsonl")),
-    {f"{part}.jsonl": forms.WikiSQLQuestion for part in ("train", "dev", "test")}
-    | {f"{part}.tables.jsonl": forms.WikiSQLTable for part in ("train", "dev", "test")},
+    {f"{part}.jsonl": forms.WIKISQL_QUESTION for part in ("train", "dev", "test")}
+    | {f"{part}.tables.jsonl": forms.WIKISQL_TABLE for part in ("train", "dev", "test")},
     inside=("data",),
     check=forms.check_wikisql,
 )
@@ -83,7 +83,7 @@ WIKISQL = TextSet(
 GSM8K = TextSet(
     "gsm8k",
     (("train.jsonl", "test.jsonl"),),
-    dict.fromkeys(("train.jsonl", "test.jsonl"), forms.GSM8KQuestion),
+    dict.fromkeys(("train.jsonl", "test.jsonl"), forms.GSM8K_QUESTION),
     inside=("grade_school_math/data",),
     OFFICIAL={
         "train.jsonl": "sha256:17f347dc51477c50d4efb83959dbb7c56297aba886e5544ee2aaed3024813465",
@@ -94,7 +94,7 @@ GSM8K = TextSet(
 SPIDER = TextSet(
     "spider",
     (("train_spider.json", "dev.json", "tables.json"),),
-    dict.fromkeys(("train_spider.json", "dev.json"), forms.SpiderQuestion) | {"tables.json": forms.SpiderDatabase},
+    dict.fromkeys(("train_spider.json", "dev.json"), forms.SPIDER_QUESTION) | {"tables.json": forms.SPIDER_DATABASE},
     inside=("spider", "spider_data"),
     OFFICIAL={
         "train_spider.json": "git:673f7c4ca415a4fd1ebb8654960c2ff18cbc90c3",
@@ -107,7 +107,7 @@ SPIDER = TextSet(
 SQUAD = TextSet(
     "squad",
     (("train-v1.1.json", "dev-v1.1.json"), ("xquad.en.json",)),
-    dict.fromkeys(("train-v1.1.json", "dev-v1.1.json", "xquad.en.json"), forms.SquadArticle),
+    dict.fromkeys(("train-v1.1.json", "dev-v1.1.json", "xquad.en.json"), forms.SQUAD_ARTICLE),
     OFFICIAL={
         "train-v1.1.json": "sha256:3527663986b8295af4f7fcdff1ba1ff3f72d07d61a20f487cb238a6ef92fd955",
         "dev-v1.1.json": "sha256:95aa6a52d5d6a735563366753ca50492a658031da74f301ac5238b03966972c9",
@@ -118,7 +118,7 @@ SQUAD = TextSet(
 """Rajpurkar et al., "SQuAD", 2016; CC BY-SA 4.0. The stand-in is XQuAD's English part: 240 dev paragraphs."""
 WIKITEXT2 = TextSet("wikitext2", (("wiki.test.tokens",), ("test.txt",)), {}, inside=("wikitext-2",))
 """Merity et al., "Pointer Sentinel Mixture Models", 2016; CC BY-SA. The test part, tokens as published."""
-PILE10K = TextSet("pile10k", (("pile-10k.jsonl",),), {"pile-10k.jsonl": forms.Document})
+PILE10K = TextSet("pile10k", (("pile-10k.jsonl",),), {"pile-10k.jsonl": forms.DOCUMENT})
 """The first 10,000 documents of the Pile (Gao et al., 2020): one JSON object with "text" on each line."""
 TINYSTORIES = TextSet(
     "tinystories", (("TinyStories-train.txt", "TinyStories-valid.txt"), ("train.txt", "valid.txt")), {}
