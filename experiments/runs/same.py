@@ -12,8 +12,7 @@ from experiments.config.identity import flatten, identity_keys, numerics
 from experiments.core.config import Config
 from experiments.core.paths import RESULTS
 from experiments.core.pretrained import BaseModel
-from experiments.data import data_root
-from experiments.data.source import MissingData
+from experiments.data import MissingData, data_root
 from experiments.store.provenance import changed_files, changed_since, code, combined_digest, made_by, named
 
 

@@ -26,8 +26,7 @@ from experiments.core.packages import missing, sentence
 from experiments.core.pretrained import BaseModel
 from experiments.core.task import CapacityOf, DataInfo, ModuleTask, Seeds
 from experiments.core.training import Train
-from experiments.data import cifar10, mnist, synthetic
-from experiments.data.source import DataError, data_root
+from experiments.data import DataError, cifar10, data_root, mnist, synthetic
 from experiments.models.cifar_resnet import CifarResNet, load_trained, standardised
 from experiments.models.conv import ConvBank
 from experiments.models.mlp import MLPBank

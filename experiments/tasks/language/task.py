@@ -18,8 +18,7 @@ from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
 from experiments.core.task import CapacityOf, DataInfo, Seeds, Task
 from experiments.core.training import Train
-from experiments.data import synthetic, texts
-from experiments.data.source import data_root
+from experiments.data import data_root, synthetic, texts
 from experiments.models.adapter import attach_adapters
 from experiments.models.trainer import StudyTrainer
 from experiments.store.provenance import combined_digest

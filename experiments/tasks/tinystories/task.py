@@ -20,8 +20,7 @@ import ngn
 from experiments.core.config import Config
 from experiments.core.task import CapacityOf, DataInfo, ModuleTask, Seeds, Task
 from experiments.core.training import Train
-from experiments.data import DataError, synthetic, texts
-from experiments.data.source import data_root
+from experiments.data import DataError, data_root, synthetic, texts
 from experiments.data.tinystories import START, Characters, split_stories
 from experiments.models.state_space import MambaBlock, scan_package
 from experiments.models.transformer import HeadBank, SliceBank

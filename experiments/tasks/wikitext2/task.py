@@ -14,8 +14,7 @@ import ngn
 from experiments.core.config import Config
 from experiments.core.task import ModuleTask, Seeds
 from experiments.core.training import Train
-from experiments.data import synthetic, texts
-from experiments.data.source import data_root
+from experiments.data import data_root, synthetic, texts
 from experiments.tasks.base import TokenBatches
 from experiments.tasks.language.base import load_base, tiny_base
 from experiments.tasks.language.perplexity import documents
