@@ -29,13 +29,14 @@ def main(arguments: list[str] | None = None) -> int:
     meaning = "usual lengths, short ones, or one training of all sizes"
     parser.add_argument("--scale", choices=scales, default="full", help=meaning)
     parser.add_argument("--figure", type=Path, help="also draw the scores against the costs, as an SVG file")
+    parser.add_argument("--few", action="store_true", help="draw only one training, and what it replaces")
     given = parser.parse_args(arguments)
     results = rivals.read(given.results)
     print(rivals.tables(results, given.scale) + front.statements(given.results, given.scale))
     if given.figure:
-        from experiments.report.drawing.rivals import draw  # it needs matplotlib
+        from experiments.report.drawing.rivals import draw, few  # it needs matplotlib
 
-        draw(results, given.scale, given.figure)
+        draw(few(results) if given.few else results, given.scale, given.figure)
     return 0
 
 

@@ -19,7 +19,7 @@ LIMITS = {
     "lines of experiments and benchmarks": 30_000,
     "lines of benchmarks": 2_300,
     "lines of ngn": 13_500,
-    "lines of scripts and plug-ins": 1_211,
+    "lines of scripts and plug-ins": 1_212,
     "lines of tests": 23_000,
     "packages of experiments": 12,
     "arrows between packages": 48,

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from experiments.analysis import estimates
 from experiments.report.drawing import style
-from experiments.studies.rivals import CUT, LEVEL, LIMITS, METHODS, OWN, SCRATCH, WHOLE, WORKS
+from experiments.studies.rivals import CUT, FRONTS, LEVEL, LIMITS, METHODS, OWN, SCRATCH, WHOLE, WORKS
 
 LOOKS = [
     style.Look(color, marker, dash)
@@ -32,6 +32,9 @@ FRONT = {
     **dict.fromkeys(("Torch-Pruning", "Torch-Pruning, local"), ("Torch-Pruning", style.Look(style.PURPLE, "P", "-."))),
 }
 """Method → its name and style where one training stands beside one a size."""
+
+FEW = {"front_stories": ("dense", FRONTS[1], "even sizes"), "front20": ("dense", FRONTS[2], "magnitude")}
+"""What README's figure shows: one training of every size, and what it replaces."""
 
 FAR = 3.0
 """A method whose scores are this many times the range of the others' away from them is named, not drawn."""
@@ -62,8 +65,8 @@ def draw(units: pd.DataFrame, scale: str, path: Path) -> None:
                     if method in beside:  # side by side, as methods have almost the same cost
                         x = x + apart * (beside.index(method) - (len(beside) - 1) / 2)
                     wide = {"zorder": 3, "linewidth": 2.0} if method in (work.together or OWN) else {"alpha": 0.8}
-                    axes.errorbar(x, y, half, color=look.color, marker=look.marker, linestyle=look.dash, markersize=3,
-                                  elinewidth=0.6, label=label, **wide)  # fmt: skip
+                    axes.errorbar(x, y, half, color=look.color, marker=look.marker, linestyle=look.dash,
+                                  markersize=3 if small else 4.5, elinewidth=0.6, label=label, **wide)  # fmt: skip
             axes.set_xlabel(f"% of the dense {LIMITS[work.limited]}{beyond}")
             axes.set_xticks(ticks := sorted(set(these.share[these.method != "as given"])))
             if len(ticks) == 1:
@@ -80,6 +83,11 @@ def draw(units: pd.DataFrame, scale: str, path: Path) -> None:
         }
         figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=4 if small else 3)
     style.save(figure, path.parent, path.stem)
+
+
+def few(units: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of :data:`FEW`."""
+    return units[[row.method in FEW.get(row.work, ()) for row in units.itertuples()]]
 
 
 def without_far(units: pd.DataFrame) -> tuple[pd.DataFrame, str]:

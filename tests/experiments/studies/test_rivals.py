@@ -1,6 +1,8 @@
 """The comparison with rivals: its records are those of its configurations, and its table compares by seed."""
 
+import json
 import re
+from statistics import median
 
 import programs
 import pytest
@@ -19,11 +21,12 @@ def test_verdicts():
     assert [verdict(better, 0.3) for better in (*said.values(), [1.0])] == [*said, ""]
 
 
-@pytest.mark.parametrize("scale", ["full", "small", "front"])
-def test_the_figure_and_every_score_of_the_page_are_those_of_the_records(scale, tmp_path):
+@pytest.mark.parametrize(("scale", "few"), [("full", ""), ("small", ""), ("front", ""), ("front", "--few")])
+def test_the_figure_and_every_score_of_the_page_are_those_of_the_records(scale, few, tmp_path):
     picture = tmp_path / "drawn.svg"
-    done = programs.run(ROOT / "scripts" / "rivals.py", "--scale", scale, "--figure", picture, cwd=ROOT)
-    assert picture.read_bytes() == (ROOT / "docs" / f"rivals_{scale}.svg").read_bytes()
+    line = [ROOT / "scripts" / "rivals.py", "--scale", scale, "--figure", picture, *few.split()]
+    done = programs.run(*line, cwd=ROOT)
+    assert picture.read_bytes() == (ROOT / "docs" / f"rivals_{scale}{few.replace('--', '_')}.svg").read_bytes()
     page = (ROOT / "docs" / "benchmarks.md").read_text()
     section = page.partition(f"<!-- rivals {scale}: begin -->")[2].partition("<!-- rivals")[0]
     scores = set(re.findall(r"\S+ ± [\d.]+" if scale == "full" else r"\| .* \|", section))
@@ -32,6 +35,9 @@ def test_the_figure_and_every_score_of_the_page_are_those_of_the_records(scale, 
         assert section.strip() == done.stdout.strip(), "also the verdicts below its tables"
         first = (ROOT / "README.md").read_text().partition("```python")[0]
         scores |= {f"| {score} |" for score in re.findall(r"\d\d\.\d\d(?: ± [\d.]+)?", first)}
+        members = json.loads((ROOT / "benchmarks" / "results" / "front.json").read_text())["front20"]["members"]
+        times = [f"{median(members[place]['times']):.2f}" for place in (5, 4, 2, 0)]  # 100, 75, 50, 25 %
+        assert re.findall(r"\| (\d\.\d\d) \|", first) == times
     assert all(score in done.stdout for score in scores)
 
 
