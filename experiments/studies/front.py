@@ -14,11 +14,13 @@ from experiments.store.records import Store
 from experiments.studies.rivals import FOLDER, FRONTS, WORKS, selection
 
 claim = Claims(1700)
+BESIDE = {"front_stories": (FRONTS[1], "even sizes"), "front20": (FRONTS[2], "magnitude")}
+"""Work → the one training with the time of all, and the separate trainings that it replaces."""
 
 
-def _not_behind(evidence: Evidence, name: str, method: str, separate: str) -> Outcome:
+def _not_behind(evidence: Evidence, name: str) -> Outcome:
     """Want one training at most the work's small difference behind separate ones, at every share and as a whole."""
-    work, parts = WORKS[name], []
+    work, (method, separate), parts = WORKS[name], BESIDE[name], []
     own = Evidence(Reader(Store(evidence.reader.store.root / FOLDER.name)), ())
     one = selection(work, method, min(work.shares), range(work.seeds), **{"train.steps": work.together[method]})
     seeds = [run.seed for run in own.reader.collect(one).runs]
@@ -37,14 +39,14 @@ def _not_behind(evidence: Evidence, name: str, method: str, separate: str) -> Ou
 def _stories(evidence: Evidence) -> Outcome:
     """In their total processor time, one training of a transformer is at most 0.02 bits behind even sizes trained alone
     and the dense model, same seed, in the mean."""
-    return _not_behind(evidence, "front_stories", FRONTS[1], "even sizes")
+    return _not_behind(evidence, "front_stories")
 
 
 @claim("front20", "study rivals", "after results, 2026-11-29")
 def _front20(evidence: Evidence) -> Outcome:
     """In their total processor time, one training of a trained ResNet-20, its own teacher, is at most 0.3 points behind
     magnitude and the dense network, same seed, in the mean."""
-    return _not_behind(evidence, "front20", FRONTS[2], "magnitude")
+    return _not_behind(evidence, "front20")
 
 
 def statements(folder: Path, scale: str) -> str:

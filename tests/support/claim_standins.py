@@ -7,10 +7,11 @@ import record_samples as samples
 
 from experiments.analysis.selection import base_of, selected_runs
 from experiments.store.records import Store
-from experiments.studies import rivals
+from experiments.studies.front import BESIDE
 from experiments.studies.peft import ADAPTER, BASELINES, DIAGNOSTICS, LORA, SMALL, TASKS, learned
 from experiments.studies.pruning import FOURTEEN, NUMBERS, TARGETS, THIRTEEN
 from experiments.studies.pruning_small import LADDER_RUNS, MIXED, TASK_ONLY
+from experiments.studies.rivals import FOLDER, WORKS, selection
 from experiments.studies.standins import ASKED_RUNS, PRICED_RUNS, SNAPPED_RUNS, STRONG_RUNS, TRAINED_RUNS, UPDATED_RUNS
 
 PEFT, PRUNING = (LORA, ADAPTER, DIAGNOSTICS, BASELINES), (THIRTEEN, FOURTEEN, *NUMBERS)
@@ -85,17 +86,15 @@ def snapped(store, t):
 
 def front(name, store, lead, spread=0.0):
     """Write three seeds of a work: one training's scores are better than the separate ones' by about ``lead``."""
-    work, beside = rivals.WORKS[name], Store(store.root / rivals.FOLDER.name)
+    work, (together, separate), beside = WORKS[name], BESIDE[name], Store(store.root / FOLDER.name)
     for seed in (0, 2, 3):
         members, better = {}, work.better * (lead + spread * (seed - 1))
         for share in (*work.shares, 100):
             members[str(share)] = {"cost": 1.0, "count": [1], "scores": {work.score: share / 10 + better}}
-            for method in {"dense"} if share == 100 else {"even sizes", "magnitude"} & {*work.methods}:
-                alone = {"grown": samples.fixed(1, share / 10, work.score)}
-                samples.put(beside, rivals.selection(work, method, share, [seed]), seed, alone)
-        for method, steps in work.together.items():
-            one = rivals.selection(work, method, min(work.shares), [seed], **{"train.steps": steps})
-            samples.put(beside, one, seed, {"grown": samples.fixed(1, 0.0, work.score) | {"members": members}})
+            alone = selection(work, separate if share < 100 else "dense", share, [seed])
+            samples.put(beside, alone, seed, {"grown": samples.fixed(1, share / 10, work.score)})
+        one = selection(work, together, min(work.shares), [seed], **{"train.steps": work.together[together]})
+        samples.put(beside, one, seed, {"grown": samples.fixed(1, 0.0, work.score) | {"members": members}})
 
 
 OF_STAND_INS = {
