@@ -85,10 +85,10 @@ def snapped(store, t):
 
 
 def front(name, store, lead, spread=0.0):
-    """Write three seeds of a work: one training's scores are better than the separate ones' by about ``lead``."""
+    """Write three seeds of a work: one training's scores are better by ``lead`` times what is small."""
     work, (together, separate), beside = WORKS[name], BESIDE[name], Store(store.root / FOLDER.name)
     for seed in (0, 2, 3):
-        members, better = {}, work.better * (lead + spread * (seed - 1))
+        members, better = {}, work.better * work.small * (lead + spread * (seed - 1))
         for share in (*work.shares, 100):
             members[str(share)] = {"cost": 1.0, "count": [1], "scores": {work.score: share / 10 + better}}
             alone = selection(work, separate if share < 100 else "dense", share, [seed])
@@ -110,12 +110,7 @@ OF_STAND_INS = {
     "adapter_close_snapped": ((), snapped, ({"t": 0.5}, {"t": 1.0})),
     "peft_baselines_asked": ((), partial(adapt_all, every=ASKED_RUNS), ({"score": 80.0}, {"score": 20.0})),
     "peft_middle_prices": ((), partial(adapt_all, every=PRICED_RUNS), ({"third": 1}, {"third": 2})),
-    "front_stories": (
-        (),
-        partial(front, "front_stories"),
-        ({"lead": -0.01}, {"lead": 0, "spread": 1}, {"lead": -0.03}),
-    ),
-    "front20": ((), partial(front, "front20"), ({"lead": -0.2}, {"lead": 0, "spread": 1}, {"lead": -0.4})),
+    **{name: ((), partial(front, name), ({"lead": -0.9}, {"lead": 0, "spread": 9}, {"lead": -1.1})) for name in BESIDE},
 }
 """A claim → its tables, and what is in records that agree with it, that cannot tell (where there are three), and that
 disagree."""
