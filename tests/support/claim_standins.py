@@ -110,7 +110,7 @@ OF_STAND_INS = {
     "adapter_close_snapped": ((), snapped, ({"t": 0.5}, {"t": 1.0})),
     "peft_baselines_asked": ((), partial(adapt_all, every=ASKED_RUNS), ({"score": 80.0}, {"score": 20.0})),
     "peft_middle_prices": ((), partial(adapt_all, every=PRICED_RUNS), ({"third": 1}, {"third": 2})),
-    **{name: ((), partial(front, name), ({"lead": -0.9}, {"lead": 0, "spread": 9}, {"lead": -1.1})) for name in BESIDE},
+    **{name: ((), partial(front, name), ({"lead": -0.9}, {"lead": 0, "spread": 5}, {"lead": -1.1})) for name in BESIDE},
 }
 """A claim → its tables, and what is in records that agree with it, that cannot tell (where there are three), and that
 disagree."""
