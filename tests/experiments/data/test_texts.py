@@ -20,7 +20,7 @@ from experiments.analysis.collect import unofficial_parts
 from experiments.config.compose import compose
 from experiments.data import DataError, sets, synthetic, texts, tinystories
 from experiments.data.fetch import DataOrigin, Remote, fetch
-from experiments.data.gguf import convert_to_safetensors
+from experiments.data.smollm2 import convert_to_safetensors
 from experiments.data.source import Folder
 from experiments.data.texts import SETS
 from experiments.data.tinystories import START, Characters
