@@ -32,8 +32,8 @@ from experiments.models.mlp import MLPBank
 from experiments.models.parallel import ParallelModel
 from experiments.models.trainer import StudyTrainer
 from experiments.runs import host
-from experiments.tasks.regression1d import Regression1D
-from experiments.tasks.regression1d.task import inputs, target
+from experiments.tasks.generated import Regression1D
+from experiments.tasks.generated.task import inputs, target
 from ngn.components.base import OrderedSum
 from ngn.gate import gates, ordering_weights, snapping
 from ngn.learner import Learner

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 import ngn
 from experiments.models.cifar_resnet import CifarResNet
-from experiments.tasks.tinystories.units import Transformer
+from experiments.tasks.tinystories.task import Transformer
 from ngn.sizes.base import Size
 
 SHARES = (50, 25)

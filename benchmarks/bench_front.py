@@ -24,7 +24,7 @@ from experiments.models.cifar_resnet import CifarResNet
 from experiments.store.provenance import code, machine, packages
 from experiments.store.records import Store
 from experiments.studies import rivals
-from experiments.tasks.tinystories.units import Transformer
+from experiments.tasks.tinystories.task import Transformer
 
 FILE = ROOT / "benchmarks" / "results" / "front.json"
 ROUNDS, REPEATS = 300, 3

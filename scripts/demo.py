@@ -39,8 +39,8 @@ from experiments.config.identity import run_id
 from experiments.core import interrupt
 from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
+from experiments.core.interrupt import shut_down
 from experiments.core.paths import RESULTS, ROOT
-from experiments.runs.shutdown import shut_down
 from experiments.store.records import Store
 from ngn.files import write_atomically
 

@@ -35,7 +35,7 @@ from experiments.core.config import Config
 from experiments.data import DataError
 from experiments.runs.models import load_run
 from experiments.tasks.language import export
-from experiments.tasks.language.folders import ExportError, new_folder
+from experiments.tasks.language.export import ExportError, new_folder
 from experiments.tasks.language.task import AdaptationTask
 from ngn.files import FileError
 

@@ -18,7 +18,7 @@ import argparse
 
 from experiments.cli.pipes import exit_with
 from experiments.core.paths import folder_of_records
-from experiments.studies import rivals
+from experiments.studies import front, rivals
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--few", action="store_true", help="draw only one training, and what it replaces")
     given = parser.parse_args(arguments)
     results = rivals.read(given.results)
-    print(rivals.tables(results, given.scale))
+    print(rivals.tables(results, given.scale) + front.statements(given.results, given.scale))
     if given.figure:
         from experiments.report.drawing.rivals import draw, few  # it needs matplotlib
 

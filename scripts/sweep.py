@@ -31,12 +31,12 @@ from functools import partial
 from experiments.cli.machine import check_packages, data_sets_of, faults_of
 from experiments.cli.pipes import exit_with
 from experiments.cli.sweep import Sweep, dry_run, plan_of, run_here, status_command, table_command
-from experiments.config.run_files import Run
+from experiments.config.identity import Run
 from experiments.core import interrupt
 from experiments.core.blocks import ConfigError
+from experiments.core.interrupt import shut_down
 from experiments.data import DataError, data_root, sets
 from experiments.data.fetch import fetch
-from experiments.runs.shutdown import shut_down
 from experiments.runs.sweeps import plan as plans
 from experiments.runs.sweeps import settings, slurm
 from experiments.store.records import RecordError, Store

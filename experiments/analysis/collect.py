@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from experiments.analysis.selection import MOST_SEEDS, Selection, keys_of, selected_runs
-from experiments.config.run_files import Run
+from experiments.config.identity import Run
 from experiments.runs.same import fault_of
 from experiments.store.records import RecordError, Store
 

@@ -122,17 +122,20 @@ class Evidence:
         self.used += runs
         return {quantity: np.concatenate([part.of(quantity) for part in parts]) for quantity in quantities}
 
-    def pairs(self, first: Selection, second: Selection, quantity: str, what: str) -> tuple[Array, Array]:
-        """One quantity of two selections at the seeds that both have, each of shape [seeds].
+    def pairs(
+        self, first: Selection, second: Selection, quantity: str, what: str, beside: str = ""
+    ) -> tuple[Array, Array]:
+        """One quantity of two selections at the seeds that both have, each [seeds]; ``beside``: that of the second.
 
         Raises:
             Untested: if fewer than half of the pairs are there.
         """
-        samples = [sample(self._collect(selection), [quantity]) for selection in (first, second)]
-        both = [dict(zip([run.seed for run in each.runs], each.of(quantity), strict=True)) for each in samples]
+        asked = (first, quantity), (second, beside or quantity)
+        samples = [(sample(self._collect(selection), [name]), name) for selection, name in asked]
+        both = [dict(zip([run.seed for run in each.runs], each.of(name), strict=True)) for each, name in samples]
         shared = sorted(both[0].keys() & both[1].keys())
         require(len(shared), len({*first.seeds} & {*second.seeds}), what, "pairs of seeds")
-        self.used += [run.run_id for each in samples for run in each.runs if run.seed in shared]
+        self.used += [run.run_id for each, _ in samples for run in each.runs if run.seed in shared]
         return np.array([both[0][seed] for seed in shared]), np.array([both[1][seed] for seed in shared])
 
     def ratios(self, first: Selection, second: Selection, quantity: str, what: str) -> Array:

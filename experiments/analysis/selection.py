@@ -8,8 +8,7 @@ from functools import cache
 from typing import Any
 
 from experiments.config.compose import compose
-from experiments.config.identity import canonical, identity_keys, name_with
-from experiments.config.run_files import Run
+from experiments.config.identity import Run, canonical, identity_keys, name_with
 from experiments.core.config import Config
 from experiments.core.training import Seed
 from experiments.methods.fixed import fixed_size

@@ -25,8 +25,8 @@ from experiments.cli.session import Session, wants_tracebacks
 from experiments.config.compose import selection
 from experiments.core import interrupt, paths
 from experiments.core.blocks import ConfigError
+from experiments.core.interrupt import shut_down
 from experiments.runs.outcome import present
-from experiments.runs.shutdown import shut_down
 
 SEARCH = "hydra/sweeper=optuna"
 """The override of a command whose sweeper makes up its jobs."""

@@ -16,7 +16,7 @@ from hydra.core.override_parser.types import IntervalSweep, Override, OverrideTy
 from experiments.cli.arguments import is_hydra
 from experiments.cli.overrides import ROWS, ROWS_FORM, parse, settings_of, text_of, values
 from experiments.config.compose import DESCRIBED, GROUPS, check, nearest, options, selection, set_key
-from experiments.config.run_files import Run
+from experiments.config.identity import Run
 from experiments.config.schema import MAX_JOBS, legal_keys
 from experiments.core.blocks import ConfigError, Incomplete
 from experiments.core.packages import EXTRAS, missing, sentence

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
+from experiments.config.identity import Run
 from experiments.config.rival_target import check_target
-from experiments.config.run_files import Run
 from experiments.core import paths
 from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
@@ -118,7 +118,7 @@ def _pretrained(config: Config, model: BaseModel, cards: Sequence[int], host: in
 def _memory(there: int, config: Config) -> None:
     """Refuse weights and components beyond the memory, absent models, and rivals of another model."""
     if (model := config.model) is not None:
-        from experiments.runs.memory import card_sizes  # imports torch, which a pretrained model needs anyway
+        from experiments.runs.training import card_sizes  # imports torch, which a pretrained model needs anyway
 
         _pretrained(config, model, card_sizes(), there)
         if model.path is not None and model.package is None and model.data is None and model.file is None:
@@ -151,7 +151,7 @@ def check_packages(config: Config) -> None:
         if (name := missing(*modules)) is not None:
             raise ConfigError(sentence(what, name) or f"{what} needs the package {name}")
     if config.model is not None and config.model.package is not None:
-        from experiments.tasks.images.constructed import maker_of  # imports torch, as the model does
+        from experiments.tasks.images.task import maker_of  # imports torch, as the model does
 
         maker_of(config.model)
 

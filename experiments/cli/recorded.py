@@ -18,16 +18,14 @@ from experiments.analysis import overview
 from experiments.analysis.frame import FlatRecord, frame_of, record_row, record_rows
 from experiments.cli.pipes import print_line, room
 from experiments.config.compose import DEFAULT_CHOICES
-from experiments.config.identity import identity_keys, numerics
-from experiments.config.run_files import Run
+from experiments.config.identity import Run, identity_keys, numerics
 from experiments.core.config import Config
 from experiments.core.paths import RESULTS
 from experiments.runs.outcome import relative, summary
 from experiments.runs.same import data_differences
 from experiments.runs.sweeps.status import Sample, Speeds, duration_text
-from experiments.store.provenance import changed_since, named
+from experiments.store.provenance import changed_since, made_by, named
 from experiments.store.records import RecordError, Store
-from experiments.store.sources import made_by
 
 if TYPE_CHECKING:
     from experiments.analysis.collect import Reader

@@ -18,7 +18,7 @@ from experiments.cli.expand import Job, expand
 from experiments.cli.machine import warn_of_uncounted
 from experiments.cli.pipes import print_line, room, show
 from experiments.cli.rewrite import rewrite, tokens_of
-from experiments.config.run_files import Run
+from experiments.config.identity import Run
 from experiments.core.blocks import ConfigError, control_in, visible
 from experiments.core.needs import NOTHING
 from experiments.core.paths import OUTPUT, RESULTS, RUNS, SCRATCH

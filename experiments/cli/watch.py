@@ -17,7 +17,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from experiments.cli.pipes import room, show
-from experiments.config import run_files
+from experiments.config import identity
 from experiments.core.blocks import printable
 from experiments.core.checkpoint import CURVES
 
@@ -43,7 +43,7 @@ def watch() -> None:
 def trainings() -> Iterator[Group]:
     """Yield for each stack in training its title, and the curves of its present phase."""
     newest: dict[Path, tuple[float, Path]] = {}
-    for path in (run_files.SCRATCH / "checkpoints").glob(f"*/*/{CURVES}"):
+    for path in (identity.SCRATCH / "checkpoints").glob(f"*/*/{CURVES}"):
         with contextlib.suppress(OSError):  # it has just ended
             newest[path.parents[1]] = max(newest.get(path.parents[1], (0.0, path)), (path.stat().st_mtime, path))
     for when, path in sorted(newest.values()):

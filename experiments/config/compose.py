@@ -8,7 +8,6 @@ A test holds the two equal.
 from __future__ import annotations
 
 import difflib
-import pickle
 import sys
 from collections.abc import Mapping
 from functools import cache, lru_cache
@@ -202,17 +201,15 @@ def with_defaults(choices: Mapping[str, str]) -> dict[str, str]:
 
 
 @lru_cache(maxsize=256)
-def _selection(choices: tuple[tuple[str, str], ...]) -> bytes:
+def _selection(choices: tuple[tuple[str, str], ...]) -> dict[str, Any]:
     chosen = dict(choices)
     base = {key: value for key, value in _load(CONF / "config.yaml").items() if key not in ("defaults", "hydra")}
-    # pickled, since that is the fastest copy
-    return pickle.dumps(_merge({}, base, *(_load(options(group)[chosen[group]]) for group in GROUPS)))
+    return _merge({}, base, *(_load(options(group)[chosen[group]]) for group in GROUPS))
 
 
 def selection(choices: Mapping[str, str]) -> dict[str, Any]:
     """Return the merged, unchecked configuration of some choices. The caller may change its blocks."""
-    merged: dict[str, Any] = pickle.loads(_selection(tuple(sorted(with_defaults(choices).items()))))
-    return merged
+    return _merge({}, _selection(tuple(sorted(with_defaults(choices).items()))))
 
 
 def set_key(config: dict[str, Any], key: str, value: Any) -> None:

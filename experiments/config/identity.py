@@ -1,4 +1,4 @@
-"""The run id of a configuration.
+"""The run id of a configuration, and the paths of the files of a run: record, models, checkpoints. Imports no torch.
 
 A run id depends on the scientific configuration: on what is computed, and never on how (device, workers, packing,
 folders). It has a readable prefix, and the first ten hexadecimal digits of a SHA-256 over the canonical JSON of the
@@ -16,11 +16,17 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from experiments.core.config import Config
+from experiments.core.paths import RUNS, SCRATCH
 from experiments.methods.fixed import Fixed
+from experiments.store.provenance import code
+from experiments.store.records import Store
 
 SCIENTIFIC = (
     "task",
@@ -143,3 +149,55 @@ def name_with(config: Config, seed: int, canonical: str) -> str:
     digest = hashlib.sha256(canonical.encode()).hexdigest()[:10]
     method = f"{config.method.name}{config.method.suffix}"
     return f"{config.task.name}-{config.gate.component}-{method}-s{seed}-{digest}"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A configuration with its run id and its folder. Both are computed once, so pass a ``Run`` on, not its parts.
+
+    Attributes:
+        config: the checked configuration.
+        id: its name, :func:`~experiments.config.identity.run_id`.
+    """
+
+    config: Config
+    id: str
+
+    @staticmethod
+    def of(config: Config) -> Run:
+        """Make the run of a configuration."""
+        return Run(config, run_id(config))
+
+    def with_execution(self, **settings: Any) -> Run:
+        """Return the run with other execution settings, which are no part of its identity: ``results``, ``force``."""
+        return Run(self.config.model_copy(update=settings), self.id)
+
+    @cached_property
+    def root(self) -> Path:
+        """The folder of the records: ``results=``, or ``runs/`` for a full run of a clean tree, or scratch."""
+        if self.config.results is not None:
+            return Path(self.config.results).expanduser()
+        return RUNS if self.config.profile == "full" and code().clean else SCRATCH / "results"
+
+    @cached_property
+    def path(self) -> Path:
+        """The file of the record."""
+        return Store(self.root).path(self.id)
+
+    def model_file(self, phase: str) -> Path:
+        """Return the file of a phase's truncated model, beside the record."""
+        return self.path.with_suffix(f".{phase}.safetensors")
+
+
+def runs_of(configs: Iterable[Config]) -> list[Run]:
+    """Make the runs of several configurations."""
+    return [Run.of(config) for config in configs]
+
+
+def checkpoints_named(name: str, root: Path) -> Path:
+    """Return the folder of checkpoints of the stack ``name`` whose records go to ``root``.
+
+    ``name`` may be a glob pattern. Stacks with records in different folders never share checkpoints.
+    """
+    digest = hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:8]
+    return SCRATCH / "checkpoints" / f"{name}-{digest}"

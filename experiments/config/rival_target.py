@@ -9,7 +9,7 @@ from typing import Any
 from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
 from experiments.core.paths import RESULTS, RUNS, SCRATCH
-from experiments.methods.rival import Rival
+from experiments.methods.fixed import Rival
 from experiments.store.records import Store
 
 

@@ -122,13 +122,17 @@ class TaskSettings(Closed):
         """Return the seconds of a run of which no record tells, from measured steps; None if nobody measured them."""
         return None
 
+    def maker(self, config: Config) -> str:
+        """Return the class that makes the task of a configuration, as :attr:`made_by` names it."""
+        return self.made_by
+
     def make(self, config: Config, device: torch.device) -> Task[Any]:
         """Make the task of a checked configuration, whose ``task`` is this object, with its data on ``device``.
 
         Raises:
             experiments.data.source.DataError: if the data are missing or damaged.
         """
-        made: Task[Any] = pkgutil.resolve_name(f"{type(self).__module__}.{self.made_by}")(self, config, device)
+        made: Task[Any] = pkgutil.resolve_name(f"{type(self).__module__}.{self.maker(config)}")(self, config, device)
         return made
 
 

@@ -4,7 +4,6 @@ This package needs only numpy. ``docs/data.md`` describes the layout of a data r
 """
 
 from experiments.core.task import DataInfo
-from experiments.data.errors import DataError, MissingData
-from experiments.data.source import GraphData, ImageData, data_root
+from experiments.data.source import DataError, GraphData, ImageData, MissingData, data_root
 
 __all__ = ["DataError", "DataInfo", "GraphData", "ImageData", "MissingData", "data_root"]

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments.data import unpickle
-from experiments.data.errors import DataError
-from experiments.data.source import Folder, ImageData
+from experiments.data.source import DataError, Folder, ImageData
 
 BATCHES = tuple(f"data_batch_{i}" for i in range(1, 6))
 TEST = "test_batch"

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.data import unpickle
-from experiments.data.errors import DataError
-from experiments.data.source import Folder, GraphData
+from experiments.data.source import DataError, Folder, GraphData
 
 PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
 SIZES = (2708, 1433, 7)

@@ -23,7 +23,7 @@ import filelock
 
 from experiments.core.reading import digest, open_regular, read_regular
 from experiments.core.task import DataInfo
-from experiments.data.errors import DataError, MissingData
+from experiments.data.source import DataError, MissingData
 from ngn.files import remove_stale_files, write_atomically
 
 CHUNK = 2**18

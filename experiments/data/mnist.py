@@ -9,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.data.errors import DataError
-from experiments.data.source import Folder, ImageData
+from experiments.data.source import DataError, Folder, ImageData
 
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 SIZES = {"train": 60_000, "test": 10_000}

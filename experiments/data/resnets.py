@@ -11,9 +11,7 @@ import safetensors.numpy
 from safetensors import SafetensorError
 
 from experiments.core.task import DataInfo
-from experiments.data import manifest
-from experiments.data.errors import DataError
-from experiments.data.source import Folder
+from experiments.data.source import DataError, Folder, install_with_manifest
 
 NAME = "resnets"
 SOURCE = "akamaster/pytorch_resnet_cifar10"
@@ -120,4 +118,4 @@ def install_checkpoints(working: Path, folder: Path) -> None:
         packed = safetensors.numpy.save(read_checkpoint(working / network.checkpoint))
         (new / file_of(name)).write_bytes(packed)
     given = " and ".join(network.checkpoint for network in NETWORKS.values())
-    manifest.install_with_manifest(f"{given} of {SOURCE}, converted", new, folder)
+    install_with_manifest(f"{given} of {SOURCE}, converted", new, folder)

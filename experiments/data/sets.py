@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 
 from experiments.core.task import DataInfo
-from experiments.data import cifar10, cora, manifest, mnist, resnets, smollm2, texts, tinystories
-from experiments.data.errors import DataError
+from experiments.data import cifar10, cora, mnist, resnets, smollm2, source, texts, tinystories
 from experiments.data.fetch import DataOrigin, Remote, install_unchanged
-from experiments.data.source import Folder
+from experiments.data.source import DataError, Folder
 from ngn.files import write_atomically
 
 _READERS: dict[str, Any] = {
@@ -75,11 +74,11 @@ def adopt(name: str, root: Path, provenance: str) -> Path:
     """
     module = _READERS[name]
     folder = Folder(root, name, module.OFFICIAL, adopting=True)
-    path = folder.path / manifest.FILE
+    path = folder.path / source.MANIFEST
     try:
-        line = manifest.checked_provenance(provenance, f"--adopt {name}")
+        line = source.checked_provenance(provenance, f"--adopt {name}")
         module.read_folder(folder)
-        manifest.write_manifest(path, manifest.DataManifest(line, folder.files))
+        source.write_manifest(path, source.DataManifest(line, folder.files))
     except OSError as fault:
         raise DataError(f"{path}: cannot be written ({fault.strerror or fault})") from None
     return path
@@ -119,15 +118,15 @@ def install_members(archive: str, members: dict[str, str], provenance: str, work
     for name, content in contents.items():
         (unpacked / name).parent.mkdir(exist_ok=True)
         (unpacked / name).write_bytes(content)
-    source = f"official files, unpacked from {provenance}"
-    listing = folder / manifest.FILE
+    official = f"official files, unpacked from {provenance}"
+    listing = folder / source.MANIFEST
     in_the_way = [folder / path.name for path in unpacked.iterdir() if path.is_dir() and (folder / path.name).exists()]
-    known = manifest.read_manifest(listing)
-    if known is not None and known != manifest.manifest_of(unpacked, source):
+    known = source.read_manifest(listing)
+    if known is not None and known != source.manifest_of(unpacked, official):
         in_the_way.insert(0, listing)
     if in_the_way:
         raise DataError(f"{in_the_way[0]}: is in the way; remove it or choose another --data-root")
-    manifest.install_with_manifest(source, unpacked, folder)
+    source.install_with_manifest(official, unpacked, folder)
 
 
 _MNIST_PACKED = {

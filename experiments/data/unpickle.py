@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.data.errors import DataError
+from experiments.data.source import DataError
 
 _ALLOWED: dict[tuple[str, str], tuple[str, str]] = {
     ("numpy.core.multiarray", "_reconstruct"): ("numpy._core.multiarray", "_reconstruct"),

@@ -10,8 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from experiments.core.task import DataInfo
-from experiments.data import resnets
-from experiments.data.errors import DataError
+from experiments.data import DataError, resnets
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Of red, green and blue in [0, 1]: what the trained networks expect to be subtracted and divided by."""

@@ -16,16 +16,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from experiments.config import run_files
-from experiments.config.run_files import Run, runs_of
+from experiments.config import identity
+from experiments.config.identity import Run, runs_of
 from experiments.config.schema import CheckedConfig
 from experiments.core import checkpoint
 from experiments.core.config import Config
 from experiments.runs.outcome import RunOutcome, present
 from experiments.runs.stack import NOTE, Stack, stacks_of
 from experiments.store.leases import Leases
+from experiments.store.provenance import KEPT
 from experiments.store.records import Store
-from experiments.store.sources import KEPT
 from ngn.files import remove_stale_files
 
 log = logging.getLogger(__name__)
@@ -70,13 +70,13 @@ def remove_leftovers(present: Iterable[str], results: Path) -> None:
         if lease.stem in names:
             leases.clear(lease.stem)
     for name in names:
-        folder = run_files.checkpoints_named(name, results)
+        folder = identity.checkpoints_named(name, results)
         if folder.exists() and leases.owner(name) is None:
             checkpoint.remove(folder)
     for folder, runs in _noted(results):
         if set(runs) <= names and not any(leases.owner(name) for name in runs):
             checkpoint.remove(folder)
-    for folder in run_files.checkpoints_named("*", results).parent.glob(f"*{checkpoint.REMOVED}"):
+    for folder in identity.checkpoints_named("*", results).parent.glob(f"*{checkpoint.REMOVED}"):
         shutil.rmtree(folder, ignore_errors=True)
     for folder in {results / KEPT, *(store.path(name).parent for name in names)}:
         remove_stale_files(folder)
@@ -87,7 +87,7 @@ def _noted(results: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 
     The runs are a dictionary: run id → scientific configuration.
     """
-    pattern = run_files.checkpoints_named("*", results)
+    pattern = identity.checkpoints_named("*", results)
     for folder in sorted(pattern.parent.glob(pattern.name)):
         try:
             note = checkpoint.read_sealed(folder / NOTE, None)

@@ -17,9 +17,8 @@ from typing import Any
 
 from torch import Tensor
 
-from experiments.config import run_files
-from experiments.config.identity import flatten, scientific
-from experiments.config.run_files import Run
+from experiments.config import identity
+from experiments.config.identity import Run, flatten, scientific
 from experiments.runs.stack import Stack
 
 log = logging.getLogger(__name__)
@@ -44,7 +43,7 @@ def _csv(run: Run, phase: str, ends: ExitStack) -> Sink:
 def _tensorboard(run: Run, phase: str, ends: ExitStack) -> Sink:
     from torch.utils.tensorboard import SummaryWriter
 
-    folder = run_files.SCRATCH / "tensorboard" / run.id / phase
+    folder = identity.SCRATCH / "tensorboard" / run.id / phase
     shutil.rmtree(folder, ignore_errors=True)
     writer = ends.enter_context(closing(SummaryWriter(str(folder))))
     return lambda step, row: list(map(writer.add_scalar, row, row.values(), [step] * len(row)))
@@ -54,7 +53,7 @@ def _wandb(run: Run, phase: str, ends: ExitStack) -> Sink:
     import wandb
 
     board = wandb.init(
-        project="ngn", group=run.id, name=f"{run.id} {phase}", dir=str(run_files.SCRATCH),
+        project="ngn", group=run.id, name=f"{run.id} {phase}", dir=str(identity.SCRATCH),
         config=scientific(run.config), mode=os.environ.get("WANDB_MODE", "offline"), reinit="create_new",
     )  # fmt: skip
     ends.callback(board.finish)
@@ -64,7 +63,7 @@ def _wandb(run: Run, phase: str, ends: ExitStack) -> Sink:
 def _mlflow(run: Run, phase: str, ends: ExitStack) -> Sink:
     import mlflow
 
-    client = mlflow.MlflowClient(os.environ.get("MLFLOW_TRACKING_URI", f"sqlite:///{run_files.SCRATCH}/mlflow.db"))
+    client = mlflow.MlflowClient(os.environ.get("MLFLOW_TRACKING_URI", f"sqlite:///{identity.SCRATCH}/mlflow.db"))
     known = client.get_experiment_by_name("ngn")
     place = client.create_experiment("ngn") if known is None else known.experiment_id
     name = client.create_run(place, run_name=f"{run.id} {phase}").info.run_id
@@ -102,7 +101,7 @@ def point_logger(stack: Stack, phase: str) -> Iterator[Callable[..., None]]:
             row |= {"t" if len(sizes) == 1 else f"t_{axis}": size for axis, size in enumerate(sizes)}
             guarded(partial(sink, step, row))
 
-    guarded(lambda: run_files.SCRATCH.mkdir(parents=True, exist_ok=True))
+    guarded(lambda: identity.SCRATCH.mkdir(parents=True, exist_ok=True))
     guarded(lambda: sinks.extend([SINKS[kind](run, phase, ends) for run in stack.runs]))
     try:
         yield point

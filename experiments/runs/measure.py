@@ -21,7 +21,7 @@ from experiments.methods.pruning import EverySize
 from experiments.methods.pruning.cutting import ModuleRun
 from experiments.models.trainer import StudyTrainer
 from experiments.runs.host import peak_mib
-from experiments.runs.result import CURVE_TYPES
+from experiments.runs.outcome import CURVE_TYPES
 from experiments.store.record import SCORES, BudgetBlock, CostBlock, MemberBlock, Result
 from ngn.budget.allocation import BudgetLearner
 from ngn.components.base import OrderedSum

@@ -26,10 +26,9 @@ from experiments.models.kernels.trainer import KernelTrainer
 from experiments.models.trainer import StudyTrainer
 from experiments.runs.loggers import point_logger
 from experiments.runs.measure import cost_of, curves_of, measure_phase, norms_of, of_module, prefixes_of
-from experiments.runs.result import Phase
+from experiments.runs.outcome import Phase
 from experiments.runs.stack import Stack, why_no_kernel
-from experiments.store.provenance import packages
-from experiments.store.sources import made_by
+from experiments.store.provenance import made_by, packages
 from ngn.files import FileError
 from ngn.learner import Learner
 from ngn.train.batches import Batches

@@ -12,10 +12,8 @@ from experiments.config.identity import flatten, identity_keys, numerics
 from experiments.core.config import Config
 from experiments.core.paths import RESULTS
 from experiments.core.pretrained import BaseModel
-from experiments.data import data_root
-from experiments.data.errors import MissingData
-from experiments.store.provenance import changed_since, code, named
-from experiments.store.sources import changed_files, combined_digest, made_by
+from experiments.data import MissingData, data_root
+from experiments.store.provenance import changed_files, changed_since, code, combined_digest, made_by, named
 
 
 @dataclass(frozen=True)

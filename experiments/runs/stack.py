@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from experiments.config.identity import flatten, scientific
-from experiments.config.run_files import Run, checkpoints_named, runs_of
+from experiments.config.identity import Run, checkpoints_named, flatten, runs_of, scientific
 from experiments.core import checkpoint
 from experiments.core.config import Config
 from experiments.core.groups import Replicas
@@ -131,7 +130,7 @@ def kernel_of(config: Config) -> str | None:
 
 
 def largest_stack(config: Config, in_torch: bool = False) -> int:
-    """Return the most replicas for the engine that trains this run. Memory may allow fewer (``memory.py``).
+    """Return the most replicas for the engine that trains this run. Memory may allow fewer (``training.py``).
 
     In torch it is 1 if stacks are not faster, or if every seed has its own data.
     """

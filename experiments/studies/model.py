@@ -10,7 +10,7 @@ from typing import Any
 from experiments.analysis.collect import Alternative
 from experiments.analysis.selection import Selection, selected_runs
 from experiments.analysis.tables import Table
-from experiments.config.run_files import Run
+from experiments.config.identity import Run
 from experiments.core.needs import NOTHING, Needs
 from experiments.core.paths import RESULTS
 from experiments.core.plugins import LAST

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from experiments.core.paths import ROOT
-from experiments.store.sources import READERS
+from experiments.store.provenance import READERS
 
 grimp = pytest.importorskip("grimp")
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]

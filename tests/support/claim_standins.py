@@ -6,9 +6,12 @@ from functools import partial
 import record_samples as samples
 
 from experiments.analysis.selection import base_of, selected_runs
+from experiments.store.records import Store
+from experiments.studies.front import BESIDE
 from experiments.studies.peft import ADAPTER, BASELINES, DIAGNOSTICS, LORA, SMALL, TASKS, learned
 from experiments.studies.pruning import FOURTEEN, NUMBERS, TARGETS, THIRTEEN
 from experiments.studies.pruning_small import LADDER_RUNS, MIXED, TASK_ONLY
+from experiments.studies.rivals import FOLDER, WORKS, selection
 from experiments.studies.standins import ASKED_RUNS, PRICED_RUNS, SNAPPED_RUNS, STRONG_RUNS, TRAINED_RUNS, UPDATED_RUNS
 
 PEFT, PRUNING = (LORA, ADAPTER, DIAGNOSTICS, BASELINES), (THIRTEEN, FOURTEEN, *NUMBERS)
@@ -81,6 +84,19 @@ def snapped(store, t):
         store.write(made, replace=True)
 
 
+def front(name, store, lead, spread=0.0):
+    """Write three seeds of a work: one training's scores are better by ``lead`` times what is small."""
+    work, (together, separate), beside = WORKS[name], BESIDE[name], Store(store.root / FOLDER.name)
+    for seed in (0, 2, 3):
+        members, better = {}, work.better * work.small * (lead + spread * (seed - 1))
+        for share in (*work.shares, 100):
+            members[str(share)] = {"cost": 1.0, "count": [1], "scores": {work.score: share / 10 + better}}
+            alone = selection(work, separate if share < 100 else "dense", share, [seed])
+            samples.put(beside, alone, seed, {"grown": samples.fixed(1, share / 10, work.score)})
+        one = selection(work, together, min(work.shares), [seed], **{"train.steps": work.together[together]})
+        samples.put(beside, one, seed, {"grown": samples.fixed(1, 0.0, work.score) | {"members": members}})
+
+
 OF_STAND_INS = {
     "peft_baselines_small": (PEFT, adapted, ({"score": 80.0}, {"score": 51.0}, {"score": 20.0})),
     "peft_middle_small": (PEFT, adapted, ({}, {"third": 2})),
@@ -94,6 +110,7 @@ OF_STAND_INS = {
     "adapter_close_snapped": ((), snapped, ({"t": 0.5}, {"t": 1.0})),
     "peft_baselines_asked": ((), partial(adapt_all, every=ASKED_RUNS), ({"score": 80.0}, {"score": 20.0})),
     "peft_middle_prices": ((), partial(adapt_all, every=PRICED_RUNS), ({"third": 1}, {"third": 2})),
+    **{name: ((), partial(front, name), ({"lead": -0.9}, {"lead": 0, "spread": 5}, {"lead": -1.1})) for name in BESIDE},
 }
 """A claim → its tables, and what is in records that agree with it, that cannot tell (where there are three), and that
 disagree."""

@@ -8,7 +8,7 @@ from sizable import Fused, Gated, Layers
 from torch import nn
 
 import ngn
-from experiments.models.optim import ReplicaAdam
+from experiments.models.trainer import ReplicaAdam
 
 OPTIMIZERS = {
     "sgd": lambda groups: torch.optim.SGD(groups, lr=1e-2, momentum=0.9, weight_decay=0.01),

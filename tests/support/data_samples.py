@@ -10,10 +10,9 @@ import tarfile
 
 import numpy as np
 
-from experiments.data import cifar10, manifest
+from experiments.data import cifar10, source
 from experiments.data import cora as cora_reader
 from experiments.data import mnist as mnist_reader
-from experiments.data.source import Folder
 
 MNIST_COUNTS = (12, 8)
 CIFAR_BATCH = 5
@@ -125,15 +124,15 @@ def official(files):
 
 
 def read_mnist(root, official):
-    return mnist_reader.read_folder(Folder(root, "mnist", official), *MNIST_COUNTS)
+    return mnist_reader.read_folder(source.Folder(root, "mnist", official), *MNIST_COUNTS)
 
 
 def read_cifar(root, official):
-    return cifar10.read_folder(Folder(root, "cifar10", official), CIFAR_BATCH)
+    return cifar10.read_folder(source.Folder(root, "cifar10", official), CIFAR_BATCH)
 
 
 def read_cora(root, official):
-    return cora_reader.read_folder(Folder(root, "cora", official), CORA_SIZES, CORA_SPLIT)
+    return cora_reader.read_folder(source.Folder(root, "cora", official), CORA_SIZES, CORA_SPLIT)
 
 
 def flip(path, place=-1):
@@ -144,4 +143,4 @@ def flip(path, place=-1):
 
 def write_manifest(folder, provenance="made for a test"):
     files = {p.relative_to(folder).as_posix(): sha256(p.read_bytes()) for p in folder.rglob("*") if p.is_file()}
-    manifest.write_manifest(folder / "manifest.json", manifest.DataManifest(provenance, files))
+    source.write_manifest(folder / "manifest.json", source.DataManifest(provenance, files))

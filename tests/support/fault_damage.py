@@ -21,7 +21,7 @@ from experiments.store.records import RecordError, Store
 from experiments.studies import STUDIES
 from experiments.studies.model import Study
 from experiments.studies.one_d import BASELINE
-from experiments.tasks.language.folders import check_sums
+from experiments.tasks.language.export import check_sums
 
 DAMAGE = {
     "empty": lambda content, at: b"",

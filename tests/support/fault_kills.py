@@ -20,11 +20,11 @@ from torch import nn
 
 import ngn
 from experiments.cli import app
-from experiments.config import run_files
+from experiments.config import identity
 from experiments.config.identity import run_id
 from experiments.core import paths
 from experiments.runs.phases import fixed_configuration
-from experiments.tasks.language.folders import check_sums, new_folder
+from experiments.tasks.language.export import check_sums, new_folder
 from ngn.tensor_files import write_checked
 
 UNCOMPARED = "checkpoints"
@@ -141,7 +141,7 @@ def runs(kind, seeds, kinds=("writes", "steps", "halves"), **own):
 def _command(place):
     """Do what ``run.py`` does from its first line on, with Hydra."""
     words = "task=regression1d profile=smoke engine=torch phases=[grown,from_high] train.steps=12 gate.K=4 seed=0..2"
-    run_files.SCRATCH = paths.SCRATCH = place / "scratch"
+    identity.SCRATCH = paths.SCRATCH = place / "scratch"
     more = [f"results={place / 'results'}", "checkpoint_seconds=1e-9", "progress=never", "threads=1"]
     raise SystemExit(app.main([*words.split(), *more]))
 

@@ -16,7 +16,7 @@ import page_samples
 from faulty import KILL, Count, Hook, Trial, child, found, left, lost, send, train
 from waiting import until
 
-from experiments.config import run_files
+from experiments.config import identity
 from experiments.config.identity import run_id
 from experiments.core import interrupt, paths
 from experiments.runs import launch, phases
@@ -229,7 +229,7 @@ def read_only_mount(folder):
 
         def program(main=main, words=words):
             _mount_read_only(place)
-            run_files.SCRATCH = paths.SCRATCH = place if f"results={out}" in words else out
+            identity.SCRATCH = paths.SCRATCH = place if f"results={out}" in words else out
             exit_with(lambda: main(words))
 
         log.write_text("")

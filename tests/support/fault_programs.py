@@ -17,14 +17,14 @@ from faulty import child
 
 import ngn
 from experiments.cli import app
-from experiments.config import run_files
+from experiments.config import identity
 from experiments.core import paths
 from experiments.data import cifar10, mnist, sets
 from experiments.data.fetch import DataOrigin, Remote
 from experiments.data.source import Folder
 from experiments.store.records import Store
 from experiments.studies.one_d import BASELINE
-from experiments.tasks.language.folders import check_sums
+from experiments.tasks.language.export import check_sums
 from ngn.files import write_atomically
 
 
@@ -68,7 +68,7 @@ def _export_of(name, folder):
     run = RUNS[name] + ["gate.t0=2.2"] * (name != "prune")
 
     def ready(place):
-        run_files.SCRATCH = paths.SCRATCH = folder / name
+        identity.SCRATCH = paths.SCRATCH = folder / name
         line = ["task=wikisql_easy", "profile=smoke", "progress=never", "save=deployed", "phases=[grown]"]
         raise SystemExit(app.main([*line, *run, "threads=1", f"results={place / 'results'}"]))
 

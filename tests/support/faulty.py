@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from record_samples import untimed
 
-from experiments.config import run_files
+from experiments.config import identity
 from experiments.config.compose import compose
 from experiments.core import interrupt, paths
 from experiments.runs import launch
@@ -84,7 +84,7 @@ def wait(pid):
 
 def train(folder, wanted):
     """Do what ``run.py`` does with checked configurations, with all files below one folder."""
-    run_files.SCRATCH = folder / "scratch"
+    identity.SCRATCH = folder / "scratch"
     with interrupt.handled():
         return launch.launch(wanted)
 
@@ -197,7 +197,7 @@ class Trial:
         """Call the main function of a program in a child process; return the status."""
 
         def work():
-            run_files.SCRATCH = paths.SCRATCH = self.place / "scratch"
+            identity.SCRATCH = paths.SCRATCH = self.place / "scratch"
             print("$", *words, flush=True)
             raise SystemExit(main([*words]))
 

@@ -1,7 +1,7 @@
 """Small plans of runs."""
 
 from experiments.config.compose import compose
-from experiments.config.run_files import runs_of
+from experiments.config.identity import runs_of
 from experiments.core.needs import NOTHING
 from experiments.runs.sweeps import plan as plans
 

@@ -10,7 +10,7 @@ from experiments.core.blocks import Count, Fraction, NonNegative, Positive
 from experiments.core.config import PLAIN, Config
 from experiments.core.groups import OrderedGroup, Replicas
 from experiments.core.source import Source
-from experiments.methods.rival import Rival
+from experiments.methods.fixed import Rival
 
 if TYPE_CHECKING:
     from torch import nn
@@ -83,12 +83,12 @@ class EVA(OfLowRank):
     """Number of training batches whose activations are read."""
 
     def make(self, group: OrderedGroup) -> Capacity:
-        from experiments.methods.low_rank.eva import Allotted
+        from experiments.methods.low_rank.svd import Allotted
 
         return Allotted(group.preset_K)
 
     def learner(self, stack: Replicas[Config], task: Task[Any], model: Callable[[], nn.Module]) -> Learner:
-        from experiments.methods.low_rank.eva import ExplainedVarianceLearner
+        from experiments.methods.low_rank.svd import ExplainedVarianceLearner
 
         return ExplainedVarianceLearner(model(), self.total, self.calibration, task.loss)
 

@@ -15,9 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from experiments.models.kernels.array_layout import Layout, layout_of
 from experiments.models.kernels.libraries import library
-from experiments.models.kernels.supported import unsupported
+from experiments.models.kernels.supported import Layout, layout_of, unsupported
 from experiments.models.trainer import StudyTrainer
 from ngn.budget.allocation import BudgetLearner
 from ngn.gate import COMMITTED

@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 
 from experiments.analysis import estimates
 from experiments.report.drawing import style
-from experiments.studies.rivals import CUT, FRONTS, LEVEL, LIMITS, METHODS, OWN, SCRATCH, WHOLE, WORKS
+from experiments.studies.front import BESIDE
+from experiments.studies.rivals import CUT, LEVEL, LIMITS, METHODS, OWN, SCRATCH, WHOLE, WORKS
 
 LOOKS = [
     style.Look(color, marker, dash)
@@ -32,9 +33,6 @@ FRONT = {
     **dict.fromkeys(("Torch-Pruning", "Torch-Pruning, local"), ("Torch-Pruning", style.Look(style.PURPLE, "P", "-."))),
 }
 """Method → its name and style where one training stands beside one a size."""
-
-FEW = {"front_stories": ("dense", FRONTS[1], "even sizes"), "front20": ("dense", FRONTS[2], "magnitude")}
-"""What README's figure shows: one training of every size, and what it replaces."""
 
 FAR = 3.0
 """A method whose scores are this many times the range of the others' away from them is named, not drawn."""
@@ -86,8 +84,9 @@ def draw(units: pd.DataFrame, scale: str, path: Path) -> None:
 
 
 def few(units: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of :data:`FEW`."""
-    return units[[row.method in FEW.get(row.work, ()) for row in units.itertuples()]]
+    """Return what README's figure shows: one training of every size, and what it replaces."""
+    shown = {(work, method) for work, both in BESIDE.items() for method in ("dense", *both)}
+    return units[[(row.work, row.method) in shown for row in units.itertuples()]]
 
 
 def without_far(units: pd.DataFrame) -> tuple[pd.DataFrame, str]:

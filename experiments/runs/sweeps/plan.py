@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from experiments.config.run_files import Run
+from experiments.config.identity import Run
 from experiments.config.schema import CheckedConfig
 from experiments.core.needs import NOTHING, Needs
 from experiments.core.paths import RESULTS, RUNS, SCRATCH

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from experiments.config.run_files import Run
+from experiments.config.identity import Run
 from experiments.core.blocks import visible
 from experiments.core.config import Config, TaskSettings
 from experiments.core.paths import RESULTS

@@ -19,7 +19,7 @@ from typing import Any
 
 from experiments.core import interrupt
 from experiments.core.blocks import ConfigError
-from experiments.runs.shutdown import shut_down
+from experiments.core.interrupt import shut_down
 from experiments.runs.sweeps import plan as plans
 from experiments.store.records import RecordError
 from ngn.files import FileError, remove_stale_files, write_atomically
@@ -68,7 +68,7 @@ def run_task(plan: Path, number: int, patience: float | None = PATIENCE) -> dict
     names = [run.id for run in runs]
     needs = plans.read_plan(plan).needs
     if needs.gpus and any(run.config.device != "cpu" for run in runs):
-        from experiments.runs.memory import card_sizes  # imports torch
+        from experiments.runs.training import card_sizes  # imports torch
 
         if (lacking := needs.lacking(card_sizes())) is not None:
             note_failure(plan, names, lacking)

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from experiments.core.config import Config
 from experiments.core.task import CapacityOf, Seeds
-from experiments.data import cora, synthetic
-from experiments.data.source import data_root
+from experiments.data import cora, data_root, synthetic
 from experiments.models.gcn import GCNBank, GraphInput
 from experiments.models.parallel import ParallelModel
 from experiments.tasks.base import Classification

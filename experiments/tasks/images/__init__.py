@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from experiments.core.blocks import Count
 from experiments.core.config import Component, Config, TaskSettings
 from experiments.tasks.settings import Benchmark, MLPComponent, ModuleComponent
-
-if TYPE_CHECKING:
-    import torch
-
-    from experiments.core.task import Task
 
 
 class ConvComponent(Component):
@@ -83,13 +78,7 @@ class Cifar10(Benchmark):
 
     name: Literal["cifar10"]
 
-    def make(self, config: Config, device: torch.device) -> Task[Any]:
+    def maker(self, config: Config) -> str:
         if config.model is not None and config.model.package is not None:
-            from experiments.tasks.images.constructed import ConstructedTask
-
-            return ConstructedTask(self, config, device)
-        if config.gate.given:
-            from experiments.tasks.images.resnets import ResNetTask
-
-            return ResNetTask(self, config, device)
-        return super().make(config, device)
+            return "task.ConstructedTask"
+        return "task.ResNetTask" if config.gate.given else self.made_by

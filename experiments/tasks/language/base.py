@@ -18,11 +18,9 @@ from experiments.core.blocks import ConfigError
 from experiments.core.pretrained import BaseModel
 from experiments.core.task import DataInfo
 from experiments.data import resnets, smollm2
-from experiments.data.errors import DataError
 from experiments.data.fetch import known_digest
-from experiments.data.gguf import convert_to_safetensors
-from experiments.data.packages import require_packages
-from experiments.store.sources import combined_digest
+from experiments.data.source import DataError, require_packages
+from experiments.store.provenance import combined_digest
 from experiments.tasks.language.fused import FUSED, KINDS, split_maps
 from experiments.tasks.language.model_files import FILES, digests_of
 from experiments.tasks.language.packing import use_by_sequence
@@ -193,7 +191,7 @@ def find_folder(settings: BaseModel, root: Path, fetch: bool = True) -> tuple[Pa
             digest = f"sha256:{known_digest(gguf, root)}"
             folder, provenance = root / "converted" / f"{gguf.stem}-{digest[7:17]}", f"{settings.file}, {digest}"
             if not folder.exists():
-                convert_to_safetensors(gguf, folder)
+                smollm2.convert_to_safetensors(gguf, folder)
     else:
         folder = _from_hub(settings, fetch)
         provenance = f"{settings.source}, revision {folder.name}"

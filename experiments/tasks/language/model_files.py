@@ -13,8 +13,8 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from experiments.data.errors import DataError
 from experiments.data.fetch import known_digest
+from experiments.data.source import DataError
 
 FILES = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.txt")
 """Files read from a folder or a repository; never code."""

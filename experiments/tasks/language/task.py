@@ -18,11 +18,10 @@ from experiments.core.blocks import ConfigError
 from experiments.core.config import Config
 from experiments.core.task import CapacityOf, DataInfo, Seeds, Task
 from experiments.core.training import Train
-from experiments.data import synthetic_texts, texts
-from experiments.data.source import data_root
+from experiments.data import data_root, synthetic, texts
 from experiments.models.adapter import attach_adapters
 from experiments.models.trainer import StudyTrainer
-from experiments.store.sources import combined_digest
+from experiments.store.provenance import combined_digest
 from experiments.tasks.base import MiniBatches
 from experiments.tasks.language import Adaptation, pruning
 from experiments.tasks.language.base import PretrainedModel, load_base, tiny_base
@@ -104,8 +103,8 @@ class AdaptationTask(Task[Attached]):
         self.prunes = self.keeps_frozen = isinstance(config.gate, PruneComponent)
         corpora = importlib.import_module(f"experiments.tasks.language.corpora.{settings.corpus}")
         self._score = corpora.score
-        source = synthetic_texts.TEXTS[settings.corpus] if smoke else texts.SETS[settings.corpus].load_data(root)
-        general = synthetic_texts.TEXTS["general"] if smoke else texts.SETS[settings.general].load_data(root)
+        source = synthetic.TEXTS[settings.corpus] if smoke else texts.SETS[settings.corpus].load_data(root)
+        general = synthetic.TEXTS["general"] if smoke else texts.SETS[settings.general].load_data(root)
         corpus = corpora.make_corpus(source, *(() if settings.subset is None else (settings.subset,)))
         self.examples, self.train = self._chosen(corpus)
         self.held = [self._tokens(each) for each in self.examples]

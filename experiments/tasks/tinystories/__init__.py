@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -11,11 +11,6 @@ from experiments.core.blocks import Count, NonNegativeInt
 from experiments.core.config import Component, Config, TaskSettings
 from experiments.store.records import MAX_CURVE_POINTS
 from experiments.tasks.settings import Benchmark, ModuleComponent
-
-if TYPE_CHECKING:
-    import torch
-
-    from experiments.core.task import Task
 
 
 class LayerComponent(Component):
@@ -133,9 +128,5 @@ class TinyStories(Benchmark):
         if config.train.batch is None:
             raise ValueError("task=tinystories trains on batches of windows: set train.batch")
 
-    def make(self, config: Config, device: torch.device) -> Task[Any]:
-        if config.gate.given:
-            from experiments.tasks.tinystories.units import UnitsTask
-
-            return UnitsTask(self, config, device)
-        return super().make(config, device)
+    def maker(self, config: Config) -> str:
+        return "task.UnitsTask" if config.gate.given else self.made_by

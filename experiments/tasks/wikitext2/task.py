@@ -14,11 +14,10 @@ import ngn
 from experiments.core.config import Config
 from experiments.core.task import ModuleTask, Seeds
 from experiments.core.training import Train
-from experiments.data import synthetic_texts, texts
-from experiments.data.source import data_root
+from experiments.data import data_root, synthetic, texts
+from experiments.tasks.base import TokenBatches
 from experiments.tasks.language.base import load_base, tiny_base
 from experiments.tasks.language.perplexity import documents
-from experiments.tasks.language.windows import TokenBatches
 from experiments.tasks.wikitext2 import NeuronsComponent, WikiText2
 from ngn.train.batches import Batches
 
@@ -36,7 +35,7 @@ class HealingTask(ModuleTask[NeuronsComponent]):
         assert isinstance(config.gate, NeuronsComponent)
         root = data_root(config.data_root)
         if config.profile == "smoke":
-            base, read = tiny_base(device, config.gate.layers), synthetic_texts.TEXTS["general"]
+            base, read = tiny_base(device, config.gate.layers), synthetic.TEXTS["general"]
             self.context, held = 32, 200
         else:
             assert config.model is not None, "Config has checked it"

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import record_samples as samples
 
-from experiments.analysis import compute
 from experiments.analysis.build import reduce_all
 from experiments.analysis.claims import judge_claim
 from experiments.analysis.collect import Reader
 from experiments.analysis.selection import fixed_of_learned_count
 from experiments.config.identity import run_id
 from experiments.core.paths import RESULTS
+from experiments.report import content
 from experiments.store.records import CURVES, Store
 from experiments.studies import CLAIMS, FIGURES, OWN, STUDIES
 from experiments.studies.depth import DEPTH
@@ -98,7 +98,7 @@ def test_what_was_spent(store):
     cpu = "Some CPU, 2 cores"
     reader = Reader(store)
     studies = {name: STUDIES[name].make() for name in ("baseline", "decay", "vision")}
-    assert compute.costs(reader, studies) == [
+    assert content.costs(reader, studies) == [
         ("baseline", cpu, 2, 200, 1.0),
         ("baseline", "Some GPU", 1, 100, 0.5),
         ("decay", cpu, 3, 250, 1.5),

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from experiments.cli import app
-from experiments.config import run_files
+from experiments.config import identity
 from experiments.config.compose import check
 from experiments.config.identity import run_id, scientific
 from experiments.core import paths
@@ -21,7 +21,7 @@ SMOKE = ["profile=smoke", "train.steps=5", "gate.K=4", "progress=never"]
 def command(monkeypatch, tmp_path):
     monkeypatch.setenv("NGN_SCRATCH", "")
     monkeypatch.setattr(paths, "SCRATCH", tmp_path / "scratch")
-    monkeypatch.setattr(run_files, "SCRATCH", tmp_path / "scratch")
+    monkeypatch.setattr(identity, "SCRATCH", tmp_path / "scratch")
     trained = []
     real = training.train_stack
 

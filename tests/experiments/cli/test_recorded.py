@@ -7,8 +7,7 @@ from record_samples import grown, record, sealed
 
 from experiments.cli import app, pipes, recorded
 from experiments.config.compose import compose
-from experiments.config.identity import run_id
-from experiments.config.run_files import Run
+from experiments.config.identity import Run, run_id
 from experiments.core import paths
 from experiments.runs.outcome import summary
 from experiments.store import provenance

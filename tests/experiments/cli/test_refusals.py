@@ -214,7 +214,7 @@ def test_a_network_that_cannot_take_the_images_is_refused(monkeypatch, capsys):
     def make(name, num_classes, weights):
         return nn.Conv2d(3, num_classes, 64)
 
-    monkeypatch.setattr("experiments.tasks.images.constructed.maker_of", lambda model: make)
+    monkeypatch.setattr("experiments.tasks.images.task.maker_of", lambda model: make)
     words = "task=cifar10 model=torchvision model.constructor=deep method=magnitude limit.macs=50% profile=smoke"
     assert app.main(words.split()) == 2
     told = capsys.readouterr().err

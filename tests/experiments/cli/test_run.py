@@ -12,8 +12,7 @@ import pytest
 
 from experiments.cli import app, machine, recorded, session
 from experiments.config.compose import compose
-from experiments.config.identity import run_id
-from experiments.config.run_files import Run
+from experiments.config.identity import Run, run_id
 from experiments.core import paths
 from experiments.core.blocks import ConfigError
 from experiments.data import DataError, sets

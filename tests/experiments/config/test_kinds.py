@@ -8,8 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from experiments.config.compose import compose
-from experiments.config.identity import identity_keys
-from experiments.config.run_files import Run
+from experiments.config.identity import Run, identity_keys
 from experiments.core.config import Component
 from experiments.core.groups import OrderedGroup
 from experiments.methods.fixed import Fixed

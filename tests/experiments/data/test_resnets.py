@@ -16,7 +16,7 @@ from experiments.data import DataError, resnets
 from experiments.data.fetch import DataOrigin, fetch
 from experiments.data.source import Folder
 from experiments.models.cifar_resnet import CifarResNet, standardised, with_weights
-from experiments.tasks.images.resnets import with_given_weights
+from experiments.tasks.images.task import with_given_weights
 
 TINY = {name: resnets.Network(f"{name}-0.th", "sha256:", blocks=1) for name in ("one", "two")}
 FIRST = resnets.file_of("one")

@@ -10,9 +10,8 @@ from stopping import resumed
 from torch import nn
 
 import ngn
-from experiments.methods.low_rank.eva import Allotted, ExplainedVarianceLearner
 from experiments.methods.low_rank.sora import SoRA, SoRALearner, proximal
-from experiments.methods.low_rank.svd import SingularValueLearner
+from experiments.methods.low_rank.svd import Allotted, ExplainedVarianceLearner, SingularValueLearner
 from ngn.components.low_rank import LowRankLinear, attach_low_rank
 from ngn.methods.fixed import Retained
 from ngn.train.trainer import Trainer

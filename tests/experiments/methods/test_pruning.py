@@ -22,7 +22,7 @@ from experiments.runs.models import load_model
 from experiments.runs.phases import learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task
-from experiments.tasks.images.resnets import shifted
+from experiments.tasks.images.task import shifted
 
 CPU = torch.device("cpu")
 GATE = {"cifar10": "channels", "tinystories": "units", "wikitext2": "neurons"}
@@ -173,7 +173,7 @@ def test_what_a_package_cannot_construct_is_refused_in_words(tmp_path):
 
 
 def test_a_missing_package_is_refused_with_its_extra(monkeypatch):
-    monkeypatch.setattr("experiments.tasks.images.constructed.missing", lambda package: package)
+    monkeypatch.setattr("experiments.tasks.images.task.missing", lambda package: package)
     with pytest.raises(ConfigError, match=r"model=timm needs the package timm: pip install -e '.\[zoo\]'"):
         check_packages(constructed("resnet18", "magnitude"))
 

@@ -7,7 +7,7 @@ from torch.distributions import Normal, kl_divergence
 from experiments.config.compose import compose
 from experiments.models.latent import GatedBottleneck, RankOneBank, divergence
 from experiments.tasks import make_task
-from experiments.tasks.manifold.task import RANK_THRESHOLD, rotation
+from experiments.tasks.generated.task import RANK_THRESHOLD, rotation
 from ngn.methods.ngn import CountGate
 
 K, WIDTH, N = 5, 3, 17

@@ -9,8 +9,7 @@ from stopping import Stop, stop_after
 from torch import nn
 
 import ngn
-from experiments.models.optim import EightBitAdamW
-from experiments.models.trainer import StudyTrainer
+from experiments.models.trainer import EightBitAdamW, StudyTrainer
 from ngn.losses import Supervised
 from ngn.train.batches import FullBatches, Split
 from ngn.train.plan import TrainPlan

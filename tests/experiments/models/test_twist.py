@@ -15,7 +15,7 @@ from experiments.models.trainer import StudyTrainer
 from experiments.runs.phases import fixed_configuration, learner_of, plan_of
 from experiments.runs.stack import Stack
 from experiments.tasks import make_task
-from experiments.tasks.twist.task import twist
+from experiments.tasks.generated.task import twist
 from ngn.components.base import OrderedSum
 from ngn.gate import softplus_inverse
 from ngn.learner import Learner

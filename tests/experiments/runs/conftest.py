@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments.config import run_files
+from experiments.config import identity
 
 
 @pytest.fixture(autouse=True)
 def own_scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_files, "SCRATCH", tmp_path / "scratch")
+    monkeypatch.setattr(identity, "SCRATCH", tmp_path / "scratch")

@@ -17,11 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.config import run_files
+from experiments.config import identity
 from experiments.config.compose import compose
 from experiments.config.identity import numerics
-from experiments.models.kernels.build import FLAGS
-from experiments.models.kernels.libraries import FOLDER, library
+from experiments.models.kernels.libraries import FLAGS, FOLDER, library
 from experiments.runs import launch
 from experiments.store.records import Store
 from experiments.tasks import GATES_OF_TASK, TASKS
@@ -137,7 +136,7 @@ def test_the_golden_file_accepts_changes_only_with_a_new_version():
 
 if __name__ == "__main__" and "--update" in sys.argv:
     with tempfile.TemporaryDirectory() as folder:
-        run_files.SCRATCH = Path(folder) / "scratch"
+        identity.SCRATCH = Path(folder) / "scratch"
         new = {"-".join(case): train(config_of(*case, Path(folder)), Path(folder)) for case in CASES}
     content = merged(json.loads(FILE.read_text()), new, "--same-numbers" in sys.argv)
     FILE.write_text(json.dumps(content, indent=1) + "\n")

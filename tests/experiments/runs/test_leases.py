@@ -11,9 +11,8 @@ from record_samples import untimed
 from waiting import leave_partial
 from whole_runs import smoke
 
-from experiments.config import run_files
-from experiments.config.identity import run_id
-from experiments.config.run_files import runs_of
+from experiments.config import identity
+from experiments.config.identity import run_id, runs_of
 from experiments.runs import launch, outcome, phases, training
 from experiments.runs.sweeps import plan as plans
 from experiments.runs.sweeps import worker
@@ -140,7 +139,7 @@ def test_a_run_that_is_killed_while_it_is_scored_is_not_trained_again(tmp_path, 
     monkeypatch.setattr(phases, "measure_phase", dies)
     with pytest.raises(KeyboardInterrupt):
         launch.launch([config])
-    assert list(run_files.SCRATCH.rglob(f"{run_id(config)}*/grown/step-0000000012.json")), "that of the last step"
+    assert list(identity.SCRATCH.rglob(f"{run_id(config)}*/grown/step-0000000012.json")), "that of the last step"
     monkeypatch.setattr(phases, "measure_phase", real)
     (outcome,) = launch.launch([config])
     got = json.loads(outcome.path.read_text())

@@ -5,8 +5,7 @@ from whole_runs import smoke, trained
 
 from experiments.analysis.selection import Selection, fixed_of_learned_count
 from experiments.config.compose import compose
-from experiments.config.identity import run_id
-from experiments.config.run_files import runs_of
+from experiments.config.identity import run_id, runs_of
 from experiments.core.blocks import ConfigError
 from experiments.runs import launch
 from experiments.runs.phases import fixed_configuration

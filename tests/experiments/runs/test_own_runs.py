@@ -14,7 +14,7 @@ from record_samples import grown, record
 from whole_runs import smoke
 
 from experiments.cli.watch import watch
-from experiments.config import run_files
+from experiments.config import identity
 from experiments.config.compose import compose
 from experiments.config.identity import run_id
 from experiments.core.paths import ROOT
@@ -32,8 +32,8 @@ from experiments.tasks import make_task
 @pytest.fixture
 def clean(tmp_path, monkeypatch):
     """A clean checkout with folders of its own."""
-    monkeypatch.setattr(run_files, "RUNS", tmp_path / "runs")
-    monkeypatch.setattr(run_files, "code", lambda: provenance.Code("c", True, "git"))
+    monkeypatch.setattr(identity, "RUNS", tmp_path / "runs")
+    monkeypatch.setattr(identity, "code", lambda: provenance.Code("c", True, "git"))
     return tmp_path
 
 

@@ -12,23 +12,22 @@ import torch
 from record_samples import untimed
 from whole_runs import ALL, checked, smoke, trained
 
-from experiments.config import run_files
+from experiments.config import identity
 from experiments.config.compose import compose
-from experiments.config.identity import run_id
-from experiments.config.run_files import Run
+from experiments.config.identity import Run, run_id
 from experiments.config.schema import branch_of, branch_phase
 from experiments.core.paths import ROOT
 from experiments.models.trainer import StudyTrainer
 from experiments.runs import models, training
 from experiments.runs.host import tuned_for_training
 from experiments.runs.launch import launch
+from experiments.runs.outcome import prunes_back
 from experiments.runs.phases import learner_of, plan_of
-from experiments.runs.result import prunes_back
 from experiments.runs.stack import Stack
 from experiments.store import provenance
 from experiments.store.records import Store
 from experiments.tasks import COMPONENTS, GATES_OF_TASK, TASKS, make_task
-from experiments.tasks.tinystories.model import continued
+from experiments.tasks.tinystories.task import continued
 
 # one of the tasks on a pretrained model: they differ only in their questions; tinystories has a test of its own below
 OTHERS = {name for name, task in TASKS.items() if task.usual_model != "none"} - {"wikisql_easy"} | {"tinystories"}
@@ -68,10 +67,10 @@ def test_smoke_and_dirty_runs_go_to_scratch(monkeypatch):
     clean, dirty = provenance.Code("c", True, "git"), provenance.Code("c", False, "git")
     for code, profile, place in (
         (clean, "full", provenance.ROOT / "runs"),
-        (dirty, "full", run_files.SCRATCH / "results"),
-        (clean, "smoke", run_files.SCRATCH / "results"),
+        (dirty, "full", identity.SCRATCH / "results"),
+        (clean, "smoke", identity.SCRATCH / "results"),
     ):
-        monkeypatch.setattr(run_files, "code", lambda code=code: code)
+        monkeypatch.setattr(identity, "code", lambda code=code: code)
         assert Run.of(compose({"profile": profile})).root == place
     assert str(Run.of(compose({}, {"results": "elsewhere"})).root) == "elsewhere"
 
@@ -216,7 +215,7 @@ def test_a_smoke_run_and_its_model_in_a_fresh_process(tmp_path, gate):
     assert curves["grown.held_step"].tolist() == list(range(1, 7))
     assert curves["grown.held"][-1] < curves["grown.held"][0] < 5
     program = (
-        "import torch; from experiments.runs import models; from experiments.tasks.tinystories.model import continued\n"
+        "import torch; from experiments.runs import models; from experiments.tasks.tinystories.task import continued\n"
         f"model = models.load_model({str(outcome.path)!r})\n"
         "print(continued(model, torch.tensor([0]), 20, 128, torch.Generator().manual_seed(0)).tolist())"
     )

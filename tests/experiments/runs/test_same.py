@@ -6,15 +6,14 @@ import re
 import pytest
 from record_samples import grown, record
 
-from experiments.config import run_files
+from experiments.config import identity
 from experiments.config.compose import compose
-from experiments.config.identity import numerics
-from experiments.config.run_files import Run
+from experiments.config.identity import Run, numerics
 from experiments.data import MissingData, sets
 from experiments.runs import same
 from experiments.runs.launch import launch, share
 from experiments.runs.sweeps import status
-from experiments.store import provenance, sources
+from experiments.store import provenance
 from experiments.store.records import RecordError, Store
 from experiments.tasks.language import base
 
@@ -24,8 +23,8 @@ PLUGIN = {"plug-in mine/tasks/a.py": "3"}
 
 def files(monkeypatch, suite=FILES, own=()):
     """Make these the digests of the present sources and plug-ins."""
-    monkeypatch.setattr(sources, "training_digests", lambda: dict(suite))
-    monkeypatch.setattr(sources, "plugin_digests", lambda: dict(own))
+    monkeypatch.setattr(provenance, "training_digests", lambda: dict(suite))
+    monkeypatch.setattr(provenance, "plugin_digests", lambda: dict(own))
     monkeypatch.setattr(same, "code", lambda: provenance.Code(None, False, "git"))
 
 
@@ -89,7 +88,7 @@ def test_a_record_without_digests_counts_by_its_numerics(tmp_path):
 
 
 def test_trials_are_trained_anew(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(run_files, "SCRATCH", tmp_path)
+    monkeypatch.setattr(identity, "SCRATCH", tmp_path)
     files(monkeypatch)
     asked = config(tmp_path).model_copy(update={"results": None, "profile": "smoke"})
     (made,) = launch([asked])
@@ -145,4 +144,4 @@ def test_other_weights_are_named(tmp_path, monkeypatch):
 
 def test_only_what_trains_is_compared():
     files = ("experiments/runs/same.py", "experiments/report/pages.py", "experiments/runs/sweeps/plan.py", "run.py")
-    assert [*map(sources.trains, files)] == [True, False, False, False]
+    assert [*map(provenance.trains, files)] == [True, False, False, False]

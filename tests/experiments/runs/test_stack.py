@@ -8,15 +8,15 @@ import torch
 from kernel_cases import BANK
 
 from experiments.config.compose import compose
-from experiments.config.run_files import runs_of
+from experiments.config.identity import runs_of
 from experiments.methods.ngn import NGN
 from experiments.models.kernels import supported
-from experiments.runs import launch, memory, phases
+from experiments.runs import launch, phases, training
 from experiments.runs.measure import prefixes_of, take_replica
-from experiments.runs.memory import replica_bytes, replicas_that_fit
 from experiments.runs.stack import LARGEST, LARGEST_FUSED, Stack, largest_stack, stacks_of, why_no_kernel
+from experiments.runs.training import replica_bytes, replicas_that_fit
 from experiments.tasks import COMPONENTS, GATES_OF_TASK, TASKS, make_task
-from experiments.tasks.regression1d import Regression1D
+from experiments.tasks.generated import Regression1D
 from experiments.tasks.settings import MLPComponent
 from ngn.methods.orders import Order
 
@@ -166,14 +166,14 @@ def test_the_estimate_before_reading_data_is_below_measured_memory(task, gate):
 def test_a_stack_that_does_not_fit_is_split(tmp_path, monkeypatch, sizes):
     configs = [smoke(**{"seed.value": seed, "results": str(tmp_path / "r")}) for seed in range(5)]
     one = replica_bytes(Stack.of(configs[0]), make_task(configs[0], CPU))
-    monkeypatch.setattr(memory, "free_bytes", lambda device: int(2.5 * one / memory.SHARE))
+    monkeypatch.setattr(training, "free_bytes", lambda device: int(2.5 * one / training.SHARE))
     assert replicas_that_fit(Stack.of(configs[0]), make_task(configs[0], CPU), CPU) == 2
     assert [o.status for o in launch.launch(configs)] == ["complete"] * 5
     assert sizes == [2, 2, 1]
 
 
 def test_one_replica_is_always_tried(monkeypatch):
-    monkeypatch.setattr(memory, "free_bytes", lambda device: 1)
+    monkeypatch.setattr(training, "free_bytes", lambda device: 1)
     config = smoke()
     assert replicas_that_fit(Stack.of(config), make_task(config, CPU), CPU) == 1
 

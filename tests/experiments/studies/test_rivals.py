@@ -32,6 +32,7 @@ def test_the_figure_and_every_score_of_the_page_are_those_of_the_records(scale, 
     scores = set(re.findall(r"\S+ ± [\d.]+" if scale == "full" else r"\| .* \|", section))
     assert (len(scores) > 10) == (scale != "small")  # the page has no table of short trainings
     if scale == "front":
+        assert section.strip() == done.stdout.strip(), "also the verdicts below its tables"
         first = (ROOT / "README.md").read_text().partition("```python")[0]
         scores |= {f"| {score} |" for score in re.findall(r"\d\d\.\d\d(?: ± [\d.]+)?", first)}
         members = json.loads((ROOT / "benchmarks" / "results" / "front.json").read_text())["front20"]["members"]

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.tasks.base import MiniBatches
-from experiments.tasks.language.windows import TokenBatches
+from experiments.tasks.base import MiniBatches, TokenBatches
 from ngn.train.batches import Split
 
 

@@ -9,22 +9,13 @@ import threading
 
 import pytest
 import torch
-from kernel_cases import (
-    BANK,
-    LOSS,
-    bank,
-    chain,
-    fixed_bank,
-    needs_kernel,
-    plan,
-    stack_of,
-)  # fmt: skip
+from kernel_cases import BANK, LOSS, bank, chain, fixed_bank, needs_kernel, plan, stack_of
 from waiting import leave_partial
 
 from experiments.methods.gates.decay import DecayGate
 from experiments.methods.gates.ste import StraightThrough
-from experiments.models.kernels.build import BuildError, _run, build_kernel, load_library
-from experiments.models.kernels.libraries import FOLDER, library, struct_type
+from experiments.models.kernels import libraries
+from experiments.models.kernels.libraries import FOLDER, BuildError, build_kernel, library, load_library, struct_type
 from experiments.models.kernels.supported import unsupported
 from experiments.models.kernels.trainer import KernelTrainer
 from experiments.models.mlp import MLPBank
@@ -80,7 +71,7 @@ def test_a_timed_out_compiler_leaves_no_process(tmp_path, monkeypatch):
 
     monkeypatch.setattr(subprocess.Popen, "communicate", out_of_time)
     with pytest.raises(BuildError, match="did not finish within"):
-        _run([str(fake_compiler(tmp_path, f'sleep 1000 > "{fifo}" &\nwait'))])
+        libraries._run([str(fake_compiler(tmp_path, f'sleep 1000 > "{fifo}" &\nwait'))])
     with held[0] as end:
         ended, _, _ = select.select([end], [], [], 60)
         assert ended, "the child still runs"

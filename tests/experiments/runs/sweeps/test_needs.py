@@ -10,9 +10,9 @@ pytest.importorskip("submitit", reason="needs submitit: pip install -e '.[cluste
 
 from experiments.analysis.selection import Selection
 from experiments.config.compose import compose
-from experiments.config.run_files import runs_of
+from experiments.config.identity import runs_of
 from experiments.core.needs import NOTHING, Needs
-from experiments.runs import memory
+from experiments.runs import training
 from experiments.runs.sweeps import plan as plans
 from experiments.runs.sweeps import slurm
 from experiments.runs.sweeps.settings import Cluster
@@ -92,7 +92,7 @@ def test_workers_limits_the_sweep_and_not_each_array(
     ("cards", "said"), [([], "finds none here"), ([23_000_000_000], "the one here has 23 GB"), ([42_000_000_000], None)]
 )
 def test_a_task_checks_the_machine_that_it_is_on(tmp_path, monkeypatch, cards, said):
-    monkeypatch.setattr(memory, "card_sizes", lambda: cards)
+    monkeypatch.setattr(training, "card_sizes", lambda: cards)
     trained = []
     monkeypatch.setattr("experiments.runs.launch.share", lambda runs, patience: trained.append(runs) or {})
     run = runs_of([compose({"profile": "smoke"}, {"gate.K": 2})])

@@ -11,7 +11,7 @@ from sweep_samples import frozen
 
 from experiments.analysis.selection import Selection
 from experiments.config.compose import compose
-from experiments.config.run_files import runs_of
+from experiments.config.identity import runs_of
 from experiments.core.blocks import ConfigError
 from experiments.data import DataError
 from experiments.runs.sweeps import plan as plans

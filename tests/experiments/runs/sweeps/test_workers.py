@@ -10,8 +10,8 @@ from sweep_samples import frozen
 from waiting import until
 
 from experiments.core import interrupt
+from experiments.core.interrupt import shut_down
 from experiments.core.paths import CONF
-from experiments.runs.shutdown import shut_down
 from experiments.runs.sweeps import settings, status
 from experiments.runs.sweeps.local import Supervisor, visible_gpus
 from experiments.store.records import Store

@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.data.synthetic_texts import TEXTS
+from experiments.data.synthetic import TEXTS
 from experiments.tasks.language.corpora import Example, gsm8k, spider, split_by, squad, wikisql
 from experiments.tasks.language.corpora.wikisql import Query
 

@@ -17,7 +17,7 @@ from experiments.core.paths import ROOT
 from experiments.models.adapter import attach_adapters
 from experiments.tasks.language import export
 from experiments.tasks.language.base import byte_tokenizer, tiny_base
-from experiments.tasks.language.folders import SUMS, check_sums, new_folder
+from experiments.tasks.language.export import SUMS, check_sums, new_folder
 from experiments.tasks.language.fused import FUSED, SplitMap, join_maps
 from ngn.components.low_rank import attach_low_rank
 from ngn.cut.truncation import deploy

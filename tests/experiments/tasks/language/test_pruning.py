@@ -192,6 +192,6 @@ def test_mixed_batches_have_one_window_of_text_that_forgetting_is_not_measured_o
 
 
 def documents_of(task):
-    from experiments.data import synthetic_texts
+    from experiments.data import synthetic
 
-    return documents(synthetic_texts.TEXTS["general"])
+    return documents(synthetic.TEXTS["general"])

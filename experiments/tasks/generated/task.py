@@ -1,9 +1,15 @@
-"""An autoencoder of a manifold of known intrinsic dimension D: x = tanh(0.8 R [z; 0]), z uniform on [-1, 1]^D."""
+"""Tasks on generated data: a manifold, a function of one variable, and a twist of the plane.
+
+- An autoencoder of a manifold of known intrinsic dimension D: x = tanh(0.8 R [z; 0]), z uniform on [-1, 1]^D.
+- The controlled study: y*(x) = sin 3x + 0.6 sin 7x + 0.3 sin 13x on [-pi, pi].
+- Learned depth for the iterated 2D twist T(x) = r (cos(theta + 3 gamma r), sin(theta + 3 gamma r)).
+"""
 
 from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,11 +19,15 @@ from torch import Tensor, nn
 from experiments.core.config import Config
 from experiments.core.task import CapacityOf, DataInfo, Seeds
 from experiments.core.training import Train
+from experiments.models.depth import ChainBank, LayerStack, TanhBank
 from experiments.models.latent import GatedBottleneck, RankOneBank
-from experiments.models.parallel import StackedLinear
+from experiments.models.mlp import MLPBank
+from experiments.models.parallel import ParallelModel, StackedLinear
 from experiments.tasks.base import SupervisedTask
-from experiments.tasks.manifold import LatentComponent, Manifold
-from ngn.losses import Supervised
+from experiments.tasks.generated import ChainComponent, LatentComponent, LayersComponent, Manifold, Regression1D, Twist
+from experiments.tasks.settings import MLPComponent
+from ngn.components.base import OrderedSum
+from ngn.losses import Supervised, mean_squared_error
 from ngn.streams import generator, of_seeds
 from ngn.train.batches import Batches, Split
 
@@ -136,3 +146,90 @@ class ManifoldTask(SupervisedTask[LatentComponent]):
         """Return the numerical rank of the deployed bottleneck."""
         assert isinstance(deployed, Autoencoder)
         return {"rank": deployed.bottleneck.bank.rank(RANK_THRESHOLD)}
+
+
+def target(x: Tensor) -> Tensor:
+    """Return sin 3x + 0.6 sin 7x + 0.3 sin 13x."""
+    return torch.sin(3 * x) + 0.6 * torch.sin(7 * x) + 0.3 * torch.sin(13 * x)
+
+
+def inputs(task: Regression1D) -> Tensor:
+    """Return the training inputs, float64 [points, 1]: evenly spaced, or a uniform draw, the same for all seeds."""
+    if task.layout == "even":
+        return torch.linspace(-math.pi, math.pi, task.points, dtype=torch.float64).unsqueeze(-1)
+    source = generator(task.draw, "regression1d", "inputs")
+    x = torch.empty(task.points, dtype=torch.float64).uniform_(-math.pi, math.pi, generator=source)
+    return x.sort().values.unsqueeze(-1)
+
+
+class RegressionTask(SupervisedTask[MLPComponent]):
+    """Training and score: mean squared error on the training points, as in the paper."""
+
+    loss = Supervised(mean_squared_error)
+    component_norms = True
+    prefix_score = "mse"
+
+    def __init__(self, settings: Regression1D, config: Config, device: torch.device) -> None:
+        smoke = config.profile == "smoke"
+        points = settings.model_copy(update={"points": 64}) if smoke else settings
+        x = inputs(points)
+        digest = hashlib.sha256(x.numpy().tobytes()).hexdigest()
+        self.info = DataInfo("regression1d", digest, f"generated: {points.points} points, {points.layout}")
+        self.train = self.held = Split(x.float().to(device), target(x).float().to(device))
+
+    def model(self, gate: MLPComponent, seeds: Seeds, capacity: CapacityOf) -> nn.Module:
+        size = capacity(0)
+        bank = MLPBank([1, *[gate.width] * gate.hidden_layers, 1], size.K, seeds)
+        return ParallelModel(OrderedSum(bank, size))
+
+    def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:
+        return {"mse": mean_squared_error(output.double(), target.double())}
+
+
+STEPS = 3
+"""Number of rotations that the teacher composes."""
+
+
+def twist(x: Tensor, gamma: float) -> Tensor:
+    """Rotate each point [..., 2] by three times gamma times its radius."""
+    radius = torch.linalg.vector_norm(x, dim=-1)
+    angle = torch.atan2(x[..., 1], x[..., 0]) + STEPS * gamma * radius
+    return radius.unsqueeze(-1) * torch.stack([torch.cos(angle), torch.sin(angle)], -1)
+
+
+class TwistTask(SupervisedTask[ChainComponent | LayersComponent]):
+    """Training and score: mean squared error to the standardised targets of the training points, as in the paper."""
+
+    loss = Supervised(mean_squared_error)
+
+    def __init__(self, settings: Twist, config: Config, device: torch.device) -> None:
+        points = 64 if config.profile == "smoke" else settings.points
+        x = torch.randn(points, 2, dtype=torch.float64, generator=generator(settings.draw, "twist", "inputs"))
+        y = twist(x, settings.gamma)
+        y = (y - y.mean(0)) / y.std(0, correction=0)
+        # Rounded: processors differ in the last bits of normal draws, which must not make the data different.
+        digest = hashlib.sha256((x * 1e6).round().long().numpy().tobytes()).hexdigest()
+        self.info = DataInfo("twist", digest, f"generated: {points} points, gamma = {settings.gamma:g}")
+        self.train = self.held = Split(x.float().to(device), y.float().to(device))
+
+    def model(self, gate: ChainComponent | LayersComponent, seeds: Seeds, capacity: CapacityOf) -> nn.Module:
+        if isinstance(gate, ChainComponent):
+            size = capacity(0)
+            return ParallelModel(OrderedSum(ChainBank(2, gate.width, size.K, seeds), size))
+        layers = []
+        for number in range(gate.layers):
+            size = capacity(number)
+            # no identity in the last layer, so at least one layer always counts
+            bank = TanhBank(2, size.K, seeds, number, identity=number < gate.layers - 1)
+            layers.append(OrderedSum(bank, size))
+        return LayerStack(layers)
+
+    def metrics(self, output: Tensor, target: Tensor) -> dict[str, Tensor]:
+        return {"mse": mean_squared_error(output.double(), target.double())}
+
+    def describe(self, deployed: nn.Module) -> dict[str, int]:
+        """Return the number of layers, or of links of the chain, after truncation."""
+        if isinstance(deployed, LayerStack):
+            return {"depth": deployed.depth}
+        assert isinstance(deployed, ParallelModel)
+        return {"depth": deployed.group.K}
