@@ -186,7 +186,7 @@ def counts_of(given: Bound, components: Mapping[str, int], what: str) -> dict[st
     """
     counts: dict[str, float] = {}
     for pattern, value in (given if isinstance(given, Mapping) else {"**": given}).items():
-        if not (names := [name for name in components if pattern_of(pattern).fullmatch(name)]):
+        if not (names := [name for name in components if pattern_of(str(pattern)).fullmatch(name)]):
             raise ValueError(f"{what}=: {pattern!r} is the name of no size; there are {listed([*components])}")
         part = share(value, "a size's components") if isinstance(value, str) else None
         if part is None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
