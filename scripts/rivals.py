@@ -25,9 +25,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Print the tables of one scale; return 0."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=folder_of_records, default=rivals.FOLDER, help="folder of the records")
-    scales = ("full", "small", "front")
     meaning = "usual lengths, short ones, or one training of all sizes"
-    parser.add_argument("--scale", choices=scales, default="full", help=meaning)
+    parser.add_argument("--scale", choices=("full", "small", "front"), default="full", help=meaning)
     parser.add_argument("--figure", type=Path, help="also draw the scores against the costs, as an SVG file")
     parser.add_argument("--few", action="store_true", help="draw only one training, and what it replaces")
     given = parser.parse_args(arguments)
