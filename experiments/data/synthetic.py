@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -123,7 +124,9 @@ def _squad(rng: np.random.Generator, count: int) -> list[dict[str, Any]]:
     return made
 
 
-def _all() -> dict[str, Texts]:
+@cache
+def corpora() -> dict[str, Texts]:
+    """Make texts by corpus; ``general`` measures forgetting."""
     rng = np.random.default_rng(0)
     questions, tables = _wikisql(rng, 240)
     columns = [[-1, "*"], *([0, name] for name in COLUMNS)]
@@ -136,7 +139,3 @@ def _all() -> dict[str, Texts]:
         "squad": _texts("squad", {"xquad.en.json": _squad(rng, 100)}),
         "general": _texts("general", {"test.txt": " ".join(rng.choice(WORDS, 400))}),
     }
-
-
-TEXTS = _all()
-"""Texts by corpus; ``general`` measures forgetting."""

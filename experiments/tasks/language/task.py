@@ -103,8 +103,8 @@ class AdaptationTask(Task[Attached]):
         self.prunes = self.keeps_frozen = isinstance(config.gate, PruneComponent)
         corpora = importlib.import_module(f"experiments.tasks.language.corpora.{settings.corpus}")
         self._score = corpora.score
-        source = synthetic.TEXTS[settings.corpus] if smoke else texts.SETS[settings.corpus].load_data(root)
-        general = synthetic.TEXTS["general"] if smoke else texts.SETS[settings.general].load_data(root)
+        source = synthetic.corpora()[settings.corpus] if smoke else texts.SETS[settings.corpus].load_data(root)
+        general = synthetic.corpora()["general"] if smoke else texts.SETS[settings.general].load_data(root)
         corpus = corpora.make_corpus(source, *(() if settings.subset is None else (settings.subset,)))
         self.examples, self.train = self._chosen(corpus)
         self.held = [self._tokens(each) for each in self.examples]

@@ -35,7 +35,7 @@ class HealingTask(ModuleTask[NeuronsComponent]):
         assert isinstance(config.gate, NeuronsComponent)
         root = data_root(config.data_root)
         if config.profile == "smoke":
-            base, read = tiny_base(device, config.gate.layers), synthetic.TEXTS["general"]
+            base, read = tiny_base(device, config.gate.layers), synthetic.corpora()["general"]
             self.context, held = 32, 200
         else:
             assert config.model is not None, "Config has checked it"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.data.synthetic import TEXTS
+from experiments.data.synthetic import corpora
 from experiments.tasks.language.corpora import Example, gsm8k, spider, split_by, squad, wikisql
 from experiments.tasks.language.corpora.wikisql import Query
 
@@ -18,7 +18,7 @@ def test_what_belongs_together_stays_together():
 
 
 def test_wikisql_is_split_by_table_and_says_so():
-    texts = TEXTS["wikisql"]
+    texts = corpora()["wikisql"]
     easy, hard = wikisql.make_corpus(texts, "easy"), wikisql.make_corpus(texts, "hard")
     tables = {f"dev-{number}": each["table_id"] for number, each in enumerate(texts.parts["dev.jsonl"])}
     train, test = ({tables[each.id] for each in part} for part in (easy.train + hard.train, easy.test + hard.test))
@@ -37,11 +37,11 @@ def test_prompts_and_answers():
     )
     assert each.prompt == "Columns: No., Name\nQuestion: Who?\nSQL:"
     assert each.target == "SELECT COUNT(Name) FROM table WHERE No. < '5'"
-    one = next(iter(spider.make_corpus(TEXTS["spider"]).train))
+    one = next(iter(spider.make_corpus(corpora()["spider"]).train))
     assert one.prompt.startswith("Schema: t: Name, Year, Town, Score\nQuestion: ")
-    sums = gsm8k.make_corpus(TEXTS["gsm8k"])
+    sums = gsm8k.make_corpus(corpora()["gsm8k"])
     assert all("<<" not in e.target and e.target.endswith(f"#### {e.reference}") for e in sums.train + sums.test)
-    paragraphs = squad.make_corpus(TEXTS["squad"])
+    paragraphs = squad.make_corpus(corpora()["squad"])
     contexts = [{each.prompt.split("\n")[0] for each in part} for part in (paragraphs.train, paragraphs.test)]
     assert contexts[0].isdisjoint(contexts[1])
     assert "80/20 by paragraph" in paragraphs.info.provenance
