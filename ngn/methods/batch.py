@@ -17,49 +17,11 @@ from torch.nn.utils.rnn import pad_sequence
 
 from ngn import gate as equations
 from ngn.gate import softplus_inverse
-from ngn.methods.base import Capacity, Mode, Weighted
-from ngn.schedules import GATE_CUTOFF, Shape, shape_at
+from ngn.methods.base import Capacity
+from ngn.schedules import GATE_CUTOFF
 
-
-class BoundaryGate(Weighted):
-    """A gate with a boundary t. What a model has of them is computed together (:class:`GateBatch`)."""
-
-    has_boundary = True
-    tau: nn.Parameter
-    stride: float
-    delta: float
-    beta: Tensor
-    lambda0: Tensor
-    alpha_max: Tensor
-    kappa: Tensor
-    shapes: tuple[Shape, Shape, Shape]
-    """Schedules of price, snapping strength and sharpness."""
-    now = 0.0
-    """Training progress of the schedules."""
-    rounded: Tensor
-    """1 once t is rounded, else 0, [*R]. In an average of models with their buffers: the fraction with rounded t."""
-    settled: Tensor
-    """The integer that t is rounded to, times ``rounded``: in any such average, their ratio is that integer."""
-
-    def t(self) -> Tensor:
-        """The boundary t, [*R]; from the commit on an integer without gradient."""
-        return equations.boundary(self.tau, self.stride, self.settled, self.rounded)
-
-    def size(self) -> Tensor:
-        return self.t().detach()
-
-    def scheduled(self, number: int) -> float:
-        """The value of the schedule of price (0) or snapping (1); 0 once committed."""
-        return 0.0 if self.committed else shape_at(self.shapes[number], self.now)
-
-    def penalty(self) -> Tensor:
-        return prices([self]).squeeze(-1)
-
-    def coefficients(self, mode: Mode) -> Tensor:
-        if self.batch is None or mode != "soft" or self.law is not None or torch.compiler.is_compiling():
-            return super().coefficients(mode)
-        values, slopes = self.batch.of(self)
-        return torch.addcmul(values, slopes, self.tau - self.tau.detach())  # with its first derivative
+Gate = Any
+"""A :class:`~ngn.methods.ngn.CountGate`, whose module imports this one."""
 
 
 class GateBatch:
@@ -71,16 +33,16 @@ class GateBatch:
 
     of_training = True
 
-    def __init__(self, model: nn.Module, gates: Sequence[BoundaryGate]) -> None:
+    def __init__(self, model: nn.Module, gates: Sequence[Gate]) -> None:
         self.gates = [*gates]
-        self.results: dict[BoundaryGate, tuple[Tensor, Tensor]] = {}
+        self.results: dict[Gate, tuple[Tensor, Tensor]] = {}
         """Those of the pass that is running."""
         for gate in gates:
             gate.batch = self
         model.register_forward_pre_hook(self.begin)
         model.register_forward_hook(self.end, always_call=True)
 
-    def of(self, gate: BoundaryGate) -> tuple[Tensor, Tensor]:
+    def of(self, gate: Gate) -> tuple[Tensor, Tensor]:
         """The soft coefficients of a gate, and their slopes dc/dtau, float64 [K], without gradients."""
         return self.results[gate] if gate in self.results else values_and_slopes([gate])[0]
 
@@ -95,13 +57,13 @@ class GateBatch:
             self.results.clear()
 
 
-def _all(gates: Sequence[BoundaryGate], name: str) -> Tensor:
+def _all(gates: Sequence[Gate], name: str) -> Tensor:
     """One tensor of each gate, [*R, G]."""
     return torch.stack([getattr(gate, name) for gate in gates], -1)
 
 
 @torch.no_grad()
-def values_and_slopes(gates: Sequence[BoundaryGate]) -> list[tuple[Tensor, Tensor]]:
+def values_and_slopes(gates: Sequence[Gate]) -> list[tuple[Tensor, Tensor]]:
     """c_k = w_k g_k(t) of each of G gates on one device, and its slope dc_k/dtau, both float64 [K]."""
     t, beta = boundaries(gates), _all(gates, "beta")
     w = pad_sequence([gate.weights() for gate in gates], batch_first=True)
@@ -115,8 +77,8 @@ def values_and_slopes(gates: Sequence[BoundaryGate]) -> list[tuple[Tensor, Tenso
     return [(row[: gate.K], slopes[: gate.K]) for row, slopes, gate in rows]
 
 
-def boundaries(gates: Sequence[BoundaryGate]) -> Tensor:
-    """t of each gate, float64 [*R, G], as :meth:`BoundaryGate.t` computes it."""
+def boundaries(gates: Sequence[Gate]) -> Tensor:
+    """t of each gate, float64 [*R, G], as :meth:`~ngn.methods.ngn.CountGate.t` computes it."""
     tau = _all(gates, "tau")
     strides = tau.new_tensor([gate.stride for gate in gates])
     return equations.boundary(tau, strides, _all(gates, "settled"), _all(gates, "rounded"))
@@ -127,7 +89,7 @@ def sizes(capacities: Sequence[Capacity]) -> Tensor:
     if not capacities:
         return torch.zeros(0)
     if all(capacity.batch is not None for capacity in capacities):
-        return boundaries(capacities).detach()  # type: ignore[arg-type]
+        return boundaries(capacities).detach()
     return torch.stack([capacity.size() for capacity in capacities], -1)
 
 
@@ -135,10 +97,10 @@ def penalty(capacities: Sequence[Capacity]) -> Tensor:
     """The sum of the penalties, float64 [*R]."""
     if any(capacity.batch is None for capacity in capacities):
         return torch.stack([capacity.penalty() for capacity in capacities]).sum(0)
-    return prices(capacities).sum(-1)  # type: ignore[arg-type]
+    return prices(capacities).sum(-1)
 
 
-def prices(gates: Sequence[BoundaryGate]) -> Tensor:
+def prices(gates: Sequence[Gate]) -> Tensor:
     """The penalty lambda t + alpha sin^2(pi t) of each gate, float64 [*R, G]."""
     t = boundaries(gates)
     price = _all(gates, "lambda0") * t.new_tensor([gate.scheduled(0) for gate in gates])
@@ -147,14 +109,14 @@ def prices(gates: Sequence[BoundaryGate]) -> Tensor:
     return price * t + alpha * equations.snapping(t)
 
 
-def boundary_slopes(gates: Sequence[BoundaryGate]) -> Tensor:
+def boundary_slopes(gates: Sequence[Gate]) -> Tensor:
     """dt/dtau of each gate, float64 [*R, G]."""
     tau = _all(gates, "tau").detach()
     return tau.new_tensor([gate.stride for gate in gates]) * tau.sigmoid()
 
 
 @torch.no_grad()
-def place(gates: Sequence[BoundaryGate], t: Tensor, beta: Tensor) -> None:
+def place(gates: Sequence[Gate], t: Tensor, beta: Tensor) -> None:
     """Move the boundaries to ``t`` > 0 and set the sharpness until the schedules move again, both [*R, G]."""
     tau = softplus_inverse(t / t.new_tensor([gate.stride for gate in gates]))
     for gate, value, sharpness in zip(gates, tau.unbind(-1), beta.to(tau).unbind(-1), strict=True):
@@ -162,7 +124,7 @@ def place(gates: Sequence[BoundaryGate], t: Tensor, beta: Tensor) -> None:
         gate.beta = sharpness
 
 
-def benefits(gates: Sequence[BoundaryGate], gradients: Sequence[Tensor | None]) -> Tensor:
+def benefits(gates: Sequence[Gate], gradients: Sequence[Tensor | None]) -> Tensor:
     """-dL/dt of each gate, from dL/dtau: float64 [*R, G]."""
     each = [torch.zeros_like(gate.tau) if d is None else -d for gate, d in zip(gates, gradients, strict=True)]
     return (torch.stack(each, -1) / boundary_slopes(gates)).detach()

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ngn.gate import COMMITTED, gates, prefix, retained_count, softplus_inverse
-from ngn.methods.base import CapacityExceeded, Mode, Scalar, active_components, on_host, setting
-from ngn.methods.batch import BoundaryGate
+from ngn.gate import COMMITTED, boundary, gates, prefix, retained_count, softplus_inverse
+from ngn.methods.base import CapacityExceeded, Mode, Scalar, Weighted, active_components, on_host, setting
+from ngn.methods.batch import prices
 from ngn.methods.orders import Order
 from ngn.schedules import DELAYED_LINEAR, LINEAR, POWER_DECAY, Shape, require_shapes, shape_at
 
@@ -23,7 +23,7 @@ COMMIT = 0.9
 of rounding. The paper's studies have no commit."""
 
 
-class CountGate(BoundaryGate):
+class CountGate(Weighted):
     """Learn the count of K ordered components by a differentiable boundary t; equations in :mod:`ngn.gate`.
 
     Args:
@@ -56,7 +56,20 @@ class CountGate(BoundaryGate):
     (3, [1.0, 0.5, 0.25, 0.0])
     """
 
-    takes_bounds = True
+    has_boundary = takes_bounds = True
+    lambda0: Tensor
+    alpha_max: Tensor
+    kappa: Tensor
+    beta: Tensor
+    beta_start: Tensor
+    beta_end: Tensor
+    progress: Tensor
+    now = 0.0
+    """Training progress of the schedules."""
+    rounded: Tensor
+    """1 once t is rounded, else 0, [*R]. In an average of models with their buffers: the fraction with rounded t."""
+    settled: Tensor
+    """The integer that t is rounded to, times ``rounded``: in any such average, their ratio is that integer."""
     commits: Tensor
     """``commit`` as a number, infinite for None: it travels with the state."""
 
@@ -123,10 +136,7 @@ class CountGate(BoundaryGate):
             self.w = weights.to(torch.float64)
         if self.w.shape != (*self.tau.shape, self.K):
             raise ValueError(f"weights must have shape {(*self.tau.shape, self.K)}, not {tuple(self.w.shape)}")
-        self.beta_start: Tensor
-        self.beta_end: Tensor
         self.register_buffer("progress", torch.zeros((), dtype=torch.float64))
-        self.progress: Tensor
         self.register_buffer("beta", self.beta_start, persistent=False)
         self.register_buffer("settled", torch.zeros_like(self.tau.detach()))
         self.register_buffer("rounded", torch.zeros_like(self.tau.detach()))
@@ -135,6 +145,26 @@ class CountGate(BoundaryGate):
         self.set_progress(0.0)
         if K is None:
             self.grow(self.wanted())
+
+    def t(self) -> Tensor:
+        """The boundary t, [*R]; from the commit on an integer without gradient."""
+        return boundary(self.tau, self.stride, self.settled, self.rounded)
+
+    def size(self) -> Tensor:
+        return self.t().detach()
+
+    def scheduled(self, number: int) -> float:
+        """The value of the schedule of price (0) or snapping (1); 0 once committed."""
+        return 0.0 if self.committed else shape_at(self.shapes[number], self.now)
+
+    def penalty(self) -> Tensor:
+        return prices([self]).squeeze(-1)
+
+    def coefficients(self, mode: Mode) -> Tensor:
+        if self.batch is None or mode != "soft" or self.law is not None or torch.compiler.is_compiling():
+            return super().coefficients(mode)
+        values, slopes = self.batch.of(self)
+        return torch.addcmul(values, slopes, self.tau - self.tau.detach())  # with its first derivative
 
     def wanted(self) -> int:
         """The number of gates of at least 1e-15, read on the host; a :class:`CapacityExceeded` if it is above K_max."""
