@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ngn.methods.base import setting
 
-Limit = float | str | Sequence[float] | Tensor
-"""A number, one per replica, or a share of the cost of the largest model, such as "60%"."""
+Limit = float | str | Sequence[float | str] | Tensor
+"""A number, or a share of the cost of the largest model such as "60%"; or one per replica."""
 BUDGET_COMMIT = 0.4
 """When sizes under a budget are fixed. The rest of training is the small model's alone."""
 
@@ -56,9 +56,9 @@ class Limits:
     def limit(self, largest: float, replicas: int | None) -> Tensor:
         """The limit, float64 [*R]; ``largest`` is the cost of the whole model. It is a ValueError if it is no limit."""
         given: Any = getattr(self, self.kind)
-        if isinstance(given, str):
-            given = share(given, "the largest model") * largest
-        value = setting(given, replicas)
+        each = given if isinstance(given, list | tuple) else [given]
+        numbers = [share(one, "the largest model") * largest if isinstance(one, str) else one for one in each]
+        value = setting(numbers if each is given else numbers[0], replicas)
         if not bool((value > 0).all()):
             raise ValueError(f"a budget must be positive, not {given}")
         if self.kind != "milliseconds" and bool((value < 1).any()):

@@ -110,6 +110,7 @@ MISTAKES = {
     "by_importance=4 is not a permutation such as": lambda: ngn.Heads(4),
     "ngn.Budget(parameters=": lambda: ngn.learn_sizes(MLP, {"": ngn.Width(4)}, budget="60%", example=X),
     "round_to=-8 is not a number of entries": lambda: ngn.Width(round_to=-8),
+    "not shape (2,)": lambda: ngn.learn_sizes(mlp(), example=X, budget=ngn.Front(parameters=["50%", "80%"])),
     "write a share as in '60%'": lambda: ngn.learn_sizes(
         MLP, {"": ngn.Width(4)}, example=X + 1, budget=ngn.Budget(parameters=0.6)
     ),
