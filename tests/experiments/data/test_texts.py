@@ -31,12 +31,12 @@ def lines(*records):
     return "".join(f"{each if isinstance(each, str) else json.dumps(each)}\n" for each in records).encode()
 
 
-WIKISQL = {name: lines(*part) for name, part in synthetic.TEXTS["wikisql"].parts.items()}
+WIKISQL = {name: lines(*part) for name, part in synthetic.corpora()["wikisql"].parts.items()}
 
 
 def test_adopted_files_are_read_with_their_provenance_and_official_ones_come_first(tmp_path):
     for name in ("wikisql", "spider", "gsm8k", "squad"):
-        parts = synthetic.TEXTS[name].parts
+        parts = synthetic.corpora()[name].parts
         files = {f: lines(*part) if f.endswith("l") else json.dumps(part).encode() for f, part in parts.items()}
         samples.put(tmp_path / name, files)
         sets.adopt(name, tmp_path, "made up")
@@ -49,7 +49,7 @@ def test_adopted_files_are_read_with_their_provenance_and_official_ones_come_fir
 
 
 def test_spider_is_official_by_the_digests_of_its_blobs_fetched_or_laid_by_hand(tmp_path, monkeypatch):
-    files = {name: json.dumps(part).encode() for name, part in synthetic.TEXTS["spider"].parts.items()}
+    files = {name: json.dumps(part).encode() for name, part in synthetic.corpora()["spider"].parts.items()}
     blobs = {name: "git:" + hashlib.sha1(b"blob %d\0" % len(file) + file).hexdigest() for name, file in files.items()}
     monkeypatch.setitem(sets._READERS, "spider", replace(texts.SPIDER, OFFICIAL=blobs))
     with serving() as server:
