@@ -194,4 +194,4 @@ def test_mixed_batches_have_one_window_of_text_that_forgetting_is_not_measured_o
 def documents_of(task):
     from experiments.data import synthetic
 
-    return documents(synthetic.TEXTS["general"])
+    return documents(synthetic.corpora()["general"])
