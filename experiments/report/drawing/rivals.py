@@ -35,7 +35,7 @@ FRONT = {
 """Method → its name and style where one training stands beside one a size."""
 
 FAR = 3.0
-"""A method whose scores are this many times the range of the others' away from them is named, not drawn."""
+"""A method with a score this many times the range of the others' away from them is named, not drawn."""
 
 
 def draw(units: pd.DataFrame, scale: str, path: Path) -> None:
@@ -84,8 +84,9 @@ def draw(units: pd.DataFrame, scale: str, path: Path) -> None:
 
 
 def few(units: pd.DataFrame) -> pd.DataFrame:
-    """Return what README's figure shows: one training of every size, and what it replaces."""
-    shown = {(work, method) for work, both in BESIDE.items() for method in ("dense", *both)}
+    """Return what README's figure shows: one training of every size, what it replaces, and the best-known rival."""
+    beside = ("dense", "Torch-Pruning", "Torch-Pruning, local")
+    shown = {(work, method) for work, both in BESIDE.items() for method in (*beside, *both)}
     return units[[(row.work, row.method) in shown for row in units.itertuples()]]
 
 
@@ -94,7 +95,7 @@ def without_far(units: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     for method in set(units.method) - {*OWN, *WHOLE}:
         there = units.method == method
         own, others = units.score[there], units.score[~there]
-        gap = max(own.min() - others.max(), others.min() - own.max())
+        gap = max(own.max() - others.max(), others.min() - own.min())
         if gap > FAR * (others.max() - others.min()) > 0:
             return units[~there], f"\n(not drawn: {method}, {own.mean():.2f})"
     return units, ""
