@@ -3,8 +3,8 @@
     python benchmarks/bench_front.py
 
 Sizes are those of the records. Weights do not change the time, so the models are untrained. All sizes take turns on one
-thread. A time is the least processor time of a batch over that of the whole model. It is measured in three processes,
-into ``benchmarks/results/front.json``.
+thread. ``milliseconds`` are the least processor time of a batch, and ``times`` that over the whole model's. They are
+measured in three processes, into ``benchmarks/results/front.json``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WORKS = {
 
 @torch.no_grad()
 def times(name: str) -> dict[tuple[int, ...], float]:
-    """Return the time of each size over that of the whole model. Call it in a process of its own."""
+    """Return the milliseconds of each size. Call it in a process of its own."""
     torch.set_num_threads(1)
     model, x, sizes = WORKS[name]
     seeds = [members for work, _, of in rivals.fronts(Store(rivals.FOLDER)) if work == name for members in of]
@@ -48,7 +48,7 @@ def times(name: str) -> dict[tuple[int, ...], float]:
     whole = ngn.find_sizes(model.eval(), x[:2])
     models = [whole.cut(dict(zip(sizes, count, strict=True))).eval() for count in counts]
     best = [min(turns) for turns in in_turns([partial(seconds, partial(model, x)) for model in models], ROUNDS)]
-    return {count: round(one / best[-1], 4) for count, one in zip(counts, best, strict=True)}
+    return {count: round(1000 * one, 3) for count, one in zip(counts, best, strict=True)}
 
 
 def main() -> None:
@@ -57,7 +57,15 @@ def main() -> None:
     for name, (_, x, _) in WORKS.items():
         with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as pool:
             each = [*pool.map(times, [name] * REPEATS)]
-        members = [{"count": count, "times": [one[count] for one in each]} for count in each[0]]
+        whole = [max(one) for one in each]  # the largest counts
+        members = [
+            {
+                "count": count,
+                "milliseconds": [one[count] for one in each],
+                "times": [round(one[count] / one[most], 4) for one, most in zip(each, whole, strict=True)],
+            }
+            for count in each[0]
+        ]
         found[name] = {"batch": len(x), "members": members}
         print(name, *members, sep="\n")
     FILE.write_text(json.dumps(found, indent=1) + "\n")
