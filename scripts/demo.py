@@ -45,7 +45,7 @@ from experiments.store.records import Store
 from ngn.files import write_atomically
 
 NOTES = (
-    "recorded: our record of the same seed. On another type of processor, about three of ten counts differ: rounding.",
+    "recorded: our record of the same seed. Other processors round differently: about three of ten counts differ.",
     "calibrated: settings that the paper leaves open were chosen to reproduce this table, so agreement here shows "
     'nothing. "cannot tell": the spread over these seeds is too wide to decide. docs/verdicts.md has the rules.',
 )
