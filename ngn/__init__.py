@@ -52,20 +52,7 @@ _NAMES = {
     "ngn.methods.ngn": "CountGate",
     "ngn.components.base": "OrderedSum Bank",
 }
-_MOVED = {
-    "ngn.cuts": "Cut Stacked inputs outputs",
-    "ngn.cut.truncation": "deploy",
-    "ngn.components.low_rank": "LowRankLinear attach_low_rank merge",
-    "ngn.methods.fixed": "FixedCount Retained",
-    "ngn.methods.orders": "Order",
-    "ngn.schedules": "Shape",
-    "ngn.losses": "Supervised",
-    "ngn.train.trainer": "Trainer",
-    "ngn.budget.allocation": "BudgetLearner",
-}
-"""Names that ``ngn`` itself had before."""
-
-_WHERE, _ELSEWHERE = ({name: to for to, held in each.items() for name in held.split()} for each in (_NAMES, _MOVED))
+_WHERE = {name: to for to, held in _NAMES.items() for name in held.split()}
 __all__ = ["__version__", *_WHERE]
 
 
@@ -74,10 +61,6 @@ if not TYPE_CHECKING:  # with __getattr__, a type checker would accept any name
     def __getattr__(name: str) -> Any:
         if name in _WHERE:
             return getattr(importlib.import_module(_WHERE[name]), name)
-        if name in _ELSEWHERE:
-            raise AttributeError(f"ngn.{name} has moved: from {_ELSEWHERE[name]} import {name}")
-        if name == "CapacityLearner":
-            raise AttributeError("ngn.CapacityLearner is ngn.Learner now")
         if name[0] != "_" and find_spec(f"ngn.{name}"):
             return importlib.import_module(f"ngn.{name}")
         raise AttributeError(f"module 'ngn' has no attribute {name!r}")

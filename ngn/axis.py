@@ -58,6 +58,7 @@ class OrderedAxis(nn.Module):
     scale: Tensor | None
     hooked = False  # whether hooks call the axis (truncation then removes both) and not the forward pass of a module
     cuttable = True  # whether training can go on without components whose coefficient is 0
+    normalised = False  # whether norms run over the components, so that no coefficient can stand for a cut
 
     def __init__(
         self,
@@ -160,6 +161,11 @@ class OrderedAxis(nn.Module):
         if self.capacity.all_open:
             return None
         c = self.capacity.coefficients(self.mode)
+        if self.normalised and not bool(c.all()):
+            raise ValueError(
+                f"{self.name}: norms run over this size, so a smaller one needs slices of tensors, which a compiled, "
+                "sharded, quantised or checkpointed model has not: leave residual= of the front out"
+            )
         return self.in_place(c if c.shape[-1] == self.K else F.pad(c, (0, self.K - c.shape[-1])))
 
     def forward(self, h: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -214,7 +214,12 @@ def untouched(model: nn.Module) -> Iterator[Written]:
         written.put_back()
 
 
-def calls_of(example: Any, also: Mapping[str, Sequence[Any]]) -> list[tuple[str, Any]]:
+Also = Mapping[str, Sequence[Any]]
+"""Further inputs of a model, by the method that takes them."""
+NONE: Also = MappingProxyType({})
+
+
+def calls_of(example: Any, also: Also) -> list[tuple[str, Any]]:
     """Calls of a model: the name of the method, and an input of it; ``also``: method → further inputs."""
     if not isinstance(also, Mapping) or not all(isinstance(given, (list, tuple)) for given in also.values()):
         kind = type(also).__name__ + " with other values" * isinstance(also, Mapping)

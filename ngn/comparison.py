@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
-from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from ngn.checks import FAULTS, ExampleError, called, calls_of, evaluating, floating, outputs_on, summary, untouched
+from ngn.checks import (
+    FAULTS,
+    NONE,
+    Also,
+    ExampleError,
+    called,
+    calls_of,
+    evaluating,
+    floating,
+    outputs_on,
+    summary,
+    untouched,
+)
 
 
 def varied(example: Any, strength: float = 0.1, longer: bool = False) -> Any:
@@ -52,7 +63,7 @@ def check_equal(
     deployed: nn.Module,
     example: Any,
     replica: int | None = None,
-    also: Mapping[str, Sequence[Any]] = MappingProxyType({}),
+    also: Also = NONE,
     within: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> None:
     """Compare the outputs of two models, with the same random numbers and fresh copies of the input.

@@ -70,6 +70,7 @@ ADDED_LATER: dict[str, Any] = {
     "model.package": None,
     "model.constructor": None,
     "method.teacher": False,
+    "method.residual": False,
     "task.corpus": "any",
 }
 """Dotted key → default, for every scientific key added after the first release. Append; never edit or remove."""

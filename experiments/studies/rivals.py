@@ -94,6 +94,7 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "one training": ("front", {}),
     "one training, equal time": ("front", {}),
     "one training, teacher": ("front", {"method.teacher": True}),
+    "one training, residual": ("front", {"method.residual": True}),
     "as given": ("given", {}),
     "dense, cut after training": ("magnitude", {"method.at": 1.0}),
 }
@@ -103,7 +104,7 @@ SCRATCH = "NGN's sizes from scratch"
 WHOLE = ("dense", "as given")
 CUT = "dense, cut after training"
 """No step follows the cut, so it has the settings of the dense model."""
-FRONTS = ("one training", "one training, equal time", "one training, teacher")
+FRONTS = ("one training", "one training, equal time", "one training, teacher", "one training, residual")
 """All sizes at once, with the steps of one separate training, or the time of all. A run is a line at several shares."""
 OWN = ("NGN", "NGN, sizes fixed early")
 """Our methods. Each that was run has a column: by how much it is better than the others."""
@@ -149,13 +150,14 @@ WORKS = {
     ),
     "front_stories": RivalWork(
         "Transformer on TinyStories, from scratch", "front", _STORIES, 3000, 200_000,
-        (*FRONTS[:2], "even sizes", "NGN", "Torch-Pruning", CUT), (25, 50, 75), 5,
+        (*FRONTS[:2], FRONTS[3], "even sizes", "uniform width", "NGN", "Torch-Pruning", CUT), (25, 50, 75), 5,
         {"task.held": 200_000, "train.batch": 16}, {"Torch-Pruning": {"method.at": 0.25}},
-        together={FRONTS[1]: 12_700}, **_TEXT,
+        together={FRONTS[1]: 12_700, FRONTS[3]: 12_700}, **_TEXT,
     ),
     "front20": RivalWork(
         "ResNet-20, trained, on CIFAR-10", "front", _IMAGES | {"model": "resnet20"}, 1053, 10_000,
-        (*FRONTS, "magnitude", "NGN, sizes fixed early", "Torch-Pruning, local", CUT), (25, 50, 75), 5, _TRAINED, _OWN,
+        (*FRONTS[:3], "magnitude", "NGN, sizes fixed early", "Torch-Pruning, local", CUT), (25, 50, 75), 5, _TRAINED,
+        _OWN,
         together={FRONTS[1]: 3750, FRONTS[2]: 2800},
     ),
     "smollm2": RivalWork(

@@ -36,6 +36,8 @@ class Limits:
     significance: float = 3.0
     several: ClassVar[bool] = False
     """Whether every size is trained, any of which can be deployed; else one within the limit is learned."""
+    residual: ClassVar[bool] = False
+    """Whether sizes that norms run over are trained, too."""
 
     def __post_init__(self) -> None:
         what = type(self).__name__.lower()
@@ -102,6 +104,7 @@ class Front(Limits):
         members: how many sizes training draws from, with evenly spaced costs. Sizes between them can be cut, too.
         ends: how often more than the others the smallest and the largest are drawn; 1 is twice as often.
         seed: of the order in which members are drawn.
+        residual: whether what layer and RMS norms run over is narrowed, too: the residual stream of a transformer.
 
     Raises:
         ValueError: if there is not exactly one cost, or a number is out of range.
@@ -126,6 +129,7 @@ class Front(Limits):
     members: int = 8
     ends: int = 0
     seed: int = 0
+    residual: bool = False  # type: ignore[misc]
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -9,12 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ngn.checks import FAULTS
 from ngn.cuts import Choice, TensorCuts, along, kept_entries
 from ngn.tracing.groups import traced_sizes
 
-COUNTED = re.compile("head(?!.*dim)|inter|inner|hidden_dim|ff|kv|expert")
-"""Settings of configurations that may count heads, hidden units or experts."""
+COUNTED = re.compile("head(?!.*dim)|inter|inner|hidden_(dim|size)|n_embd|d_model|ff|kv|expert")
+"""Settings of configurations that may count heads, hidden units, experts or features of the residual stream."""
 
 
 def on_meta(kind: type[Any], config: Any) -> Any:
@@ -55,9 +54,13 @@ def fitted(small: Any, choose: Callable[[set[int]], int | None]) -> Any:
     for key in sorted((key for key in known if COUNTED.search(key)), key=lambda key: "head" not in key):
         if type(known[key]) is not int and known[key] is not None:
             continue
-        try:
-            one, two = lengths_of(**{key: 1}), lengths_of(**{key: 2})
-        except FAULTS:  # no such model
+        for step in (1, known.get("num_attention_heads") or 1):  # some classes ask for a multiple of it
+            try:
+                one, two = lengths_of(**{key: step}), lengths_of(**{key: 2 * step})
+                break
+            except Exception:  # no such model; configurations have errors of their own kinds
+                continue
+        else:
             continue
         if not one.keys() == two.keys() == wanted.keys():  # it counts modules
             continue
@@ -67,7 +70,7 @@ def fitted(small: Any, choose: Callable[[set[int]], int | None]) -> Any:
             for length, a, b in zip(wanted[name], one[name], two[name], strict=True)
             if a != b
         ]
-        found = {1 + (length - a) / (b - a) for length, a, b in lengths}
+        found = {step * (1 + (length - a) / (b - a)) for length, a, b in lengths}
         number = choose({int(each) for each in found}) if all(each.is_integer() for each in found) and found else None
         if number is not None and number > 0:
             headed, known[key] = headed or ("head" in key and number != known[key]), number
@@ -76,7 +79,7 @@ def fitted(small: Any, choose: Callable[[set[int]], int | None]) -> Any:
     try:
         config = type(small.config).from_dict(known)
         on_meta(kind, config)
-    except FAULTS:  # such as three heads where the hidden size is no multiple of three
+    except Exception:  # such as three heads where the hidden size is no multiple of three
         return None
     return config
 

@@ -32,6 +32,7 @@ class HookedAxis(OrderedAxis):
         units: number of units that importance can sort, a multiple of K; None for none.
         consumers: the products that read units that a trace has found.
         costs: by kind, the cost of the model as a function of all sizes that the trace has found.
+        normalised: whether norms run over the components: then they can be cut, but not masked.
     """
 
     hooked = True
@@ -42,9 +43,10 @@ class HookedAxis(OrderedAxis):
         units: int | None = None,
         consumers: Sequence[Consumer] = (),
         costs: Mapping[str, Polynomial | None] | None = None,
+        normalised: bool = False,
         **settings: Any,
     ) -> None:
-        self.consumers = tuple(consumers)
+        self.consumers, self.normalised = tuple(consumers), normalised
         super().__init__(*others, **settings)
         self.units, self.costs = units, costs or {}
         self.seen = all(consumer.by_input for consumer in consumers)

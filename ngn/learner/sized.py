@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis, having
-from ngn.checks import evaluating, is_frozen
+from ngn.checks import NONE, Also, evaluating, is_frozen
 from ngn.components.base import OrderedSum
 from ngn.cut import cut_to
 from ngn.cut.modules import TrainingHook
@@ -32,7 +31,7 @@ class SizedModel(nn.Module):
     the number of learned sizes. Arguments, attributes and errors are those of :class:`~ngn.learner.Learner`.
     """
 
-    also: Mapping[str, Sequence[Any]] = MappingProxyType({})
+    also: Also = NONE
     """Further inputs on which :meth:`deploy` compares, by the method that takes them."""
     budget: Any = None
     """The limits that it keeps to (:mod:`ngn.budget`); None if a price decides the sizes."""
@@ -213,8 +212,7 @@ class SizedModel(nn.Module):
             raise ValueError(
                 "the frozen parameters differ from those of the saved training: load the same pretrained model first"
             )
-        known = moving if "moments" in tensors else moving.keys() - {"moments"}  # checkpoints of version 0.1 lack it
-        self.load_state_dict({name: tensors[name] for name in known}, strict=False)
+        self.load_state_dict({name: tensors[name] for name in moving}, strict=False)
 
     def _sizes_of(self, replica: int | None) -> Tensor:
         """The continuous sizes of one model, [G]; an error if there is no such replica."""

@@ -12,7 +12,7 @@ from torch.nn.parameter import is_lazy
 from ngn.axis import OrderedAxis
 from ngn.budget import BUDGET_COMMIT, Budget, Front, Limits
 from ngn.budget.allocation import BudgetLearner
-from ngn.checks import snapshot
+from ngn.checks import Also, snapshot
 from ngn.cut.modules import guard_folders
 from ngn.cut.truncation import axes_of
 from ngn.cuts import kind_of
@@ -39,7 +39,7 @@ def learn_sizes(
     at_least: Bound = None,
     at_most: Bound = None,
     example: Any = None,
-    also: Mapping[str, Sequence[Any]] | None = None,
+    also: Also | None = None,
     frozen: bool = False,
     capacity: Maker | None = None,
     by_importance: Importance | None = "magnitude",
@@ -179,7 +179,8 @@ def learn_sizes(
             example = dummy(model) if example is None else example
             given = example.example if isinstance(example, FoundSizes) else example
             budget = replace(budget, example=given)
-        found = _attach(model, sizes, maker, example, also, settle)
+        residual = budget is not None and budget.residual
+        found = _attach(model, sizes, maker, example, also, settle, residual)
         limited: Any = FrontLearner if budget is not None and budget.several else BudgetLearner
         learner: Learner = Learner(model) if budget is None else limited(model, budget)
     except BaseException:
@@ -202,8 +203,9 @@ def _attach(
     sizes: Mapping[str, Size | None] | FoundSizes | None,
     maker: Callable[[Size | None], Maker],
     example: Any,
-    also: Mapping[str, Sequence[Any]],
+    also: Also,
     settle: Callable[[Sequence[OrderedAxis]], None],
+    residual: bool,
 ) -> FoundSizes | None:
     """Make sizes learnable; return those of a trace, without what fails its trial, or None without a trace."""
     matched = matched_of(model, sizes) if isinstance(sizes, Mapping) else []
@@ -211,9 +213,9 @@ def _attach(
     found: FoundSizes | None = None
     axes: list[HookedAxis] = []
     wanted: list[set[str]] = []
-    if not isinstance(sizes, Mapping) or len(named) < sum(len(names) for _, names, _ in matched):
+    if residual or not isinstance(sizes, Mapping) or len(named) < sum(len(names) for _, names, _ in matched):
         given = next((each for each in (sizes, example) if isinstance(each, FoundSizes)), None)
-        found = traced(model, given, example, also)
+        found = traced(model, given, example, also, residual)
         make = maker(None)
         if isinstance(sizes, Mapping):
             found, make, wanted = chosen_of(found, matched, maker)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import nn
 
-from ngn.checks import snapshot
+from ngn.checks import NONE, Also, snapshot
 from ngn.methods.fixed import Retained
 from ngn.sizes.attach import learn_sizes
 from ngn.sizes.base import counts_of
@@ -18,7 +17,7 @@ from ngn.tracing.found import FoundSizes, listed
 from ngn.tracing.groups import traced_sizes
 
 
-def find_sizes(model: nn.Module, example: Any, also: Mapping[str, Sequence[Any]] = MappingProxyType({})) -> SizesToCut:
+def find_sizes(model: nn.Module, example: Any, also: Also = NONE) -> SizesToCut:
     """Find all sizes of ``model`` that can be cut, by tracing a pass in eval mode and one in train mode.
 
     Every dimension of every tensor is followed through the operations of torch. Dimensions that can only be cut

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis
-from ngn.checks import ExampleError, evaluating, outputs_on, value_of
+from ngn.checks import Also, ExampleError, evaluating, outputs_on, value_of
 from ngn.components.attention import use_cuttable_attention
 from ngn.components.low_rank import Bottleneck
 from ngn.cuts import owned
@@ -29,8 +29,8 @@ def attach_found(model: nn.Module, found: FoundSizes, make: Maker) -> list[Hooke
     axes = []
     for group in found:
         what = make(group.name, group.length), group.cuts, group.counts, -1, group.order, group.name, group.unit
-        units = group.units or group.length
-        axes.append(HookedAxis(*what, units=units, consumers=group.consumers, costs=found.costs))
+        units, read, narrow = group.units or group.length, group.consumers, group.normalised
+        axes.append(HookedAxis(*what, units=units, consumers=read, costs=found.costs, normalised=narrow))
     for axis in axes:
         axis.attach()
     return axes
@@ -48,16 +48,18 @@ def without_failed(found: FoundSizes, axes: Sequence[HookedAxis], failed: Mappin
     return replace(found, groups=tuple(kept), fixed=tuple(fixed))
 
 
-def traced(model: nn.Module, found: FoundSizes | None, example: Any, also: Mapping[str, Sequence[Any]]) -> FoundSizes:
+def traced(model: nn.Module, found: FoundSizes | None, example: Any, also: Also, residual: bool) -> FoundSizes:
     """Trace ``model``, unless ``found`` is a trace of it."""
     if any(isinstance(module, HookedAxis) and module.capacity is not None for module in model.modules()):
         raise ValueError(
             "sizes of this model are learned already: give all sizes in one call of learn_sizes, on a model built anew"
         )
     if found is None:
-        return traced_sizes(model, dummy(model) if example is None else example, also)
+        return traced_sizes(model, dummy(model) if example is None else example, also, residual)
     if found.model is not model:
         raise ValueError("these sizes were found in another model: call find_sizes with this one")
+    if residual:
+        raise ValueError("residual= finds sizes that find_sizes does not: name sizes by patterns, or leave sizes= out")
     return found
 
 
@@ -91,6 +93,8 @@ def chosen_of(
         called = {group.name for group in own.values()}
         makers |= dict.fromkeys(called, maker(size))
         wanted += [{each} for each in called] if alone or size.shared else [called]
+    chosen |= (more := {group.name: group for group in found if group.normalised and group.name not in chosen})
+    makers |= dict.fromkeys(more, maker(None))
     found = replace(found, fixed=(*found.fixed, *(each for name, each in left.items() if name not in chosen)))
     return found.chosen(chosen), lambda name, K: makers[name](name, K), wanted
 

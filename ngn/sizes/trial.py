@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ngn.axis import OrderedAxis, having
-from ngn.checks import FAULTS, ExampleError, calls_of, enter, outputs_on, summary, untouched
+from ngn.checks import FAULTS, NONE, Also, ExampleError, called, calls_of, enter, outputs_on, summary, untouched
 from ngn.comparison import DifferentError, apart, check_equal, in_training
 from ngn.cut.copying import CopyError
 from ngn.cut.truncation import deploy
@@ -23,7 +22,6 @@ from ngn.methods.base import Capacity
 from ngn.methods.fixed import Retained
 from ngn.tracing.found import listed
 
-Also = Mapping[str, Sequence[Any]]  # further inputs, by the method that takes them
 TrialCount = Callable[[OrderedAxis, int], int]
 """The components of an axis, which has this number among all axes, in a trial."""
 
@@ -39,7 +37,7 @@ _TRIALS: tuple[tuple[str, TrialCount], ...] = (
 
 
 def failed_trials(
-    model: nn.Module, axes: Sequence[OrderedAxis], example: Any, also: Also = MappingProxyType({})
+    model: nn.Module, axes: Sequence[OrderedAxis], example: Any, also: Also = NONE
 ) -> dict[OrderedAxis, str]:
     """Cut all sizes, and compare with the model in which the other components are masked.
 
@@ -84,7 +82,11 @@ def _failed(model: nn.Module, axes: Sequence[OrderedAxis], example: Any, also: A
             }
             return difference(model, axes, example, counts.__getitem__, also)
 
-        for axis, reason in _culprits([axis for axis in axes if axis not in failed], differs).items():
+        left = [axis for axis in axes if axis not in failed]
+        narrow = [axis for axis in left if axis.normalised]
+        wrong = _culprits([axis for axis in left if not axis.normalised], differs)
+        sound = [axis for axis in left if axis not in wrong and not axis.normalised]
+        for axis, reason in (wrong | _culprits(narrow, differs, sound)).items():
             # what takes the two best of some experts fails on one alone
             fails = name == "one" and "the deployed model fails" in reason and axis.capacity.takes_bounds
             able = range(2, min(MOST_NEEDED, axis.K // 2, axis.capacity.most or axis.K) + 1) if fails else ()
@@ -171,12 +173,16 @@ def difference(
     axes: Sequence[OrderedAxis],
     example: Any,
     count: Callable[[OrderedAxis], int],
-    also: Also = MappingProxyType({}),
+    also: Also = NONE,
 ) -> str | None:
     """Say how ``model``, with each axis at its ``count``, differs from its deployed copy; None if it does not."""
     try:
         with _at(axes, count):
             small = deploy(model, share_frozen=True, axes=axes)
+            if any(axis.normalised and count(axis) < axis.K for axis in axes):  # masks are no reference for it
+                for method, given in calls_of(example, also):
+                    called(small, given, method)
+                return None
             check_equal(model, small, example, also=also, within=lambda: _activations(model, small, axes))
             for call in calls_of(example, also):
                 fault, _ = in_training(model, small, call)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ngn.checks import Also
 from ngn.cuts import Cut
 from ngn.tracing.dims import Dim, Leaf, Misfit, Product, resolved
 
@@ -118,6 +119,7 @@ class SizeGroup:
         parameters, macs: the share of all parameters, and of all multiply-adds, that have the units.
         order: units, the most important first; None for the order that ``learn_sizes`` gives them.
         units: if a unit is a block of several that could be removed one by one, the number of those.
+        normalised: whether a norm runs over the units.
     """
 
     name: str
@@ -131,6 +133,7 @@ class SizeGroup:
     macs: float
     order: Sequence[int] | None = None
     units: int | None = None
+    normalised: bool = False
 
     @property
     def producers(self) -> list[nn.Module]:
@@ -172,7 +175,7 @@ class FoundSizes:
     fixed: tuple[Uncut, ...]
     example: Any = field(repr=False)
     costs: Mapping[str, Polynomial | None] = field(repr=False)
-    also: Mapping[str, Sequence[Any]] = field(default_factory=dict, repr=False)
+    also: Also = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.groups)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count, takewhile
 from math import prod
-from types import MappingProxyType
 from typing import Any
 
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
+from ngn.checks import NONE, Also
 from ngn.cuts import Cut, inputs_first, is_conv1d, kind_of
 from ngn.tracing.dims import Dim, Leaf, Product, fix, leaves, positions, resolved
 from ngn.tracing.found import Consumer, FoundSizes, SizeGroup, Uncut, listed, polynomial
@@ -20,13 +20,11 @@ from ngn.tracing.record import Held, Trace, attributes_of
 from ngn.tracing.run import trace
 
 
-def traced_sizes(
-    model: nn.Module, example: Any, also: Mapping[str, Sequence[Any]] = MappingProxyType({})
-) -> FoundSizes:
-    """The sizes of ``model``; arguments, errors and warnings are those of ``ngn.find_sizes``."""
+def traced_sizes(model: nn.Module, example: Any, also: Also = NONE, residual: bool = False) -> FoundSizes:
+    """The sizes of ``model``, with ``residual`` also those that norms run over; else as ``ngn.find_sizes``."""
     if not isinstance(model, nn.Module):
         raise TypeError(f"find_sizes takes a model, an nn.Module, and an input of it; the model is a {kind_of(model)}")
-    seen = trace(model, example, also)
+    seen = trace(model, example, also, residual)
     if missed := [*seen.missed]:
         warnings.warn(
             f"no pass reaches {len(missed)} parameters: {listed(missed)}. Sizes of their lengths are left as they are. "
@@ -163,7 +161,9 @@ def _group(
     counts = tuple(attributes_of(leaf, seen.counted))
     name = _common([*dict.fromkeys(makers)])
     both = shares["parameters"], shares["macs"]
-    return SizeGroup(name, unit, leaf.size, tuple(cuts), tuple(consumers), counts, ordered, *both)
+    normalised = any(leaf in leaves(dim) for dim in seen.normalised)
+    whole = unit, leaf.size, tuple(cuts), tuple(consumers), counts, ordered, *both
+    return SizeGroup(name, *whole, normalised=normalised)
 
 
 def _common(names: Sequence[str]) -> str:

@@ -95,7 +95,9 @@ def _norm(trace: Trace, args: dict[str, Any], out: Tensor, *more: Tensor) -> lis
         if args.get(name) is not None:
             for dim, one in zip(trace.dims(args[name]), own, strict=True):
                 trace.unite(dim, one)
-    if "normalized_shape" in args:
+    if "normalized_shape" in args and len(own) == 1:
+        trace.normalise("a norm over it", *own)
+    elif "normalized_shape" in args:
         trace.fix("a norm over it", *own)
     elif "group" in args:
         _, within = divided(trace, dims[1], [args["group"], dims[1].size // args["group"]], "a group norm over it")

@@ -87,12 +87,14 @@ class Trace:
         work: for each product of the first pass, the dimensions whose lengths multiply to its multiply-adds.
         batches: batch dimensions of products of activations, such as the heads of attention.
         counted: integers that come from attributes of modules, with the dimensions whose lengths they are.
+        normalised: with ``residual``, the dimensions that norms run over, such as a residual stream; else fixed.
         operation, training: the name of the operation at work; whether the present pass is in train mode.
         activations: the dimensions of every tensor that an operation has made.
     """
 
-    def __init__(self, model: nn.Module) -> None:
-        self.model = model
+    def __init__(self, model: nn.Module, residual: bool = False) -> None:
+        self.model, self.residual = model, residual
+        self.normalised: list[Dim] = []
         self.paths = {id(module): path for path, module in model.named_modules()}
         self.held: dict[int, Held] = {}
         inside: set[int] = set()
@@ -157,6 +159,13 @@ class Trace:
         """Let no entry of ``dims`` be removed, because of the present operation."""
         for dim in dims:
             fix(dim, f"{why} in {self.where}")
+
+    def normalise(self, why: str, dim: Dim) -> None:
+        """Let a norm run over ``dim``: with fewer entries it computes something else."""
+        if self.residual:
+            self.normalised.append(dim)
+        else:
+            self.fix(why, dim)
 
     def unite(self, a: Dim, b: Dim) -> None:
         """Let the entries of two dimensions stay or go together."""

@@ -91,7 +91,10 @@ def _reduced(trace: Trace, args: dict[str, Any], *outs: Tensor) -> list[Dims]:
     dims = trace.dims(args["self"])
     along = {place % max(1, len(dims)) for place in _list(args.get("dim"))} or {*range(len(dims))}
     for place in along & {*range(len(dims))}:
-        if not (trace.operation == "mean" and isinstance(trace.stack[-1], Attention)):  # its mean is over what is left
+        mean = trace.operation == "mean"
+        if mean and args.get("keepdim") and place == len(dims) - 1:  # as in the RMS norm of a program
+            trace.normalise("mean over it", dims[place])
+        elif not (mean and isinstance(trace.stack[-1], Attention)):  # its mean is over what is left
             trace.fix(f"{trace.operation} over it", dims[place])
     left = [
         ONE if place in along else dim for place, dim in enumerate(dims) if place not in along or args.get("keepdim")

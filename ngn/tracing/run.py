@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-from ngn.checks import Written, arguments, calls_of, copied, enter, outputs_on, uncompiled, untouched
+from ngn.checks import NONE, Also, Written, arguments, calls_of, copied, enter, outputs_on, uncompiled, untouched
 from ngn.comparison import varied
 from ngn.components.attention import use_cuttable_attention
 from ngn.tracing import products  # noqa: F401 - its rules, and those that it imports
@@ -37,7 +36,7 @@ _TAKING_SIZES = re.compile(
 
 
 @torch.no_grad()
-def trace(model: nn.Module, example: Any, also: Mapping[str, Sequence[Any]] = MappingProxyType({})) -> Trace:
+def trace(model: nn.Module, example: Any, also: Also = NONE, residual: bool = False) -> Trace:
     """Follow the dimensions of all tensors through passes of ``model``, in eval mode and then in train mode.
 
     If they leave parameters out, such as experts without a token, passes on random numbers follow. The model is not
@@ -47,7 +46,7 @@ def trace(model: nn.Module, example: Any, also: Mapping[str, Sequence[Any]] = Ma
     calls = calls_of(example, also)
     if any(p.is_meta for p in model.parameters()):
         calls = tree_map(lambda value: value.to("meta") if isinstance(value, Tensor) else value, calls)
-    seen = Trace(model)
+    seen = Trace(model, residual)
     work: list[Any] | None = None
     with untouched(model) as written:
         with written:

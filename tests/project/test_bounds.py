@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import os
 import re
 import subprocess
@@ -105,12 +104,6 @@ def test_what_moved_is_named_with_the_place_where_it_is() -> None:
     for name, module in moved.items():
         source = (ROOT / f"{module.replace('.', '/')}.py").read_text()
         assert re.search(rf"^(class|def) {name}\b", source, re.MULTILINE), f"{name} is not in {module}"
-    for name, module in ngn._ELSEWHERE.items():
-        assert hasattr(importlib.import_module(module), name)
-        with pytest.raises(AttributeError, match=rf"from {module} import {name}"):
-            getattr(ngn, name)
-    with pytest.raises(AttributeError, match=r"ngn\.Learner"):
-        _ = ngn.CapacityLearner
 
 
 def test_what_a_user_of_the_library_reads_imports_nothing_of_the_suite() -> None:

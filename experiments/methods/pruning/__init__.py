@@ -210,6 +210,8 @@ class EverySize(OfModules):
     """Costs of the members to score, in percent of the whole module's; those below the limit are left out."""
     teacher: bool = False
     """Whether steps learn the logits of the trained module that was given, too."""
+    residual: bool = False
+    """Whether the residual stream is a size, too."""
 
     def check(self, config: Config) -> None:
         super().check(config)

@@ -254,6 +254,7 @@ def front(work: ModuleRun) -> ngn.Learner:
     """Train every size from the limit to the whole, by the library; all sizes are cut to one fraction."""
     method: Any = work.config.method
     front: Any = {str(work.kind): work.within, "members": method.members, "ends": method.ends}
+    front["residual"] = method.residual
     return _sized(work, ngn.Front(**front, example=work.example[:1], significance=math.inf), None)
 
 
