@@ -1,8 +1,7 @@
 """An ordered axis: one learned size along a dimension of tensors that other modules own.
 
-K components lie along one dimension of some tensors, ``width`` entries each. They can be heads, slices of a
-feed-forward layer, channels, the terms of a low rank, or blocks of a bank. Training multiplies the activation on that
-axis by w_k g_k. Truncation (``ngn/cut/truncation.py``) cuts every tensor that has the axis.
+K components lie along one dimension of some tensors, ``width`` entries each: heads, hidden units, channels, ranks, or
+blocks of a bank. Training multiplies the activation there by w_k g_k. Truncation (``ngn/cut/truncation.py``) cuts all.
 """
 
 from __future__ import annotations

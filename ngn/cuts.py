@@ -89,10 +89,7 @@ def by_place(cut: Cut, value: Tensor, places: int) -> Tensor:
 
 
 class Stacked(nn.Module):
-    """A module whose parameters have a leading replica axis; deployment selects one replica.
-
-    Attributes:
-        replicas: length of the replica axis; None for one model, which has no such axis.
+    """A module whose parameters have a leading axis of ``replicas``, or None for one model; deployment selects one.
 
     >>> import torch, ngn
     >>> from ngn.cuts import Stacked

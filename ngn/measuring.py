@@ -52,10 +52,7 @@ FORMULAS: dict[Any, Callable[..., int]] = {
 
 
 class _Counter(TorchDispatchMode):
-    """Sum the operations of a call.
-
-    torch's ``FlopCounterMode`` also notes modules by hooks, which fail where a view of a parameter enters a module.
-    """
+    """Sum the operations of a call. (The hooks of torch's own fail where a view of a parameter enters a module.)"""
 
     supports_higher_order_operators = True
     total = 0

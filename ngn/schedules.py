@@ -1,8 +1,4 @@
-"""Schedules: values that change with training progress p = step / steps, in [0, 1].
-
-A shape gives a number that multiplies an amplitude. All replicas of a stack share the shape, which is computed on the
-host. The amplitude may be a tensor with one entry per replica.
-"""
+"""Schedules: factors of an amplitude that change with training progress p = step / steps, in [0, 1]."""
 
 from __future__ import annotations
 

@@ -1,11 +1,8 @@
 """Random streams with addresses.
 
-Every random number of a run comes from a generator that is seeded by an address. An address is the seed and a path of
-names and indices, such as ``(seed, "init", 0, k)`` or ``(seed, "data", epoch)``. This has three effects:
-
-- data order, initialisation and noise are independent;
-- component k starts the same for any number of candidates and replicas;
-- a resumed run needs no generator states.
+Every random number of a run comes from a generator that is seeded by an address: the seed and a path of names and
+indices, such as ``(seed, "init", 0, k)``. So data order, initialisation and noise are independent, component k starts
+the same for any number of candidates and replicas, and a resumed run needs no generator states.
 """
 
 from __future__ import annotations

@@ -64,10 +64,7 @@ def tensors_digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """Write tensors atomically as safetensors, without a second copy in memory; replaces an existing file.
-
-    Equal tensors and metadata give equal bytes.
-    """
+    """Write or replace a file of safetensors atomically, without a copy in memory; equal contents give equal bytes."""
 
     def write(to: Path) -> None:
         place = temporary_path(path)  # safetensors writes a temporary file of its own into this folder

@@ -4,7 +4,8 @@ import copy
 
 import pytest
 import torch
-from fronts import MODELS, X, learner_of
+import torch.nn.functional as F
+from fronts import MODELS, X, learner_of, trained
 from sizable import called
 from torch import nn
 
@@ -142,6 +143,40 @@ def test_each_member_keeps_statistics_of_its_own():
         learner.deploy("55%", calibration=[], unsettled="allow")
 
 
+class Narrowed(nn.Module):  # layer norm, and an RMS norm of the program's own, read one residual stream
+    def __init__(self):
+        super().__init__()
+        self.embed, self.norm, self.scale = nn.Embedding(11, 16), nn.LayerNorm(16), nn.Parameter(torch.rand(16))
+        self.up, self.down, self.head = nn.Linear(16, 24), nn.Linear(24, 16), nn.Linear(16, 5)
+
+    def forward(self, words):
+        x = self.embed(words)
+        x = x + self.down(self.up(self.norm(x)).relu())
+        return self.head(x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * self.scale)
+
+
+def test_norms_of_a_narrow_stream_are_over_what_is_left(monkeypatch):
+    monkeypatch.setitem(MODELS, "narrow", (Narrowed, X := torch.randint(0, 11, (3, 7))))
+    assert learner_of("narrow")[0].names == ["up"]
+    learner, _ = trained("narrow", residual=True)
+    whole, small = learner.model, learner.deploy("50%", example=X, unsettled="allow")
+    assert learner.names == ["embed", "up"]
+    with learner.member("50%"):
+        k, u = (axis.ranks.argsort(stable=True)[: int(axis.capacity.left)].sort().values for axis in learner.axes)
+        assert torch.equal(learner(X), small(X))
+    assert (len(k), len(u)) == (len(small.scale), small.up.out_features) == (10, 16)
+    h = whole.embed.weight[X][..., k]
+    inner = F.layer_norm(h, (len(k),), whole.norm.weight[k], whole.norm.bias[k])
+    inner = F.linear(inner, whole.up.weight[u][:, k], whole.up.bias[u]).relu()
+    h = h + F.linear(inner, whole.down.weight[k][:, u], whole.down.bias[k])
+    h = h / (h.square().mean(-1, keepdim=True) + 1e-6).sqrt() * whole.scale[k]
+    torch.testing.assert_close(small(X), F.linear(h, whole.head.weight[:, k], whole.head.bias))
+    learner.train().before_step(next(step for step in range(1, 5) if learner.drawn(step) == 0))
+    learner.slices._again = True
+    with pytest.raises(ValueError, match="embed: norms run over this size, so a smaller one needs slices"):
+        learner(X)
+
+
 def test_wrong_fronts_are_refused():
     with pytest.raises(ValueError, match="a front takes one of parameters, macs and milliseconds"):
         ngn.Front()
@@ -150,6 +185,8 @@ def test_wrong_fronts_are_refused():
     model = MODELS["mlp"][0]()
     with pytest.raises(ValueError, match="is too small: the smallest model has"):
         ngn.learn_sizes(model, example=X, budget=ngn.Front(parameters="1%"))
+    with pytest.raises(ValueError, match="residual= finds sizes that find_sizes does not"):
+        ngn.learn_sizes(model, ngn.find_sizes(model, X), budget=ngn.Front(parameters="40%", residual=True))
     with pytest.raises(ValueError, match="no gates to learn: leave lambda0= out"):
         ngn.learn_sizes(model, example=X, budget=ngn.Front(parameters="40%"), lambda0=1.0)
     learner = ngn.learn_sizes(model, example=X, at_least=4, at_most={"0": 10}, budget=ngn.Front(parameters="60%"))

@@ -24,9 +24,11 @@ torch.save([small.state_dict(), called(small, x)], sys.argv[2])
 """
 
 
-@pytest.mark.parametrize("name", ["ResNet", "attention", "gqa", "tied"])
+@pytest.mark.parametrize("name", ["ResNet", "attention", "gqa", "tied", "gqa, narrowed", "Swin, narrowed"])
 def test_one_file_holds_all_members(name, tmp_path):
-    learner, x = trained(name)
+    name, _, residual = name.partition(", ")
+    learner, x = trained(name, residual=bool(residual))
+    assert any(group.normalised for group in learner.found) == bool(residual)
     file, make = tmp_path / "family", MODELS[name][0]
     ngn.save(learner, file)
     for budget in ("60%", "77%", "100%", learner.points()[1][3]):

@@ -85,6 +85,16 @@ def test_even_layers_make_a_stock_folder(kind, tmp_path):
     assert sum(p.numel() for p in again.parameters()) == sum(p.numel() for p in small.parameters())
 
 
+def test_a_narrow_residual_stream_makes_a_stock_folder(tmp_path):
+    torch.manual_seed(0)
+    settings = transformers.LlamaConfig(**TINY | {"num_hidden_layers": 1}, num_key_value_heads=3)
+    front = ngn.Front(parameters="40%", residual=True, round_to=6)  # this class wants a multiple of its six heads
+    learner = ngn.learn_sizes(transformers.LlamaForCausalLM(settings), budget=front)
+    save(small := learner.deploy("60%", unsettled="allow"), tmp_path)
+    assert config_of(tmp_path)["hidden_size"] == small.lm_head.in_features < settings.hidden_size
+    assert torch.equal(answers(type(small).from_pretrained(tmp_path).eval()), answers(small))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_uneven_layers_are_opened_by_load_and_refused_by_stock_classes(kind, tmp_path):
     small = deployed(kind, unevenly)

@@ -191,8 +191,7 @@ def test_a_training_that_diverges_is_warned_of():
 
 
 @pytest.mark.parametrize(
-    ("given", "better"),
-    [({"lambda0": 0.3}, "learned"), ({"budget": ngn.Budget(parameters="10%")}, "retrained")],
+    ("given", "better"), [({"lambda0": 0.3}, "learned"), ({"budget": ngn.Budget(parameters="10%")}, "retrained")]
 )
 def test_retraining_keeps_the_better_of_two_trainings(given: dict[str, object], better: str) -> None:
     """The second one is a plain training of the cut layers; the learner holds the weights with the lower loss."""
