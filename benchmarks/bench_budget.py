@@ -5,10 +5,10 @@
 Three models: the transformer and ResNet-20 of the study of rivals, and a small Llama. Inputs are random, one thread.
 
 Trainings under budgets of 50 and 25 % of the parameters take turns, step by step, with the plain training of the large
-model. Times are processor seconds of all steps over those of the large model; ``learn_sizes`` and ``deploy``, which do
-not depend on the number of steps, have a column of their own. A step is compared with one of the large model while all
-gates are open, and with one of the deployed model, as a plain module, after the commit: medians of ratios within a
-round.
+model. Held-out batches of half the size judge. Times are processor seconds of all steps over those of the large model;
+``learn_sizes`` and ``deploy``, which do not depend on the number of steps, have a column of their own. A step is
+compared with one of the large model while all gates are open, and with one of the deployed model, as a plain module,
+after the commit: medians of ratios within a round.
 """
 
 from __future__ import annotations
@@ -37,15 +37,7 @@ STEPS = 200
 
 @dataclass(frozen=True)
 class Work:
-    """A model to train.
-
-    Attributes:
-        title: what the table calls it.
-        model: makes the large model.
-        sizes: the sizes to learn.
-        inputs, targets: one batch, for all steps.
-        output: what the loss is computed of, from the model's output.
-    """
+    """A model to train on one batch, and its sizes; ``output`` gives what the loss is computed of."""
 
     title: str
     model: Callable[[], nn.Module]
@@ -72,22 +64,15 @@ def llama() -> Work:
     )  # fmt: skip
     tokens = torch.randint(256, (8, 129))
     sizes: dict[str, Size] = {"model.layers.*.mlp": ngn.Width(32), "model.layers.*.self_attn": ngn.Heads()}
-    return Work(
-        "Llama, 4 layers of width 128",
-        lambda: LlamaForCausalLM(shape),
-        sizes,
-        tokens[:, :-1],
-        tokens[:, 1:],
-        lambda out: out.logits,
-    )
+    make, words = lambda: LlamaForCausalLM(shape), (tokens[:, :-1], tokens[:, 1:])
+    return Work("Llama, 4 layers of width 128", make, sizes, *words, lambda out: out.logits)
 
 
 def resnet20() -> Work:
     """ResNet-20 on 64 images of 32 x 32 pixels."""
     sizes: dict[str, Size] = {"layer*.*.conv1": ngn.Channels(16)}
-    return Work(
-        "ResNet-20", lambda: CifarResNet(3, maps=True), sizes, torch.randn(64, 3, 32, 32), torch.randint(10, (64,))
-    )
+    images, labels = torch.randn(64, 3, 32, 32), torch.randint(10, (64,))
+    return Work("ResNet-20", lambda: CifarResNet(3, maps=True), sizes, images, labels)
 
 
 WORKS = {"transformer": transformer, "llama": llama, "resnet20": resnet20}
@@ -121,13 +106,20 @@ class Training:
         self.seconds += passed
         return passed
 
+    def _loss(self, rows: int) -> Tensor:
+        out = self.work.output((self.model if self.learner is None else self.learner)(self.work.inputs[:rows]))
+        return F.cross_entropy(out.flatten(0, -2), self.work.targets[:rows].flatten())
+
     def _step(self, progress: float | None) -> None:
-        out = self.work.output((self.model if self.learner is None else self.learner)(self.work.inputs))
-        loss = F.cross_entropy(out.flatten(0, -2), self.work.targets.flatten())
+        rows = len(self.work.inputs)
+        loss = self._loss(rows)
         if self.learner is not None:
             loss = loss + self.learner.penalty()
         self.optimizer.zero_grad()
         loss.backward()
+        if self.learner is not None and (number := self.learner.held_out_batch(self.done)) is not None:
+            self.learner.eval().judge(lambda part: self._loss(rows // 2), number)
+            self.learner.train()
         self.optimizer.step()
         self.done += 1
         if self.learner is not None:

@@ -7,18 +7,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from experiments.core.paths import ROOT
 from experiments.store.records import Store
 from experiments.studies import rivals
 from experiments.studies.rivals import CUT, FRONTS, LIMITS, WORKS
 
+PARTS = {"mlp": "hidden units", "attn": "heads"}
 LAYERS = {
-    "front20": [f"block {number}: channels" for number in range(1, 10)],
-    "front_stories": [f"layer {number}: {what}" for number in (1, 2) for what in ("hidden units", "heads")],
+    "front20": {f"layer{n // 3 + 1}.{n % 3}.conv1": f"block {n + 1}: channels" for n in range(9)},
+    "front_stories": {
+        "tokens": "residual stream: features",
+        **{f"layers.{n}.{part}": f"layer {n + 1}: {what}" for n in range(2) for part, what in PARTS.items()},
+    },
 }
-"""Work → what its sizes are, in the order of a record's counts."""
+"""Work → what its sizes are, by their names."""
+SAID = {"teacher": ", with a teacher", "residual": ", residual stream narrowed, too"}
 TIMES = ROOT / "benchmarks" / "results" / "front.json"
 """What ``benchmarks/bench_front.py`` measured."""
 
@@ -28,8 +31,8 @@ def trainings() -> Iterator[dict[str, Any]]:
     and the separate trainings beside."""
     results, timed = rivals.read(rivals.FOLDER), json.loads(TIMES.read_text())
     ours = rivals.fronts(Store(rivals.FOLDER))
-    for name, made, seeds in sorted(ours, key=lambda front: ([*LAYERS].index(front[0]), "teacher" not in front[1])):
-        work, times = WORKS[name], {tuple(member["count"]): member["times"] for member in timed[name]["members"]}
+    for name, made, seeds in sorted(ours, key=lambda front: ([*LAYERS].index(front[0]), " time" in front[1])):
+        work, measured = WORKS[name], {member["share"]: member for member in timed[name][made]}
         digits = f".{work.digits}f"
         own = results[(results.work == name) & (results.equal == "steps")]
         steps = []
@@ -42,25 +45,27 @@ def trainings() -> Iterator[dict[str, Any]]:
                 if method not in (*FRONTS, CUT, "as given")
             }  # fmt: skip
             of_made = there[there.method == made]
-            sizes = np.mean([members[share]["count"] for members in seeds], axis=0).tolist()
+            costs = {members[share]["cost"] for members in seeds}
+            assert costs == {measured[int(share)]["cost"]}, f"run benchmarks/bench_front.py again: {name}, {costs}"
+            sizes = measured[int(share)]["sizes"]
             steps.append(
                 {
                     "share": int(share),
                     "part": float(of_made.part.mean()),
-                    "cost": float(np.mean([members[share]["cost"] for members in seeds])),
-                    "sizes": sizes,
+                    "cost": costs.pop(),
+                    "sizes": [sizes[layer] for layer in LAYERS[name] if layer in sizes],
                     "score": float(of_made.score.mean()),
                     "text": rivals.mean(of_made.score, digits),
-                    "times": times.get(tuple(sizes)),
+                    "times": measured[int(share)]["times"],
                     "beside": beside,
                 }
             )
         yield {
-            "title": work.title + (", with a teacher" if "teacher" in made else ""),
+            "title": work.title + next((text for word, text in SAID.items() if word in made), ""),
             "unit": work.unit.replace(", %", " in %").capitalize(),
             "better": work.better,
             "cost": LIMITS[work.limited],
-            "layers": LAYERS[name],
+            "layers": [label for layer, label in LAYERS[name].items() if layer in sizes],
             "seeds": len(seeds),
             "timed": f"batch of {timed[name]['batch']}, one thread of {timed['machine']['cpu']}",
             "steps": steps,

@@ -26,9 +26,11 @@ FRONT = {
     CUT: (CUT, style.Look(style.BLACK, "x", ":")),
     "one training": ("one training, steps of one", style.Look(style.GREY, "v", ":")),
     "one training, equal time": ("one training, time of all", style.Look(style.BLUE, "o", "-")),
+    "one training, residual": ("one training, residual stream, too", style.Look(style.BLUE, "p", "--")),
     "one training, teacher": ("one training, a teacher", style.Look(style.GREEN, "^", "-")),
     **dict.fromkeys(OWN, ("a training a size, NGN", style.Look(style.ORANGE, "D", "-."))),
     SCRATCH: ("NGN's sizes, from scratch", style.Look(style.ORANGE, "d", ":")),
+    "uniform width": ("a training a size, narrower", style.Look(style.VERMILION, "v", ":")),
     **dict.fromkeys(("even sizes", "magnitude"), ("a training a size, even", style.Look(style.VERMILION, "s", "--"))),
     **dict.fromkeys(("Torch-Pruning", "Torch-Pruning, local"), ("Torch-Pruning", style.Look(style.PURPLE, "P", "-."))),
 }
@@ -86,7 +88,8 @@ def draw(units: pd.DataFrame, scale: str, path: Path) -> None:
 def few(units: pd.DataFrame) -> pd.DataFrame:
     """Return what README's figure shows: one training of every size, what it replaces, and the best-known rival."""
     beside = ("dense", "Torch-Pruning", "Torch-Pruning, local")
-    shown = {(work, method) for work, both in BESIDE.items() for method in (*beside, *both)}
+    these = (BESIDE[name] for name in ("front_narrow", "front20"))
+    shown = {(work, method) for work, *both in these for method in (*beside, *both)}
     return units[[(row.work, row.method) in shown for row in units.itertuples()]]
 
 
