@@ -46,7 +46,7 @@ def times(name: str, made: str) -> list[dict[str, Any]]:
     """Return the share, cost, sizes and milliseconds of each member. Call it in a process of its own."""
     torch.set_num_threads(1)
     work, (model, x, sizes) = rivals.WORKS[name], WORKS[name]
-    (seeds,) = (of for at, method, of in rivals.fronts(Store(rivals.FOLDER)) if (at, method) == (name, made))
+    seeds = next(of for *both, of in rivals.fronts(Store(rivals.FOLDER)) if both == [name, made])
     costs = {int(share): member["cost"] for share, member in seeds[0].items()}
     limit: Any = {work.limited: min(costs.values()), "residual": "residual" in made, "significance": math.inf}
     front, whole = ngn.Front(**limit, example=x[:1], members=7), copy.deepcopy(model).eval()
