@@ -111,8 +111,7 @@ class Training:
         return F.cross_entropy(out.flatten(0, -2), self.work.targets[:rows].flatten())
 
     def _step(self, progress: float | None) -> None:
-        rows = len(self.work.inputs)
-        loss = self._loss(rows)
+        loss = self._loss(rows := len(self.work.inputs))
         if self.learner is not None:
             loss = loss + self.learner.penalty()
         self.optimizer.zero_grad()

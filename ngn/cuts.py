@@ -89,18 +89,7 @@ def by_place(cut: Cut, value: Tensor, places: int) -> Tensor:
 
 
 class Stacked(nn.Module):
-    """A module whose parameters have a leading axis of ``replicas``, or None for one model; deployment selects one.
-
-    >>> import torch, ngn
-    >>> from ngn.cuts import Stacked
-    >>> class Scale(Stacked):  # a x
-    ...     def __init__(self, replicas):
-    ...         super().__init__()
-    ...         self.replicas, self.a = replicas, torch.nn.Parameter(torch.ones(replicas, 3))
-    ...     def forward(self, x): return self.a * x
-    >>> Scale(replicas=2)(torch.ones(3)).shape
-    torch.Size([2, 3])
-    """
+    """A module whose parameters have a leading axis of ``replicas``, or None for one model; deployment selects one."""
 
     replicas: int | None
 

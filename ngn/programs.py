@@ -21,9 +21,7 @@ from ngn.files import chosen_file, remove_stale_files, temporary_path, write_ato
 
 
 def export(model: nn.Module, path: str | Path, example: Any, batch: bool = True) -> None:
-    """Write a deployed model as a program: ``.pt2`` for torch (``torch.export.load``), ``.onnx`` for ONNX runtimes.
-
-    A program runs without the model's class. The files of :func:`ngn.save` are smaller, but need the class to load.
+    """Write a deployed model as a program, which runs without its class: ``.pt2`` for ``torch.export.load``, ``.onnx``.
 
     Args:
         model: the result of :meth:`~ngn.learner.Learner.deploy`.

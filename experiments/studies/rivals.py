@@ -267,7 +267,7 @@ def tables(results: pd.DataFrame, scale: str) -> str:
         if equal != "steps":
             budget = "the dense model's processor time, in batches"
         elif work.together:
-            budget += f" (equal time: {' or '.join(f'{steps:,}' for steps in work.together.values())})"
+            budget += f" (equal time: {' or '.join(f'{steps:,}' for steps in dict.fromkeys(work.together.values()))})"
         cells = dict(list(these.set_index("seed").groupby(["share", "method"])))
         ours = [own for own in (work.together or OWN) if own in set(these.method)]
         better = "".join(f" {own} better by |" for own in ours)

@@ -101,9 +101,11 @@ def use_cuttable_attention(modules: Iterable[nn.Module]) -> list[tuple[nn.Multih
 def with_stock_attention(model: nn.Module) -> nn.Module:
     """``model``, whose attention is torch's again where all heads are left and nothing hooks its output map."""
     for module in model.modules():
-        if type(module) is Attention and module.num_heads * module.head_dim == module.embed_dim:
-            out = module.out_proj
-            if type(out) is NonDynamicallyQuantizableLinear and not (out._forward_pre_hooks or out._forward_hooks):
-                module._qkv_same_embed_dim = module.in_proj_weight is not None
-                module.__class__ = nn.MultiheadAttention  # type: ignore[assignment]
+        if type(module) is not Attention or module.num_heads * module.head_dim != module.embed_dim:
+            continue
+        out = module.out_proj
+        stock = type(out) is NonDynamicallyQuantizableLinear and out.out_features == module.embed_dim
+        if stock and not (out._forward_pre_hooks or out._forward_hooks):
+            module._qkv_same_embed_dim = module.in_proj_weight is not None
+            module.__class__ = nn.MultiheadAttention  # type: ignore[assignment]
     return model

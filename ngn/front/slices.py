@@ -67,6 +67,7 @@ class Slices:
         self._depth, self._thread = 0, 0
         self._watched = self._again = False
         """Whether a pass of this training was watched, and whether parts are computed again, which needs masks."""
+        self._narrow = any(axis.normalised for axis in axes)
         self._packs: Any = None
         self._watching: Any = None
         model.register_forward_pre_hook(self.begin, prepend=True)
@@ -120,9 +121,9 @@ class Slices:
         self._put_statistics()
         if not self._watched:  # a resumed training goes on as it was
             self._watched, self._again = (int(self.statistics.passes) > n for n in range(2))
-        if not self._watched and torch.is_grad_enabled():  # the first pass of a training
+        if first := not self._watched and torch.is_grad_enabled():  # of a training
             self._packs, self._watching = saving_hooks(False), register_module_forward_pre_hook(self._watch)
-        elif not self._again:
+        if not self._again and (self._narrow or not first):
             tensors, numbers, sizes = self._plan()
             held = [(places[0][0][places[0][1]], shape) for places, shape, _ in tensors]
             if any(value.shape != shape or hasattr(value, "device_mesh") for value, shape in held):

@@ -114,6 +114,7 @@ def padded_to(small: Any, config: Any, example: Any) -> dict[str, Tensor]:
                 shape = [*value.shape[:dim], usual[name].shape[dim], *value.shape[dim + 1 :]]
                 value = value.new_zeros(shape).index_copy_(dim, index, value)
         if value.shape != usual[name].shape:
-            raise ValueError(f"{name} has shape {[*tensors[name].shape]}, which no cut of {[*usual[name].shape]} gives")
+            what = f"{name}: {[*tensors[name].shape]} is no cut of {[*usual[name].shape]}, or one that norms run over"
+            raise ValueError(f"{what}, which zeros would change: leave padded= out")
         padded[name] = value
     return padded

@@ -31,8 +31,8 @@ class HookedAxis(OrderedAxis):
     Args, beside those of :class:`~ngn.axis.OrderedAxis`:
         units: number of units that importance can sort, a multiple of K; None for none.
         consumers: the products that read units that a trace has found.
-        costs: by kind, the cost of the model as a function of all sizes that the trace has found.
-        normalised: whether norms run over the components: then they can be cut, but not masked.
+        costs, normalised: by kind, the cost of the model as a function of all sizes that the trace has found; whether
+            norms run over the components, so that they can be cut, but not masked.
     """
 
     hooked = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -179,8 +180,7 @@ def learn_sizes(
             example = dummy(model) if example is None else example
             given = example.example if isinstance(example, FoundSizes) else example
             budget = replace(budget, example=given)
-        residual = budget is not None and budget.residual
-        found = _attach(model, sizes, maker, example, also, settle, residual)
+        found = _attach(model, sizes, maker, example, also, settle, budget is not None and budget.residual)
         limited: Any = FrontLearner if budget is not None and budget.several else BudgetLearner
         learner: Learner = Learner(model) if budget is None else limited(model, budget)
     except BaseException:
@@ -241,6 +241,8 @@ def _attach(
     if found is None:
         return None
     kept = without_failed(found, axes, failed)
+    if residual and not any(group.normalised for group in kept):
+        warnings.warn("residual=True narrows nothing: print(learner.found) says what fixes each size", stacklevel=4)
     if not kept.groups and not named:
         raise ValueError(f"no size of this model can be cut:\n{kept if kept.fixed else 'no layer has a weight matrix'}")
     return kept

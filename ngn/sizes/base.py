@@ -58,16 +58,11 @@ class Size(ABC):
     >>> import torch, ngn
     >>> from ngn.cuts import inputs, outputs
     >>> class Hidden(ngn.Size):  # the features between two linear maps
-    ...     unit = "features"
     ...     def attach(self, model, name, make):
-    ...         up, down = (model.get_submodule(f"{name}.{part}".lstrip(".")) for part in "02")
-    ...         K = self.divided(name, up.out_features)
-    ...         width = up.out_features // K
-    ...         self.axis(name, K, make, [*outputs(up, width), *inputs(down, width)], [down])
+    ...         self.axis(name, 8, make, [*outputs(model[0]), *inputs(model[2])], [model[2]])
     >>> model = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
-    >>> learner = ngn.learn_sizes(model, {"": Hidden(4, t0=1.0)}, example=torch.randn(5, 3))
-    >>> print(learner.report().groups[0])
-    model: 4 -> 2 features, -24 parameters
+    >>> print(ngn.learn_sizes(model, {"": Hidden(t0=1.0)}, example=torch.randn(5, 3)).report().groups[0])
+    model: 8 -> 2 components, -36 parameters
     """
 
     unit = "components"

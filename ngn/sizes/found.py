@@ -157,7 +157,7 @@ def refuse_uncuttable(model: nn.Module, axes: Sequence[OrderedAxis]) -> None:
             if id(cut.module) in bases:
                 raise ValueError(
                     f"{what} has a learned rank next to it ({bases[id(cut.module)]}), which would not be cut: learn "
-                    "one of the two sizes"
+                    f"one of the two sizes{' (leave residual= out)' * axis.normalised}"
                 )
             dim, span = cut.dim % value.dim(), range(max(0, cut.start), cut.start + axis.places * cut.width)
             if span.stop > value.shape[dim]:

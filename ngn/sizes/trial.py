@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -18,9 +18,11 @@ from ngn.cut.copying import CopyError
 from ngn.cut.truncation import deploy
 from ngn.cuts import is_stack, owned
 from ngn.learner.hooked import taken_by
+from ngn.learner.shrinking import why_whole
 from ngn.methods.base import Capacity
 from ngn.methods.fixed import Retained
 from ngn.tracing.found import listed
+from ngn.tracing.groups import traced_sizes
 
 TrialCount = Callable[[OrderedAxis, int], int]
 """The components of an axis, which has this number among all axes, in a trial."""
@@ -96,6 +98,16 @@ def _failed(model: nn.Module, axes: Sequence[OrderedAxis], example: Any, also: A
                 axis.capacity.least = max(axis.capacity.least, least)
             else:
                 failed[axis] = f"cut to {name}, the model computes something else ({reason})"
+    for axis in (axis for axis in axes if axis.normalised and axis not in failed):
+        why = why_whole(axis, axis.K - 1)
+        if why is None and axis.K > 3:  # no value can be compared, but a trace of half of it must find its lengths
+            with _at(axes, lambda each, axis=axis: axis.K // 2 if each is axis else each.K):  # type: ignore[misc]
+                small = deploy(model, share_frozen=True, axes=axes)
+                wanted = sorted((int(each.retained()[0].sum()), len(each.cuts)) for each in axes if each.normalised)
+            found = sorted((g.length, len(g.cuts)) for g in traced_sizes(small, example, also, True) if g.normalised)
+            why = None if wanted == found else f"cut to half, its parts have other lengths: {found}, not {wanted}"
+        if why is not None:
+            failed[axis] = why
     return failed
 
 
@@ -179,15 +191,16 @@ def difference(
     try:
         with _at(axes, count):
             small = deploy(model, share_frozen=True, axes=axes)
-            if any(axis.normalised and count(axis) < axis.K for axis in axes):  # masks are no reference for it
+            if narrow := any(axis.normalised and count(axis) < axis.K for axis in axes):  # masks are no reference
                 for method, given in calls_of(example, also):
                     called(small, given, method)
-                return None
-            check_equal(model, small, example, also=also, within=lambda: _activations(model, small, axes))
+            else:
+                check_equal(model, small, example, also=also, within=lambda: _activations(model, small, axes))
             for call in calls_of(example, also):
                 fault, _ = in_training(model, small, call)
-                if fault is not None and in_training(model, model, call)[0] is None:
-                    return f"it fails in train mode: {fault}"
+                with _at(axes, lambda axis: axis.K) if narrow else nullcontext():
+                    if fault is not None and in_training(model, model, call)[0] is None:
+                        return f"it fails in train mode: {fault}"
             return None
     except (ExampleError, CopyError):
         raise

@@ -161,9 +161,8 @@ def _group(
     counts = tuple(attributes_of(leaf, seen.counted))
     name = _common([*dict.fromkeys(makers)])
     both = shares["parameters"], shares["macs"]
-    normalised = any(leaf in leaves(dim) for dim in seen.normalised)
-    whole = unit, leaf.size, tuple(cuts), tuple(consumers), counts, ordered, *both
-    return SizeGroup(name, *whole, normalised=normalised)
+    norm = any(leaf in leaves(dim) for dim in seen.normalised)
+    return SizeGroup(name, unit, leaf.size, tuple(cuts), tuple(consumers), counts, ordered, *both, normalised=norm)
 
 
 def _common(names: Sequence[str]) -> str:

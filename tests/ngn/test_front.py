@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from fronts import MODELS, X, learner_of, trained
+from fronts import IDS, MODELS, X, learner_of, trained
 from sizable import called
 from torch import nn
 
@@ -144,14 +144,17 @@ def test_each_member_keeps_statistics_of_its_own():
 
 
 class Narrowed(nn.Module):  # layer norm, and an RMS norm of the program's own, read one residual stream
-    def __init__(self):
+    def __init__(self, how=""):
         super().__init__()
+        self.how = how
         self.embed, self.norm, self.scale = nn.Embedding(11, 16), nn.LayerNorm(16), nn.Parameter(torch.rand(16))
         self.up, self.down, self.head = nn.Linear(16, 24), nn.Linear(24, 16), nn.Linear(16, 5)
 
     def forward(self, words):
         x = self.embed(words)
         x = x + self.down(self.up(self.norm(x)).relu())
+        x = torch.cat([x[..., :8] * 5, x[..., 8:]], -1) if self.how == "typed" else x
+        x = x + torch.zeros(16) if self.how == "trained" and self.training else x
         return self.head(x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * self.scale)
 
 
@@ -175,6 +178,22 @@ def test_norms_of_a_narrow_stream_are_over_what_is_left(monkeypatch):
     learner.slices._again = True
     with pytest.raises(ValueError, match="embed: norms run over this size, so a smaller one needs slices"):
         learner(X)
+
+
+def test_narrow_streams_that_are_another_function_stay_whole():
+    for how, reason in {"typed": "its parts have other lengths", "trained": "it fails in train mode"}.items():
+        with pytest.warns(UserWarning, match="residual=True narrows nothing"):
+            learner = ngn.learn_sizes(Narrowed(how), example=IDS, budget=ngn.Front(parameters="60%", residual=True))
+        assert any(reason in fixed.reason for fixed in learner.found.fixed)
+    front = ngn.Front(parameters="40%", residual=True)
+    learner = ngn.learn_sizes(Narrowed(), example=IDS, budget=front, at_most={"embed": 12})
+    with learner.train().member("60%"):  # before any training
+        assert learner(IDS).requires_grad
+    model = nn.Sequential(nn.Linear(8, 16), nn.TransformerEncoderLayer(16, 4, 24, batch_first=True), nn.Linear(16, 3))
+    learner = ngn.learn_sizes(model, example=X, budget=front)
+    with learner.eval().member("90%"):
+        small = learner.deploy("90%", unsettled="allow")  # with all heads
+        torch.testing.assert_close(learner(X), small(X))
 
 
 def test_wrong_fronts_are_refused():
