@@ -94,18 +94,6 @@ def test_the_public_names_are_few_and_each_has_an_entry_in_the_reference() -> No
     assert sorted(entries) == sorted(PUBLIC)
 
 
-def test_what_moved_is_named_with_the_place_where_it_is() -> None:
-    """The table of docs/versioning.md: no name is public today, and every module is there."""
-    page = (ROOT / "docs" / "versioning.md").read_text()
-    rows = re.findall(r"^\| (`ngn\.\w+`(?:, `ngn\.\w+`)*) \| `(experiments[\w.]+)` \|$", page, re.MULTILINE)
-    moved = {name: module for names, module in rows for name in re.findall(r"ngn\.(\w+)", names)}
-    assert len(moved) == 20
-    assert not moved.keys() & PUBLIC
-    for name, module in moved.items():
-        source = (ROOT / f"{module.replace('.', '/')}.py").read_text()
-        assert re.search(rf"^(class|def) {name}\b", source, re.MULTILINE), f"{name} is not in {module}"
-
-
 def test_what_a_user_of_the_library_reads_imports_nothing_of_the_suite() -> None:
     pages = [ROOT / "README.md", *(ROOT / "examples" / "gallery").glob("*.py")]
     pages += [ROOT / "docs" / f"{page}.md" for page in ("library", "extending/size", "extending/library", "formats")]

@@ -86,7 +86,8 @@ def snapped(store, t):
 
 def front(name, store, lead, spread=0.0):
     """Write three seeds of a work: one training's scores are better by ``lead`` times what is small."""
-    work, (together, separate), beside = WORKS[name], BESIDE[name], Store(store.root / FOLDER.name)
+    (of, together, separate), beside = BESIDE[name], Store(store.root / FOLDER.name)
+    work = WORKS[of]
     for seed in (0, 2, 3):
         members, better = {}, work.better * work.small * (lead + spread * (seed - 1))
         for share in (*work.shares, 100):

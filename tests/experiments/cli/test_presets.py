@@ -59,6 +59,13 @@ def test_rows_vary_settings_together(tmp_path):
     assert typed[0].label == "schedule.lambda0=1e-05 schedule.alpha_max=1e-05 gate.t0=1 seed=0"
 
 
+def test_a_single_row_is_its_settings():
+    tokens, jobs = app.prepare(["rows={gate.t0:2,schedule:beta4}"])
+    assert {"gate.t0=2", "schedule=beta4"} <= set(tokens)
+    assert (jobs[0].run.config.gate.t0, jobs[0].run.config.schedule.beta_end) == (2, 4)
+    assert "schedule.lambda0=1e-05" in app.prepare([ROWS, "--cfg", "job"])[0]
+
+
 @pytest.mark.parametrize(
     ("content", "fault"),
     [

@@ -218,6 +218,10 @@ def test_a_tree_without_git_names_no_commit(tmp_path, monkeypatch):
     assert provenance.code.__wrapped__() == provenance.Code(None, False, "none")
 
 
+def test_stories_may_have_several_lines():
+    assert parse(_set(RECORD, "phases.grown.samples", {"soft": "Once\nupon"}).encode(), "here")
+
+
 def test_a_key_that_stands_twice_is_refused():
     text = json.dumps(RECORD)
     other = json.dumps({"grown": {**RECORD["phases"]["grown"], "t": [7.0], "count": [8]}})
