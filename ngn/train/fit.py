@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -109,10 +110,10 @@ def fit(
             stacklevel=2,
         )
     settings.setdefault("shrink", settings.get("model") is None)
+    settings["folder"] = None if settings.get("folder") is None else Path(settings["folder"])
     if held_out is not None and not retrain and learner.budget is None:
         raise ValueError("held_out= judges sizes under a budget: call learn_sizes(..., budget=...), or leave it out")
-    several = learner.budget is not None and learner.budget.several
-    if retrain and (held_out is None or several or not settings["shrink"]):
+    if retrain and (held_out is None or getattr(learner.budget, "several", False) or not settings["shrink"]):
         raise ValueError(
             "retrain= trains the learned sizes once more, and held-out data choose: it needs held_out=, one size (no "
             "front), and sizes that are cut in training (no wrapper as model=, no shrink=False)"
